@@ -1,0 +1,48 @@
+# `make` lists what there is. Everything runs from .venv, which is built once and again when pyproject.toml changes.
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+DURATION ?= 60s
+MOTES ?= 64
+TRACE ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint format bench clean
+.DELETE_ON_ERROR:
+
+help: ## Show this list
+	@echo "Fjord: continuous SQL over fleets of battery-powered sensors"
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+		printf '%-18s %s\n' "$$name" "$$text"; done
+
+demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [MOTES=64] [TRACE=file.csv]
+	@$(BIN)/fjord demo --duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)')
+
+test: lint ## Lint, types and all tests
+	@$(BIN)/pytest -q
+
+test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes
+	@$(BIN)/pytest -q -m 'not spark and not system and not faults'
+
+lint: $(INSTALLED) ## Check style and types
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --diff --quiet .; exit 1; }
+	@$(BIN)/mypy
+
+format: $(INSTALLED) ## Format, and repair what ruff can repair
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+bench: $(INSTALLED) ## Measure the latency from mote to result topic
+	@$(BIN)/python benchmarks/latency.py --quick
+
+clean: ## Remove what was built, .venv too (data in .fjord stays)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	@find protocols firmware_sim proxy cluster tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml .ci/set-up
+	@.ci/set-up $(VENV)
+	@touch $@
