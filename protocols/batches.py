@@ -1,0 +1,248 @@
+"""Batches: the tuples a proxy forwards to the cluster, column by column, and their acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from protocols.errors import FrameError
+from protocols.frames import MEBIBYTE, VERSION, Counter, Frame, FrameDecoder, Microseconds, Name, Value, encode
+from protocols.streams import Field, FieldName, FieldType, StreamSchema
+
+MAX_BATCH_BYTES = 8 * MEBIBYTE
+MAX_BATCH_ROWS = 1_000_000
+
+START_COLUMN = "fjord_start_us"
+"""Instant of the sample, in microseconds of application time."""
+MOTE_COLUMN = "fjord_mote"
+"""The mote it comes from."""
+
+_NUMBERS: dict[FieldType, np.dtype[np.generic]] = {
+    FieldType.INTEGER: np.dtype("<i8"),
+    FieldType.REAL: np.dtype("<f8"),
+    FieldType.BOOLEAN: np.dtype("u1"),
+}
+_OFFSETS = np.dtype("<i4")
+_TOP_TWO_BITS, _CONTINUES = 0xC0, 0x80
+"""UTF-8: a byte whose top two bits are 10 continues a character."""
+
+ColumnName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
+
+
+class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One column of a batch as little-endian buffers.
+
+    Parameters
+    ----------
+    name
+        A field of the stream, :data:`START_COLUMN` or :data:`MOTE_COLUMN`.
+    type
+        Its type: integer and real take 8 bytes a row, boolean 1.
+    present
+        One byte a row, 1 where there is a value and 0 for NULL; empty if there is no NULL.
+    data
+        The values; for text the UTF-8 bytes of all values, one after another.
+    offsets
+        For text: rows + 1 four-byte offsets into `data`; else empty.
+    """
+
+    name: ColumnName
+    type: FieldType
+    present: bytes
+    data: bytes
+    offsets: bytes = b""
+
+    def values(self, rows: int) -> list[Value]:
+        """Return the column as Python values, None for NULL.
+
+        Raises
+        ------
+        FrameError
+            With reason ``shape`` if the buffers do not hold `rows` rows.
+        """
+        check_column(self, rows)
+        found: list[Value]
+        if self.type is FieldType.TEXT:
+            offsets = np.frombuffer(self.offsets, _OFFSETS).tolist()
+            found = [self.data[a:b].decode() for a, b in pairwise(offsets)]
+        else:
+            numbers = np.frombuffer(self.data, _NUMBERS[self.type])
+            found = (numbers.astype(bool) if self.type is FieldType.BOOLEAN else numbers).tolist()
+        if not self.present:
+            return found
+        present = np.frombuffer(self.present, np.uint8)
+        return [value if there else None for value, there in zip(found, present.tolist(), strict=True)]
+
+
+class Batch(Frame, frozen=True):
+    """Proxy to cluster: consecutive tuples of one stream.
+
+    Parameters
+    ----------
+    proxy
+        Who sends it; must be the proxy of the topic.
+    epoch
+        Drawn at random when a proxy begins without its spool, so that sequence numbers never mean two things.
+    stream
+        Of which stream the tuples are.
+    sequence
+        Counts the batches of this proxy, epoch and stream from 1, without gaps.
+    watermark_us
+        No tuple in a later batch of this proxy and stream is stamped before this instant.
+    sampling
+        True if the proxy expects more tuples of this stream; if not, nobody need wait for its watermark.
+    rows
+        Number of tuples; 0 if only the watermark moves.
+    columns
+        :data:`START_COLUMN`, :data:`MOTE_COLUMN` and every field of the stream, fixed ones included.
+    """
+
+    proxy: Name
+    epoch: Annotated[str, Meta(min_length=1, max_length=64)]
+    stream: Name
+    sequence: Annotated[int, Meta(ge=1, lt=2**62)]
+    watermark_us: Microseconds
+    sampling: bool
+    rows: Annotated[int, Meta(ge=0, le=MAX_BATCH_ROWS)]
+    columns: Annotated[tuple[Column, ...], Meta(max_length=258)]
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            check_column(column, self.rows)
+
+
+class Rejection(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A batch the cluster will never take; the proxy counts it and goes on with the next."""
+
+    sequence: Counter
+    reason: Annotated[str, Meta(max_length=512)]
+
+
+class Ack(Frame, frozen=True):
+    """Cluster to proxy: everything up to and including `through` is stored for good (or in `rejected`).
+
+    A proxy that receives an ack lower than what it has sent, twice in a row, sends again from there.
+    """
+
+    proxy: Name
+    epoch: Annotated[str, Meta(min_length=1, max_length=64)]
+    stream: Name
+    through: Counter
+    rejected: Annotated[tuple[Rejection, ...], Meta(max_length=64)] = ()
+
+
+def check_column(column: Column, rows: int) -> None:
+    """Check that the buffers of `column` hold exactly `rows` rows.
+
+    Raises
+    ------
+    FrameError
+        With reason ``shape``.
+    """
+
+    def refuse(what: str) -> FrameError:
+        return FrameError("shape", f"column {column.name!r}: {what}")
+
+    if column.present:
+        present = np.frombuffer(column.present, np.uint8)
+        if present.size != rows or (rows and int(present.max()) > 1):
+            raise refuse(f"presence of {present.size} rows in a batch of {rows}, each 0 or 1")
+    if column.type is not FieldType.TEXT:
+        expected = rows * _NUMBERS[column.type].itemsize
+        if len(column.data) != expected or column.offsets:
+            raise refuse(f"{len(column.data)} bytes of {column.type.value} for {rows} rows, expected {expected}")
+        return
+    if len(column.offsets) != (rows + 1) * _OFFSETS.itemsize:
+        raise refuse(f"{len(column.offsets)} bytes of offsets for {rows} rows")
+    offsets = np.frombuffer(column.offsets, _OFFSETS)
+    if int(offsets[0]) != 0 or int(offsets[-1]) != len(column.data) or bool((np.diff(offsets) < 0).any()):
+        raise refuse("offsets do not cut its text")
+    try:
+        text = column.data.decode()
+    except UnicodeDecodeError as error:
+        raise refuse("text is not UTF-8") from error
+    if len(text) != len(column.data):
+        _check_cuts(column, offsets, refuse_with=refuse("offsets cut inside a character"))
+
+
+def _check_cuts(column: Column, offsets: npt.NDArray[np.int32], *, refuse_with: FrameError) -> None:
+    raw = np.frombuffer(column.data + b"\0", np.uint8)
+    if bool(((raw[offsets] & _TOP_TWO_BITS) == _CONTINUES).any()):
+        raise refuse_with
+
+
+def make_column(name: str, kind: FieldType, values: Sequence[Value]) -> Column:
+    """Return the column that holds `values` (already checked against the field's type), None for NULL."""
+    present = b"" if None not in values else bytes(0 if value is None else 1 for value in values)
+    if kind is FieldType.TEXT:
+        pieces = [b"" if value is None else str(value).encode() for value in values]
+        offsets = np.zeros(len(pieces) + 1, _OFFSETS)
+        np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
+        return Column(name, kind, present, b"".join(pieces), offsets.tobytes())
+    filled: Iterable[Value] = (0 if value is None else value for value in values)
+    return Column(name, kind, present, np.array(list(filled), _NUMBERS[kind]).tobytes())
+
+
+def make_columns(
+    schema: StreamSchema, starts_us: Sequence[int], motes: Sequence[str], values: dict[FieldName, Sequence[Value]]
+) -> tuple[Column, ...]:
+    """Return the columns of a batch in the order of the wire: start, mote, then the stream's fields.
+
+    A field that `values` lacks is NULL in every row.
+    """
+    nothing: list[Value] = [None] * len(starts_us)
+    return (
+        make_column(START_COLUMN, FieldType.INTEGER, list(starts_us)),
+        make_column(MOTE_COLUMN, FieldType.TEXT, list(motes)),
+        *(make_column(field.name, field.type, values.get(field.name, nothing)) for field in schema.fields),
+    )
+
+
+def wire_fields(schema: StreamSchema) -> tuple[Field, ...]:
+    """Return name and type of every column a batch of this stream has, in order."""
+    return (Field(START_COLUMN, FieldType.INTEGER), Field(MOTE_COLUMN, FieldType.TEXT), *schema.fields)
+
+
+def encode_batch(batch: Batch) -> bytes:
+    """Return the bytes of a batch.
+
+    Raises
+    ------
+    FrameError
+        With reason ``size`` if it is larger than a batch may be.
+    """
+    payload = encode(batch)
+    if len(payload) > MAX_BATCH_BYTES:
+        raise FrameError(
+            "size",
+            f"batch of {batch.rows:,} rows has {len(payload):,} bytes, the limit is {MAX_BATCH_BYTES:,}",
+            hint="cut it into smaller batches",
+        )
+    return payload
+
+
+decode_batch = FrameDecoder(Batch, max_bytes=MAX_BATCH_BYTES)
+decode_ack = FrameDecoder(Ack, max_bytes=64 * 1024)
+
+__all__ = [
+    "MOTE_COLUMN",
+    "START_COLUMN",
+    "VERSION",
+    "Ack",
+    "Batch",
+    "Column",
+    "Rejection",
+    "check_column",
+    "decode_ack",
+    "decode_batch",
+    "encode_batch",
+    "make_column",
+    "make_columns",
+    "wire_fields",
+]

@@ -1,0 +1,51 @@
+"""Sizes as people write them: ``64KiB``, ``10 MB``. Inside Fjord they are whole bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from protocols.errors import FjordError
+
+_BYTES_PER_UNIT: Final = {
+    "b": 1,
+    "kb": 1000,
+    "mb": 1000**2,
+    "gb": 1000**3,
+    "tb": 1000**4,
+    "kib": 1024,
+    "mib": 1024**2,
+    "gib": 1024**3,
+    "tib": 1024**4,
+}
+_SIZE: Final = re.compile(r"\s*(?P<number>[0-9]+)\s*(?P<unit>[a-z]+)\s*", re.ASCII | re.IGNORECASE)
+
+
+class ByteSizeError(FjordError, ValueError):
+    """A text that is no size."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text!r} is not a size",
+            hint="write a whole number with a unit (B, KB, MB, GB, TB, KiB, MiB, GiB, TiB): 64KiB",
+        )
+        self.text = text
+
+
+def parse_byte_size(text: str) -> int:
+    """Bytes of a size written by a person; KB is 1000 bytes, KiB 1024.
+
+    Raises
+    ------
+    ByteSizeError
+        No whole number, no unit, or an unknown one.
+
+    Examples
+    --------
+    >>> parse_byte_size("64KiB")
+    65536
+    """
+    size = _SIZE.fullmatch(text)
+    if size is None or size["unit"].lower() not in _BYTES_PER_UNIT:
+        raise ByteSizeError(text)
+    return int(size["number"]) * _BYTES_PER_UNIT[size["unit"].lower()]

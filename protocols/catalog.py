@@ -1,0 +1,115 @@
+"""What proxies tell everybody, retained: who is alive, which streams and motes there are."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from protocols.frames import KIBIBYTE, Counter, DurationMicroseconds, Frame, FrameDecoder, Microseconds, Name
+from protocols.packets import Health, ProgramNumber, SampleValue
+from protocols.streams import FieldName, StreamSchema
+
+MAX_CATALOG_BYTES = 64 * KIBIBYTE
+
+
+class Presence(StrEnum):
+    """Whether a part is there."""
+
+    ONLINE = "online"
+    OFFLINE = "offline"
+
+
+class Status(Frame, frozen=True):
+    """Birth (retained) and death (left with the broker as a will) of a proxy or a cluster.
+
+    Parameters
+    ----------
+    name
+        Of the proxy or cluster.
+    presence
+        Whether it is there.
+    epoch
+        Drawn anew when the part lost its memory; see :class:`protocols.batches.Batch`.
+    since_us
+        Real time at which this state began.
+    """
+
+    name: Name
+    presence: Presence
+    epoch: Annotated[str, Meta(max_length=64)]
+    since_us: Microseconds
+
+
+class StreamOffer(Frame, frozen=True):
+    """A proxy has motes that feed this stream."""
+
+    proxy: Name
+    stream: StreamSchema
+
+
+class MoteState(StrEnum):
+    """What a mote is doing, as its proxy sees it."""
+
+    SLEEPING = "sleeping"
+    SAMPLING = "sampling"
+    CHANGING = "changing"
+    """It has not yet acknowledged the program it should run."""
+    SILENT = "silent"
+    """Not heard for longer than its schedule allows."""
+
+
+class MoteEntry(Frame, frozen=True):
+    """One mote in a proxy's catalog.
+
+    Parameters
+    ----------
+    mote, proxy
+        Which mote, and whose.
+    kind
+        Type of sensor.
+    stream
+        The stream it feeds.
+    properties
+        Values of the stream's fixed fields.
+    state
+        What it is doing.
+    period_us
+        Sample period it has acknowledged; 0 while it sleeps.
+    default_period_us, minimum_period_us
+        As announced.
+    program
+        Number of the program it has acknowledged.
+    packets_received, packets_lost, packets_rejected
+        Since the proxy knows it: heard, missing by sequence number, and refused (garbled, replayed, of a wrong shape).
+    samples_received, samples_late
+        Samples taken over into batches, and samples stamped before what the proxy had already promised.
+    health
+        The last health the mote reported, if any.
+    heard_us
+        Real time of its last packet.
+    """
+
+    mote: Name
+    proxy: Name
+    kind: Annotated[str, Meta(max_length=64)]
+    stream: Name
+    properties: dict[FieldName, SampleValue]
+    state: MoteState
+    period_us: DurationMicroseconds
+    default_period_us: DurationMicroseconds
+    minimum_period_us: DurationMicroseconds
+    program: ProgramNumber
+    packets_received: Counter
+    packets_lost: Counter
+    packets_rejected: Counter
+    samples_received: Counter
+    samples_late: Counter
+    health: Health | None
+    heard_us: Microseconds
+
+
+decode_status = FrameDecoder(Status, max_bytes=MAX_CATALOG_BYTES)
+decode_stream_offer = FrameDecoder(StreamOffer, max_bytes=MAX_CATALOG_BYTES)
+decode_mote_entry = FrameDecoder(MoteEntry, max_bytes=MAX_CATALOG_BYTES)

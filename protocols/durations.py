@@ -1,0 +1,110 @@
+"""Durations as people write them: ``30s``, ``5 minutes``, ``1m30s``. Inside Fjord they are whole microseconds."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+
+from protocols.errors import FjordError
+
+ACCEPTED_FORMS: Final = "a number with a unit (us, ms, s, m, h, d, or in words): 30s, 250ms, 5 minutes, 1m30s"
+"""What :func:`parse_duration_us` takes, in words fit for a help text."""
+
+LARGEST_DURATION_US: Final = 2**63 - 1
+"""Durations are int64 microseconds everywhere."""
+
+_US_PER_UNIT: Final = {
+    "d": 86_400_000_000,
+    "h": 3_600_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+}
+_UNIT_OF_WORD: Final = {
+    word: unit
+    for unit, words in {
+        "d": "d day days",
+        "h": "h hr hrs hour hours",
+        "m": "m min mins minute minutes",
+        "s": "s sec secs second seconds",
+        "ms": "ms msec msecs millisecond milliseconds",
+        "us": "us µs μs usec usecs microsecond microseconds",
+    }.items()
+    for word in words.split()
+}
+_TERM: Final = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<word>[a-zµμ]+)\s*", re.ASCII | re.IGNORECASE)
+
+
+class DurationError(FjordError, ValueError):
+    """A text that is no duration, or one that does not fit."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(f"{text!r} is not a duration: {reason}", hint=f"write {ACCEPTED_FORMS}")
+        self.text = text
+        self.reason = reason
+
+
+def parse_duration_us(text: str) -> int:
+    """Microseconds of a duration written by a person.
+
+    Units go from the largest to the smallest, each at most once; upper and lower case mean the same.
+
+    Raises
+    ------
+    DurationError
+        No unit, an unknown one, a wrong order, a fraction of a microsecond, or more than int64 holds.
+
+    Examples
+    --------
+    >>> parse_duration_us("1m30s"), parse_duration_us("5 MINUTES"), parse_duration_us("0.25 s")
+    (90000000, 300000000, 250000)
+    """
+    total_us = Decimal(0)
+    smallest_unit_us = LARGEST_DURATION_US
+    position = 0
+    while position < len(text) or position == 0:
+        term = _TERM.match(text, position)
+        if term is None:
+            raise DurationError(text, _reason(text[position:].strip()))
+        unit = _UNIT_OF_WORD.get(term["word"].lower())
+        if unit is None:
+            raise DurationError(text, f"unknown unit {term['word']!r}")
+        if _US_PER_UNIT[unit] >= smallest_unit_us:
+            raise DurationError(text, "units must go from the largest to the smallest, each once")
+        smallest_unit_us = _US_PER_UNIT[unit]
+        total_us += Decimal(term["number"]) * smallest_unit_us
+        position = term.end()
+    if total_us > LARGEST_DURATION_US:
+        raise DurationError(text, "too long")
+    if total_us != int(total_us):
+        raise DurationError(text, "finer than a microsecond")
+    return int(total_us)
+
+
+def format_duration(duration_us: int) -> str:
+    """Write a duration so that :func:`parse_duration_us` gives it back.
+
+    Examples
+    --------
+    >>> format_duration(90_000_000), format_duration(250_000), format_duration(0)
+    ('1m30s', '250ms', '0s')
+    """
+    if duration_us < 0:
+        return f"-{format_duration(-duration_us)}"
+    terms = []
+    rest_us = duration_us
+    for unit, unit_us in _US_PER_UNIT.items():
+        count, rest_us = divmod(rest_us, unit_us)
+        if count:
+            terms.append(f"{count}{unit}")
+    return "".join(terms) or "0s"
+
+
+def _reason(rest: str) -> str:
+    if not rest:
+        return "it is empty"
+    if re.fullmatch(r"[0-9.]+", rest):
+        return f"{rest!r} has no unit"
+    return f"cannot read {rest!r}"

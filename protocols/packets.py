@@ -1,0 +1,187 @@
+"""What motes and proxies say to each other over the radio: packets, announcements, control."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from protocols.frames import (
+    KIBIBYTE,
+    VERSION,
+    Counter,
+    DurationMicroseconds,
+    Frame,
+    FrameDecoder,
+    Microseconds,
+    Name,
+    PositiveMicroseconds,
+    Value,
+)
+from protocols.programs import SamplingProgram
+from protocols.streams import FieldName, StreamSchema
+
+MAX_PACKET_BYTES = 64 * KIBIBYTE
+MAX_ANNOUNCEMENT_BYTES = 16 * KIBIBYTE
+MAX_CONTROL_BYTES = 16 * KIBIBYTE
+
+ProgramNumber = Annotated[int, Meta(ge=0, lt=2**32)]
+SampleValue = int | float | Annotated[str, Meta(max_length=1024)] | bool | None
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
+    """One sample.
+
+    Parameters
+    ----------
+    age_us
+        The packet's ``clock_us`` minus the instant of the sample; smaller numbers are fewer bytes on the air.
+    values
+        The sampled fields, in the order of the program the packet names.
+    """
+
+    age_us: DurationMicroseconds
+    values: Annotated[tuple[SampleValue, ...], Meta(max_length=256)]
+
+
+class Health(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """What the mote spent since it booted, and what is left. All counters include this packet's announcement of it.
+
+    Parameters
+    ----------
+    battery
+        Share of the battery that is left, 0 to 1; None if the mote cannot tell.
+    samples, packets
+        Samples taken and packets sent.
+    transmit_us, listen_us
+        Time the radio spent sending and listening.
+    """
+
+    battery: Annotated[float, Meta(ge=0, le=1)] | None
+    samples: Counter
+    packets: Counter
+    transmit_us: Counter
+    listen_us: Counter
+
+
+Record = Sample | Health
+"""What a packet may contain; the first element of each record is its kind."""
+
+
+class Packet(Frame, frozen=True):
+    """Mote to proxy.
+
+    Parameters
+    ----------
+    mote
+        Who sends it; must be the mote of the topic.
+    boot
+        How often the mote has booted.
+    sequence
+        Counts the packets of this boot from 0; a gap is a loss.
+    clock_us
+        The mote's sample clock when it sent the packet.
+    promise_us
+        No sample in a later packet is stamped before this instant: the mote's own low watermark.
+    listen_us
+        The radio listens this long after the packet; 0 if it does not.
+    program
+        Number of the program the mote runs, which acknowledges it.
+    records
+        Samples in stamp order, and now and then the mote's health.
+    """
+
+    mote: Name
+    boot: Counter
+    sequence: Counter
+    clock_us: Microseconds
+    promise_us: Microseconds
+    listen_us: Annotated[int, Meta(ge=0, le=60_000_000)]
+    program: ProgramNumber
+    records: Annotated[tuple[Record, ...], Meta(max_length=4096)]
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples of the packet."""
+        return tuple(record for record in self.records if isinstance(record, Sample))
+
+
+class Announcement(Frame, frozen=True):
+    """Mote to proxy, after a reboot and when asked: what the mote is.
+
+    Parameters
+    ----------
+    mote
+        Who sends it; must be the mote of the topic.
+    boot
+        How often the mote has booted.
+    kind
+        Type of sensor, as people call it (``loop``).
+    stream
+        The stream it feeds, with all its fields.
+    properties
+        Values of the stream's fixed fields.
+    default_period_us
+        Sample period for queries that do not ask for one.
+    minimum_period_us
+        The fastest it can sample.
+    """
+
+    mote: Name
+    boot: Counter
+    kind: Annotated[str, Meta(max_length=64)]
+    stream: StreamSchema
+    properties: dict[FieldName, SampleValue]
+    default_period_us: PositiveMicroseconds
+    minimum_period_us: PositiveMicroseconds
+
+
+class RunProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
+    """Run this program from now on.
+
+    Parameters
+    ----------
+    program
+        What to run; replaces the program before it.
+    not_before_us
+        The first sample is not stamped before this instant, nor before what the mote has already promised.
+    """
+
+    program: SamplingProgram
+    not_before_us: Microseconds
+
+
+class SendAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """Say what you are: the proxy does not know this mote."""
+
+
+Instruction = RunProgram | SendAnnouncement
+
+
+class Control(Frame, frozen=True):
+    """Proxy to mote, only within a listen window. Repeating it does no harm."""
+
+    mote: Name
+    instructions: Annotated[tuple[Instruction, ...], Meta(min_length=1, max_length=16)]
+
+
+decode_packet = FrameDecoder(Packet, max_bytes=MAX_PACKET_BYTES)
+decode_announcement = FrameDecoder(Announcement, max_bytes=MAX_ANNOUNCEMENT_BYTES)
+decode_control = FrameDecoder(Control, max_bytes=MAX_CONTROL_BYTES)
+
+__all__ = [
+    "VERSION",
+    "Announcement",
+    "Control",
+    "Health",
+    "Packet",
+    "Record",
+    "RunProgram",
+    "Sample",
+    "SendAnnouncement",
+    "Value",
+    "decode_announcement",
+    "decode_control",
+    "decode_packet",
+]

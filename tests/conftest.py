@@ -1,0 +1,38 @@
+"""What all tests share: a broker, a Spark session, and hypothesis settings that fit a busy machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from proxy.broker import LocalBroker
+
+# A slow example says something about the machine, not about the code.
+hypothesis.settings.register_profile("fjord", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("fjord")
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[LocalBroker]:
+    """A broker of this test's own, on a free port."""
+    from proxy.broker import running_broker
+
+    async with running_broker() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One small local Spark session for the whole run; mark its tests with ``spark``."""
+    from cluster.spark.session import SessionSettings, open_session
+
+    session = open_session(SessionSettings(master="local[2]"), tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()

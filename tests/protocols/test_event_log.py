@@ -1,0 +1,64 @@
+import json
+import logging
+
+import pytest
+import structlog
+
+from protocols.event_log import HIDDEN, LogLevelError, configure_logging, hide_secrets
+
+
+@pytest.fixture(autouse=True)
+def restore_logging():
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        ({"password": "hunter2", "user": "ann"}, {"password": HIDDEN, "user": "ann"}),
+        (
+            {"mqtt_passwd": "x", "API_KEY": "y", "token": "z"},
+            {"mqtt_passwd": HIDDEN, "API_KEY": HIDDEN, "token": HIDDEN},
+        ),
+        ({"broker": {"host": "h", "secret": "s"}}, {"broker": {"host": "h", "secret": HIDDEN}}),
+        ({"all": [{"password": "p"}, 3]}, {"all": [{"password": HIDDEN}, 3]}),
+        ({"key": "sensor", "keys": 3}, {"key": "sensor", "keys": 3}),
+    ],
+)
+def test_values_of_secret_keys_are_hidden(event, shown):
+    assert hide_secrets(None, "info", event) == shown
+
+
+def test_events_and_library_logs_go_to_stderr_as_json_lines(capsys):
+    configure_logging("info", json=True)
+    structlog.get_logger("proxy").info("connected", port=1883, password="hunter2")
+    logging.getLogger("some.library").warning("slow %s", "disk")
+    logging.getLogger("amqtt.broker").info("one of many")
+
+    output = capsys.readouterr()
+    lines = [json.loads(line) for line in output.err.splitlines()]
+
+    assert output.out == ""
+    assert [(line["event"], line["level"]) for line in lines] == [("connected", "info"), ("slow disk", "warning")]
+    assert (lines[0]["port"], lines[0]["password"]) == (1883, HIDDEN)
+
+
+@pytest.mark.parametrize(("variable", "shown"), [(None, ["w"]), ("INFO", ["i", "w"]), ("error", [])])
+def test_the_level_comes_from_the_environment_where_none_is_given(monkeypatch, capsys, variable, shown):
+    monkeypatch.delenv("FJORD_LOG_LEVEL", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("FJORD_LOG_LEVEL", variable)
+    configure_logging(json=True)
+    structlog.get_logger().info("i")
+    structlog.get_logger().warning("w")
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == shown
+
+
+def test_an_unknown_level_is_refused():
+    with pytest.raises(LogLevelError, match="loud"):
+        configure_logging("loud")

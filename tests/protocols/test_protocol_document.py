@@ -1,0 +1,81 @@
+"""The worked examples of docs/protocol.md are what the code writes and reads, byte for byte."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from protocols import batches, catalog, demands, packets
+from protocols.frames import Frame, FrameDecoder, encode
+from protocols.programs import SamplingProgram
+from protocols.streams import Field, FieldType, StreamSchema
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
+SPEED = Field("speed", FieldType.REAL, "mph")
+TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), SPEED))
+
+EXAMPLES: dict[str, tuple[Frame, FrameDecoder[Any]]] = {
+    "packet": (
+        packets.Packet(
+            1, "m1", 1, 7, 1_000_020, 2_000_000, 50_000, 123_456_789, (packets.Sample(20, (66.875,)),)
+        ),
+        packets.decode_packet,
+    ),
+    "announcement": (
+        packets.Announcement(1, "m1", 1, "loop", TRAFFIC, {"sensor": "716328"}, 300_000_000, 1_000_000),
+        packets.decode_announcement,
+    ),
+    "control": (
+        packets.Control(1, "m1", (packets.RunProgram(SamplingProgram(("speed",), 1_000_000), 0),)),
+        packets.decode_control,
+    ),
+    "batch": (
+        batches.Batch(
+            1, "roadside", "e1", "traffic", 1, 2_000_000, True, 1,
+            batches.make_columns(TRAFFIC, [1_000_000], ["m1"], {"sensor": ["716328"], "speed": [66.875]}),
+        ),
+        batches.decode_batch,
+    ),
+    "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1), batches.decode_ack),
+    "demand": (
+        demands.StreamDemand(1, "cluster", "traffic", 3, (demands.QueryDemand("q1", ("sensor", "speed")),)),
+        demands.decode_demand,
+    ),
+    "status": (catalog.Status(1, "roadside", catalog.Presence.ONLINE, "e1", 0), catalog.decode_status),
+    "offer": (catalog.StreamOffer(1, "roadside", StreamSchema("traffic", (SPEED,))), catalog.decode_stream_offer),
+    "entry": (
+        catalog.MoteEntry(
+            1, "m1", "roadside", "loop", "traffic", {"sensor": "716328"}, catalog.MoteState.SAMPLING,
+            1_000_000, 300_000_000, 1_000_000, 123_456_789, 8, 0, 0, 8, 0, None, 0,
+        ),
+        catalog.decode_mote_entry,
+    ),
+}  # fmt: skip
+
+
+def documented() -> dict[str, bytes]:
+    blocks = re.findall(r"```hex (\w+)\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
+    return {name: bytes.fromhex("".join(text.split())) for name, text in blocks}
+
+
+def test_every_frame_has_an_example() -> None:
+    assert set(documented()) == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_example_is_what_the_code_writes_and_reads(name: str) -> None:
+    frame, decode = EXAMPLES[name]
+    expected = documented()[name]
+    assert encode(frame).hex(" ") == expected.hex(" ")
+    assert decode(expected) == frame
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_example_is_plain_messagepack(name: str) -> None:
+    array = msgpack.unpackb(documented()[name])
+    assert isinstance(array, list)
+    assert array[0] == 1

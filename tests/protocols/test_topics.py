@@ -1,0 +1,50 @@
+"""Topics: built and parsed alike; anything else refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocols import topics
+from protocols.errors import TopicError
+
+BUILT = {
+    topics.packet("p", "m"): ("packet", ("p", "m")),
+    topics.announcement("p", "m"): ("announcement", ("p", "m")),
+    topics.control("p", "m"): ("control", ("p", "m")),
+    topics.batches("p"): ("batches", ("p",)),
+    topics.acks("p"): ("acks", ("p",)),
+    topics.proxy_status("p"): ("proxy_status", ("p",)),
+    topics.stream_offer("p", "s"): ("stream_offer", ("p", "s")),
+    topics.mote_entry("p", "m"): ("mote_entry", ("p", "m")),
+    topics.cluster_status("c"): ("cluster_status", ("c",)),
+    topics.demand("s"): ("demand", ("s",)),
+    topics.results("q"): ("results", ("q",)),
+    topics.query_errors("q"): ("query_errors", ("q",)),
+}
+
+
+@pytest.mark.parametrize(("topic", "parsed"), BUILT.items())
+def test_what_is_built_is_parsed(topic: str, parsed: tuple[str, tuple[str, ...]]) -> None:
+    found = topics.parse(topic)
+    assert (found.kind, found.names) == parsed
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["", "fjord/v1", "fjord/v2/results/q", "fjord/v1/results", "fjord/v1/results/q/x", "fjord/v1/motes/p/m/other",
+     "fjord/v1/results/a b", "fjord/v1/results/", "fjord/v1/results/+", "other"],
+)  # fmt: skip
+def test_other_topics_are_refused(topic: str) -> None:
+    with pytest.raises(TopicError):
+        topics.parse(topic)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a+", "#", "-a", "a.", "ä", "x" * 65, "a\n"])
+def test_names_that_cannot_be_part_of_a_topic(name: str) -> None:
+    with pytest.raises(TopicError, match="cannot be part"):
+        topics.results(name)
+
+
+@pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 64])
+def test_names_that_can(name: str) -> None:
+    assert topics.parse(topics.results(name)).names == (name,)

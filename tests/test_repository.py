@@ -1,0 +1,76 @@
+"""Promises about the source as a whole: who imports whom, and that each dependency is explained."""
+
+import ast
+import re
+import tomllib
+from importlib.util import resolve_name
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PACKAGES = ("protocols", "firmware_sim", "proxy", "cluster")
+# Inside cluster/, data and control run one way: a folder imports only folders to its left.
+CLUSTER_LAYERS = ("language", "plan", "fjord", "spark", "service")
+
+
+def imports_of(file):
+    """Full names of all modules that a file imports, wherever in it."""
+    package = ".".join(file.relative_to(ROOT).parent.parts)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def crossings(folder, forbidden):
+    """Imports in ``folder`` of something forbidden, as readable lines."""
+    return [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for name in imports_of(file)
+        if any(name == each or name.startswith(f"{each}.") for each in forbidden)
+    ]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_meet_only_through_protocols(package):
+    assert crossings(package, [other for other in PACKAGES if other not in {package, "protocols"}]) == []
+
+
+@pytest.mark.parametrize("layer", CLUSTER_LAYERS)
+def test_layers_of_the_cluster_import_only_what_is_below_them(layer):
+    above = CLUSTER_LAYERS[CLUSTER_LAYERS.index(layer) + 1 :]
+    assert crossings(f"cluster/{layer}", [f"cluster.{each}" for each in above]) == []
+
+
+@pytest.mark.parametrize("package", ["protocols", "firmware_sim", "proxy"])
+def test_what_runs_beside_a_gateway_needs_no_library_of_the_cluster(package):
+    assert crossings(package, ["pyspark", "pyarrow", "deltalake", "sqlglot", "fastapi", "uvicorn", "pandas"]) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_say_that_they_are_typed(package):
+    assert (ROOT / package / "py.typed").exists()
+
+
+def test_every_dependency_has_its_reason_in_the_documentation():
+    lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    wanted = {re.match(r"[a-z0-9-]+", each)[0] for group in lists for each in group}
+    first_cells = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
+    explained = {name for cell in first_cells for name in cell.split(", ")}
+    assert wanted - explained == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), sorted(PROJECT["entry-points"]["fjord.commands"].items()), ids=lambda value: value
+)
+def test_every_command_has_its_module(name, target):
+    module, _, attribute = target.partition(":")
+    file = ROOT / f"{module.replace('.', '/')}.py"
+    assert file.exists(), f"`fjord {name}` points to {module}"
+    assert re.search(rf"^{attribute}\b.*= typer\.Typer\(", file.read_text(), re.MULTILINE)
