@@ -1,0 +1,147 @@
+"""``fjord motes``: simulated motes that speak to a proxy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from protocols.command_line import DefaultCommandGroup, duration_option
+
+if TYPE_CHECKING:
+    from firmware_sim.fleet import Fleet
+    from firmware_sim.phenomena.phenomenon import Phenomenon
+
+app = typer.Typer(cls=DefaultCommandGroup, help="Simulated motes.")
+
+
+@app.callback()
+def motes() -> None:
+    """Simulated motes: `run` them live."""
+
+
+@app.command()
+def run(
+    *,
+    broker: Annotated[str, typer.Option(envvar="FJORD_BROKER", help="MQTT broker as HOST:PORT.")] = "127.0.0.1:1883",
+    proxy: Annotated[str, typer.Option(envvar="FJORD_PROXY", help="The proxy that owns the motes.")] = "roadside",
+    motes: Annotated[int, typer.Option(min=1, max=100_000, help="Loops of the traffic generator.")] = 64,
+    period: Annotated[
+        int, duration_option("--period", help="Sample period for queries that ask for none.", shown_default="1s")
+    ] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 1,
+    trace: Annotated[
+        Path | None, typer.Option(help="Replay this CSV or Parquet file instead of generating traffic.")
+    ] = None,
+    stream: Annotated[str, typer.Option(help="Stream that a trace feeds.")] = "traffic",
+    time_column: Annotated[str, typer.Option(help="Column of a trace with the instants.")] = "time",
+    sensor_column: Annotated[str, typer.Option(help="Column of a trace with the sensors' names.")] = "sensor",
+    field: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of a trace to replay, as NAME or NAME:UNIT; all others unless given."),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option(min=0.001, max=1e6, help="How much faster than real time a trace runs.")
+    ] = 1.0,
+    hold: Annotated[
+        int,
+        duration_option("--hold", help="A trace waits this long for all motes to be asked.", shown_default="30s"),
+    ] = 30_000_000,
+    exit_at_end: Annotated[bool, typer.Option("--exit-at-end", help="Stop when a trace has ended.")] = False,
+    duration: Annotated[
+        int | None, duration_option("--duration", help="Stop after this long.", shown_default="never")
+    ] = None,
+    counters: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Write every mote's counters here, every second, as JSON.")
+    ] = None,
+) -> None:
+    """Run live motes until Ctrl-C.
+
+    Motes sleep until a query asks for them. A trace begins when it is asked for; without one, loops on a generated road
+    sample in real time. The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD.
+    """
+    import asyncio
+    import os
+
+    from firmware_sim.fleet import Fleet, FleetSettings
+    from firmware_sim.phenomena.trace import Trace, TraceColumns
+    from firmware_sim.phenomena.traffic import Traffic
+    from protocols.broker_address import parse_broker
+    from protocols.topics import check_name
+
+    phenomenon: Phenomenon
+    if trace is None:
+        if speed != 1.0:
+            raise typer.BadParameter("only a trace can be replayed faster", param_hint="--speed")
+        phenomenon = Traffic(motes, seed=seed, default_period_us=period)
+    else:
+        columns = TraceColumns(time_column, sensor_column, dict(_field(text) for text in field or []))
+        phenomenon = Trace(trace, columns=columns, stream=check_name(stream, "stream"))
+    settings = FleetSettings(
+        proxy=check_name(proxy, "proxy"),
+        broker=parse_broker(broker, os.environ),
+        speed=speed,
+        hold_us=hold,
+        exit_at_end=exit_at_end,
+        seed=seed,
+    )
+    asyncio.run(_run(Fleet(phenomenon, settings), counters, None if duration is None else duration / 1e6))
+
+
+def _field(text: str) -> tuple[str, str]:
+    name, _, unit = text.partition(":")
+    return name, unit
+
+
+async def _run(fleet: Fleet, counters: Path | None, seconds: float | None) -> None:
+    import asyncio
+    import contextlib
+    import signal
+
+    running = asyncio.create_task(fleet.run(), name="fleet")
+    watching = asyncio.create_task(_watch(fleet, counters), name="watch")
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, running.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+            await asyncio.wait_for(running, timeout=seconds)
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+        _write(fleet, counters)
+    sampled = sum(mote.counters.samples for mote in fleet.motes)
+    packets = sum(mote.counters.packets for mote in fleet.motes)
+    typer.echo(f"motes: {len(fleet.motes)}, samples: {sampled:,}, packets: {packets:,}")
+
+
+async def _watch(fleet: Fleet, counters: Path | None) -> None:
+    """Keep the counters' file fresh and, on a terminal, show how far a trace has come."""
+    import asyncio
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    ) as bar:  # fmt: skip
+        shown = bar.add_task("motes sleep", total=1.0 if fleet.ends_us is not None else None)
+        while True:
+            sampling = sum(mote.sampling for mote in fleet.motes)
+            words = f"{sampling} of {len(fleet.motes)} motes sample"
+            bar.update(shown, completed=fleet.progress or 0.0, description=words)
+            _write(fleet, counters)
+            await asyncio.sleep(1.0)
+
+
+def _write(fleet: Fleet, counters: Path | None) -> None:
+    if counters is None:
+        return
+    import json
+
+    unfinished = counters.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps({"packets_not_heard": fleet.packets_lost, "motes": fleet.counters()}, indent=1))
+    unfinished.replace(counters)

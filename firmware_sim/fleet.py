@@ -1,0 +1,220 @@
+"""Many live motes in one process, over one connection: carries out what the mote machines decide."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+
+import structlog
+
+from firmware_sim.mote import Announce, ControlReceived, Instruction, Mote, PowerOn, SendPacket, Wake, WakeAt
+from firmware_sim.phenomena.phenomenon import Phenomenon
+from firmware_sim.sample_clock import SampleClock
+from protocols import topics
+from protocols.errors import ProtocolError
+from protocols.frames import encode
+from protocols.mqtt import BrokerAddress, LinkError, Message, MqttLink, Subscription
+from protocols.packets import decode_control
+
+log = structlog.get_logger(__name__)
+
+START_SPREAD_US = 1_500_000
+"""Motes are switched on one after another over this long, as they would be."""
+LINGER_US = 5_000_000
+"""A fleet that is to exit at the end of its phenomenon stays this much longer."""
+BACKOFF_US = 20_000
+"""A packet waits up to this long at random, so that motes that sample together do not send together."""
+
+
+def radio_clock_us() -> int:
+    """Return real time in microseconds since 1970, which never steps back within a process."""
+    return _EPOCH_US + time.monotonic_ns() // 1000
+
+
+_EPOCH_US = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """How a fleet runs.
+
+    Parameters
+    ----------
+    proxy
+        The proxy that owns the motes.
+    broker
+        Where to connect.
+    speed
+        Sample time per real time, for a replay.
+    hold_us
+        A replay waits until every mote has a program, or until this long after the first one got one.
+    exit_at_end
+        Stop when the phenomenon has ended and every mote has said so.
+    seed
+        Of start-up and backoff.
+    """
+
+    proxy: str = "roadside"
+    broker: BrokerAddress = field(default_factory=BrokerAddress)
+    speed: float = 1.0
+    hold_us: int = 30_000_000
+    exit_at_end: bool = False
+    seed: int = 1
+
+
+class Fleet:
+    """Motes in a phenomenon.
+
+    Parameters
+    ----------
+    phenomenon
+        Their world; motes in a world that begins (a trace) wait at its beginning until somebody asks.
+    settings
+        How they run.
+    clock
+        Real time in microseconds.
+    """
+
+    def __init__(
+        self, phenomenon: Phenomenon, settings: FleetSettings, *, clock: Callable[[], int] = radio_clock_us
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        now_us = clock()
+        begins_us = phenomenon.begins_us
+        self.sample_clock = SampleClock(
+            now_us if begins_us is None else begins_us,
+            begins_radio_us=now_us if begins_us is None else None,
+            speed=settings.speed,
+        )
+        self.motes = [
+            Mote(each, self.sample_clock, partial(phenomenon.sense, place), phenomenon.ends_us)
+            for place, each in enumerate(phenomenon.motes)
+        ]
+        self.ends_us = phenomenon.ends_us
+        self.begins_us = begins_us
+        self.packets_lost = 0
+        self._by_name = {mote.description.name: place for place, mote in enumerate(self.motes)}
+        self._random = random.Random(settings.seed)  # noqa: S311 - a simulation, not a secret
+        self._wishes: list[int | None] = [None] * len(self.motes)
+        self._wake_ups: list[tuple[int, int]] = []
+        self._changed = asyncio.Event()
+        self._first_program_us: int | None = None
+        self._link = MqttLink(
+            settings.broker,
+            client_id=f"fjord-motes-{settings.proxy}-{self._random.getrandbits(32):08x}",
+            subscriptions=[Subscription(topics.control(settings.proxy, "+"), qos=0)],
+        )
+
+    @property
+    def ended(self) -> bool:
+        """True when the phenomenon has ended and every mote has sensed its last."""
+        return self.ends_us is not None and all(
+            mote.sampling and mote.promised_us > self.ends_us for mote in self.motes
+        )
+
+    @property
+    def progress(self) -> float | None:
+        """Share of the phenomenon that is over; None if it does not end."""
+        if self.ends_us is None or self.begins_us is None:
+            return None
+        share = (self.sample_clock.at(self._clock()) - self.begins_us) / (self.ends_us - self.begins_us)
+        return min(max(share, 0.0), 1.0)
+
+    def counters(self) -> dict[str, dict[str, int | str]]:
+        """Return what every mote has done, by name."""
+        return {
+            mote.description.name: {**asdict(mote.counters), "boot": mote.boot, "period_us": mote.program.period_us}
+            for mote in self.motes
+        }
+
+    async def run(self) -> None:
+        """Run the motes until cancelled, or to the phenomenon's end if the settings say so."""
+        async with asyncio.TaskGroup() as tasks:
+            link = tasks.create_task(self._link.run(self._receive), name="link")
+            await self._link.connected.wait()
+            now_us = self._clock()
+            spread = START_SPREAD_US // max(1, len(self.motes))
+            for place in range(len(self.motes)):
+                self._wish(place, now_us + place * spread)
+            await self._wake_motes()
+            link.cancel()
+
+    async def _wake_motes(self) -> None:
+        started = [False] * len(self.motes)
+        ended_us: int | None = None
+        while True:
+            now_us = self._clock()
+            if self._settings.exit_at_end and self.ended:
+                # Each mote says once more that it has ended, in case its last packet was not heard.
+                ended_us = ended_us or now_us
+                if now_us - ended_us >= LINGER_US:
+                    return
+            self._release_if_ready(now_us)
+            while self._wake_ups and self._wake_ups[0][0] <= now_us:
+                wanted_us, place = heapq.heappop(self._wake_ups)
+                if self._wishes[place] != wanted_us:
+                    continue  # it has wished for another time since
+                self._wishes[place] = None
+                event = Wake(now_us) if started[place] else PowerOn(now_us)
+                started[place] = True
+                await self._carry_out(place, self.motes[place].handle(event))
+            pause = (self._wake_ups[0][0] - self._clock()) / 1e6 if self._wake_ups else 1.0
+            try:
+                await asyncio.wait_for(self._changed.wait(), timeout=min(max(pause, 0.0), 1.0))
+            except TimeoutError:
+                continue
+            self._changed.clear()
+
+    async def _receive(self, message: Message) -> None:
+        try:
+            topic = topics.parse(message.topic)
+            control = decode_control(message.payload)
+        except ProtocolError as error:
+            log.warning("control refused", topic=message.topic, error=str(error))
+            return
+        place = self._by_name.get(topic.names[1])
+        if place is None:
+            return
+        now_us = self._clock()
+        await self._carry_out(place, self.motes[place].handle(ControlReceived(now_us, control)))
+        if self._first_program_us is None and self.motes[place].sampling:
+            self._first_program_us = now_us
+        self._changed.set()
+
+    def _release_if_ready(self, now_us: int) -> None:
+        """Let a held replay begin once everybody is ready, or has had time enough to be."""
+        if not self.sample_clock.held or self._first_program_us is None:
+            return
+        waited_us = now_us - self._first_program_us
+        if all(mote.sampling for mote in self.motes) or waited_us >= self._settings.hold_us:
+            self.sample_clock.release(now_us)
+            log.info("replay begins", motes=len(self.motes), waited_seconds=round(waited_us / 1e6, 1))
+            for place in range(len(self.motes)):
+                self._wish(place, now_us)
+
+    async def _carry_out(self, place: int, instructions: Iterable[Instruction]) -> None:
+        proxy, name = self._settings.proxy, self.motes[place].description.name
+        for instruction in instructions:
+            match instruction:
+                case SendPacket():
+                    await self._transmit(topics.packet(proxy, name), encode(instruction.packet))
+                case Announce():
+                    await self._transmit(topics.announcement(proxy, name), encode(instruction.announcement))
+                case WakeAt():
+                    self._wish(place, instruction.radio_us + self._random.randrange(BACKOFF_US))
+
+    async def _transmit(self, topic: str, payload: bytes) -> None:
+        try:
+            await self._link.publish(Message(topic, payload, qos=0))
+        except LinkError:
+            self.packets_lost += 1  # nobody was there to hear it: that is what radio is like
+
+    def _wish(self, place: int, radio_us: int) -> None:
+        self._wishes[place] = radio_us
+        heapq.heappush(self._wake_ups, (radio_us, place))

@@ -1,0 +1,1 @@
+"""What motes sense: generated traffic, recorded traces."""
