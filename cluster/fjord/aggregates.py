@@ -1,0 +1,177 @@
+"""Aggregate functions in two halves: partial values that can be merged, and the final value made of them.
+
+A partial value is one or more columns. Merging partials of disjoint sets of tuples gives the partial of their union, so
+panes, partitions, proxies and motes can all begin an aggregate that the downstream Fjord finishes. Nothing is ever
+subtracted: sums of reals stay as exact as one addition after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
+from cluster.language.algebra import AggregateCall
+from protocols.streams import FieldType
+
+
+@dataclass(frozen=True, slots=True)
+class PartialColumn:
+    """One column of a partial value: its name, type, how it begins and how it is merged."""
+
+    name: str
+    type: pl.DataType | type[pl.DataType]
+    begin: pl.Expr
+    merge: pl.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SplitAggregate:
+    """An aggregate call, split. `final` reads the merged partial columns."""
+
+    call: AggregateCall
+    columns: tuple[PartialColumn, ...]
+    final: pl.Expr
+
+
+def split_aggregate(call: AggregateCall) -> SplitAggregate:
+    """Return the halves of an aggregate call.
+
+    Raises
+    ------
+    PlanError
+        If there is no such aggregate.
+    """
+    rule = _DISTINCT_RULES.get(call.function) if call.distinct else _RULES.get(call.function)
+    if rule is None:
+        distinct = " DISTINCT" if call.distinct else ""
+        raise PlanError(f"the aggregate {call.function.upper()}{distinct} cannot be evaluated yet")
+    columns, final = rule(call)
+    return SplitAggregate(call, columns, final.cast(POLARS_TYPES[call.type]).alias(call.name))
+
+
+_Rule = Callable[[AggregateCall], tuple[tuple[PartialColumn, ...], pl.Expr]]
+
+
+def _argument(call: AggregateCall) -> pl.Expr:
+    if call.argument is None:
+        raise PlanError(f"{call.function.upper()} needs an argument")
+    return compile_scalar(call.argument)
+
+
+def _argument_type(call: AggregateCall) -> type[pl.DataType]:
+    return POLARS_TYPES[call.argument.type if call.argument else FieldType.INTEGER]
+
+
+def _column(
+    call: AggregateCall,
+    part: str,
+    kind: pl.DataType | type[pl.DataType],
+    begin: pl.Expr,
+    merge: Callable[[pl.Expr], pl.Expr] = lambda partial: partial.sum(),
+) -> PartialColumn:
+    name = f"{call.name}#{part}"
+    return PartialColumn(name, kind, begin.cast(kind).alias(name), merge(pl.col(name)).alias(name))
+
+
+def _count(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    begin = pl.len() if call.argument is None else _argument(call).count()
+    column = _column(call, "count", pl.Int64, begin)
+    return (column,), pl.col(column.name)
+
+
+def _sum(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    kind = POLARS_TYPES[call.type]
+    total = _column(call, "sum", kind, _argument(call).cast(kind).sum())
+    count = _column(call, "count", pl.Int64, _argument(call).count())
+    return (total, count), pl.when(pl.col(count.name) > 0).then(pl.col(total.name))
+
+
+def _average(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    total = _column(call, "sum", pl.Float64, _argument(call).cast(pl.Float64).sum())
+    count = _column(call, "count", pl.Int64, _argument(call).count())
+    mean = pl.col(total.name) / pl.col(count.name)
+    return (total, count), pl.when(pl.col(count.name) > 0).then(mean)
+
+
+def _least(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    column = _column(call, "min", _argument_type(call), _argument(call).min(), lambda partial: partial.min())
+    return (column,), pl.col(column.name)
+
+
+def _greatest(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    column = _column(call, "max", _argument_type(call), _argument(call).max(), lambda partial: partial.max())
+    return (column,), pl.col(column.name)
+
+
+def _variance(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    """Sample variance from count, mean and squared deviations, merged after Chan, Golub and LeVeque (1979)."""
+    value = _argument(call).cast(pl.Float64)
+    count = f"{call.name}#count"
+    mean = f"{call.name}#mean"
+    squares = f"{call.name}#squares"
+    n, m, s = pl.col(count), pl.col(mean), pl.col(squares)
+    total = (n * m).sum() / n.sum()
+    columns = (
+        PartialColumn(count, pl.Int64, value.count().cast(pl.Int64).alias(count), n.sum().alias(count)),
+        PartialColumn(
+            mean,
+            pl.Float64,
+            value.mean().fill_null(0.0).alias(mean),
+            pl.when(n.sum() > 0).then(total).otherwise(0.0).alias(mean),
+        ),
+        PartialColumn(
+            squares,
+            pl.Float64,
+            ((value - value.mean()) ** 2).sum().alias(squares),
+            pl.when(n.sum() > 0).then(s.sum() + (n * (m - total) ** 2).sum()).otherwise(0.0).alias(squares),
+        ),
+    )
+    return columns, pl.when(n > 1).then(s / (n - 1))
+
+
+def _deviation(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    columns, variance = _variance(call)
+    return columns, variance.sqrt()
+
+
+def _values(call: AggregateCall, final: Callable[[pl.Expr], pl.Expr]) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    """For aggregates that need every value: the partial is the list of them."""
+    values = _argument(call).drop_nulls()
+    if call.distinct:
+        values = values.unique(maintain_order=True)
+    name = f"{call.name}#values"
+    column = PartialColumn(
+        name, pl.List(_argument_type(call)), values.implode().alias(name), pl.col(name).explode().drop_nulls().implode()
+    )
+    return (column,), final(pl.col(name))
+
+
+def _quantile(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    share = 0.5 if call.parameter is None else call.parameter
+    return _values(call, lambda values: values.list.agg(pl.element().quantile(share, interpolation="linear")))
+
+
+_RULES: dict[str, _Rule] = {
+    "count": _count,
+    "sum": _sum,
+    "avg": _average,
+    "min": _least,
+    "max": _greatest,
+    "variance": _variance,
+    "stddev": _deviation,
+    "median": lambda call: _values(call, lambda values: values.list.median()),
+    "quantile": _quantile,
+}
+_DISTINCT_RULES: dict[str, _Rule] = {
+    "count": lambda call: _values(call, lambda values: values.list.n_unique()),
+    "sum": lambda call: _values(
+        call, lambda values: pl.when(values.list.len() > 0).then(values.list.unique(maintain_order=True).list.sum())
+    ),
+    "avg": lambda call: _values(call, lambda values: values.list.unique(maintain_order=True).list.mean()),
+    "min": _least,
+    "max": _greatest,
+}

@@ -1,0 +1,40 @@
+"""The unit of data between operators: rows with validity intervals, and a watermark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+START = "fjord_start_us"
+"""First instant at which the row is valid, in microseconds of application time."""
+END = "fjord_end_us"
+"""First instant at which it is no longer valid; the interval [start, end) is never empty."""
+
+NEVER = 2**62
+"""The watermark of a stream that has ended, and the end of a row that stays valid for ever."""
+ALWAYS = -(2**62)
+"""The watermark of a stream of which nothing is known yet."""
+
+INTERVAL = {START: pl.Int64, END: pl.Int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows in start order, and how far the stream has come.
+
+    Parameters
+    ----------
+    rows
+        Columns START and END, then the payload; sorted by START. Shared by all who receive it: never changed.
+    watermark_us
+        No row of a later batch on the same queue starts before this instant. :data:`NEVER` ends the stream.
+    """
+
+    rows: pl.DataFrame
+    watermark_us: int
+
+    @property
+    def empty(self) -> bool:
+        """True if it carries nothing but progress."""
+        return self.rows.height == 0

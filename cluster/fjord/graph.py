@@ -1,0 +1,150 @@
+"""A Fjord: operators, the queues between them, run until nothing is left to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import Batch
+from cluster.fjord.operator import Operator
+from cluster.fjord.queues import PushQueue, Queue
+from cluster.fjord.scheduler import RoundRobin, Scheduler
+from protocols.errors import FjordError
+
+
+@dataclass(slots=True)
+class OperatorCounters:
+    """What an operator did since the Fjord was built."""
+
+    transitions: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Placed:
+    """An operator in its place: its queues and counters."""
+
+    name: str
+    owner: str
+    operator: Operator
+    inputs: list[Queue]
+    outputs: list[PushQueue] = field(default_factory=list)
+    counters: OperatorCounters = field(default_factory=OperatorCounters)
+    next_port: int = 0
+
+
+class OperatorFailedError(FjordError):
+    """An operator's transition raised; `owner` is the query it belongs to."""
+
+    def __init__(self, owner: str, name: str, cause: Exception) -> None:
+        super().__init__(f"operator {name} of query {owner} failed: {type(cause).__name__}: {cause}")
+        self.owner = owner
+        self.name = name
+
+
+class Fjord:
+    """A graph of operators that is built up, fed, and run to quiescence.
+
+    Parameters
+    ----------
+    scheduler
+        Who goes next; round robin unless given.
+    clock
+        Seconds, for the operators' counters.
+    """
+
+    def __init__(self, *, scheduler: Scheduler | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._scheduler = scheduler or RoundRobin()
+        self._clock = clock
+        self._placed: list[Placed] = []
+        self._failed: dict[str, OperatorFailedError] = {}
+
+    @property
+    def operators(self) -> Sequence[Placed]:
+        """All operators with their queues, in the order in which they were added."""
+        return self._placed
+
+    @property
+    def failures(self) -> dict[str, OperatorFailedError]:
+        """By query, what made it fail; a failed query's operators are not run any more."""
+        return self._failed
+
+    def add(self, name: str, operator: Operator, inputs: Sequence[Queue | Placed], *, owner: str) -> Placed:
+        """Place an operator behind queues or other operators; the latter are connected by a new push queue."""
+        if len(inputs) != operator.input_count:
+            raise PlanError(f"operator {name} has {operator.input_count} inputs, but was given {len(inputs)}")
+        queues: list[Queue] = []
+        for source in inputs:
+            if isinstance(source, Placed):
+                queue = PushQueue()
+                source.outputs.append(queue)
+                queues.append(queue)
+            else:
+                queues.append(source)
+        placed = Placed(name, owner, operator, queues)
+        self._placed.append(placed)
+        return placed
+
+    def outlet(self, source: Placed) -> PushQueue:
+        """Return a new queue that receives what an operator emits."""
+        queue = PushQueue(capacity=1 << 20)
+        source.outputs.append(queue)
+        return queue
+
+    def run(self) -> None:
+        """Make transitions until no operator has input.
+
+        An operator that raises stops its own query only; see :attr:`failures`.
+        """
+        for placed in self._placed:
+            for queue in placed.inputs:
+                queue.wake()
+        while True:
+            ready = [
+                place
+                for place, placed in enumerate(self._placed)
+                if placed.owner not in self._failed
+                and all(queue.ready for queue in placed.outputs)
+                and any(queue.pending for queue in placed.inputs)
+            ]
+            if not ready:
+                return
+            place = self._scheduler.choose(ready)
+            self._step(place)
+
+    def _step(self, place: int) -> None:
+        placed = self._placed[place]
+        port, batch = _take(placed)
+        if batch is None:
+            return
+        began = self._clock()
+        try:
+            emitted = placed.operator.transition(port, batch)
+        except Exception as error:  # noqa: BLE001 - whatever one query's operator raises must not stop the others
+            self._failed[placed.owner] = OperatorFailedError(placed.owner, placed.name, error)
+            return
+        used = self._clock() - began
+        self._scheduler.charge(place, used)
+        counters = placed.counters
+        counters.transitions += 1
+        counters.seconds += used
+        counters.rows_in += batch.rows.height
+        counters.rows_out += emitted.rows.height
+        for queue in placed.outputs:
+            queue.put(emitted)
+
+
+def _take(placed: Placed) -> tuple[int, Batch | None]:
+    """Take from the inputs in turn, so that no port starves another."""
+    ports = len(placed.inputs)
+    for offset in range(ports):
+        port = (placed.next_port + offset) % ports
+        batch = placed.inputs[port].get()
+        if batch is not None:
+            placed.next_port = (port + 1) % ports
+            return port, batch
+    return 0, None

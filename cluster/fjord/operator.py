@@ -1,0 +1,58 @@
+"""What an operator is: a state machine with one method, `transition` (papers/fjords.md section 2)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import polars as pl
+
+from cluster.errors import StateError
+from cluster.fjord.batch import Batch
+
+State = Mapping[str, pl.DataFrame | int | str]
+"""An operator's state as a few named tables and scalars, fit to be written down."""
+
+
+class Operator(ABC):
+    """State and one method.
+
+    An operator never blocks, never asks where a batch came from and never keeps what a watermark has made useless.
+    """
+
+    input_count: int = 1
+    """How many inputs it has; ports count from 0."""
+
+    @abstractmethod
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Take one batch on one input and return what can be said now.
+
+        Parameters
+        ----------
+        port
+            The input on which `batch` arrived. Batches of one port arrive in order: rows sorted by start, none before
+            the watermark of the port's previous batch.
+        batch
+            What arrived. Its rows may be shared with other operators.
+
+        Returns
+        -------
+        Batch
+            Rows sorted by start, none before a watermark returned earlier, and the operator's own watermark, which
+            never goes back. With nothing to say the rows are empty but have the output's columns.
+        """
+
+    def save(self) -> State:
+        """Return the state; empty for a stateless operator."""
+        return {}
+
+    def restore(self, state: State) -> None:
+        """Take up a state returned by :meth:`save` of an operator built with the same parameters.
+
+        Raises
+        ------
+        StateError
+            If the state is not one of this operator's.
+        """
+        if state:
+            raise StateError(f"{type(self).__name__} keeps no state, but was given {', '.join(state)}")

@@ -1,0 +1,138 @@
+"""The second half of an aggregate: partial rows are merged over every span in which nothing changes.
+
+papers/pipes_algebra.md sections 3 and 5.8: at every instant, one row per key that has tuples, none for a key that has
+none. Rows are final when emitted: a span is emitted once the watermark has passed its end.
+
+    partial rows     a |-----------)            A row of a sliding window covers several slides:
+                     b       |-----------)      it is cut at every multiple, and the answer has
+    answers            |-a---|-a+b-|--b--)      one row per key and slide.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.aggregates import split_aggregate
+from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import AggregateCall, Schema
+
+_KEY = "fjord_key"
+_CUT = "fjord_cut"
+
+
+class MergeAggregate(Operator):
+    """Merges partial rows.
+
+    Parameters
+    ----------
+    keys
+        The key columns.
+    calls
+        The aggregates.
+    slide_us
+        Step of the window below, if all intervals begin and end one microsecond before its multiples: then there is
+        a row per key and slide. 1 cuts only where the content of a key changes.
+    """
+
+    def __init__(self, keys: Schema, calls: tuple[AggregateCall, ...], *, slide_us: int = 1) -> None:
+        if slide_us < 1:
+            raise PlanError(f"a window that slides by {slide_us} us")
+        splits = [split_aggregate(call) for call in calls]
+        columns = [column for split in splits for column in split.columns]
+        self._keys = [key.name for key in keys]
+        self._merge = [column.merge for column in columns]
+        self._finals = [split.final for split in splits]
+        self._slide_us = slide_us
+        self._pending = pl.DataFrame(
+            schema={
+                **INTERVAL,
+                **{key.name: POLARS_TYPES[key.type] for key in keys},
+                **{column.name: column.type for column in columns},
+            }
+        )
+        self._watermark_us = ALWAYS
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Take partial rows and emit every span that ends at or before the watermark."""
+        del port
+        self._watermark_us = max(self._watermark_us, batch.watermark_us)
+        if batch.rows.height:
+            both = pl.concat([self._pending, batch.rows.select(self._pending.columns)])
+            by = [START, END, *self._keys]
+            self._pending = both.group_by(by, maintain_order=True).agg(self._merge)
+        due = self._pending.filter(pl.col(START) < self._watermark_us)
+        if due.height == 0:
+            return Batch(self._final(self._pending.clear()), self._reached())
+        spans = self._slides(due) if self._slide_us > 1 else self._changes(due)
+        answer = self._final(spans)
+        return Batch(answer.sort([START, *self._keys], maintain_order=True), self._reached())
+
+    def save(self) -> State:
+        """Return the partial rows that still matter."""
+        return {"pending": self._pending, "watermark_us": self._watermark_us}
+
+    def restore(self, state: State) -> None:
+        """Go on with partial rows saved before."""
+        pending, watermark_us = state["pending"], state["watermark_us"]
+        assert isinstance(pending, pl.DataFrame)  # noqa: S101 - written by save()
+        assert isinstance(watermark_us, int)  # noqa: S101 - written by save()
+        self._pending, self._watermark_us = pending, watermark_us
+
+    def _reached(self) -> int:
+        """Return the instant before which nothing more can be answered."""
+        if self._watermark_us >= NEVER or self._pending.height == 0:
+            return self._watermark_us
+        return min(self._watermark_us, int(self._pending.select(pl.col(START).min()).item()))
+
+    def _slides(self, due: pl.DataFrame) -> pl.DataFrame:
+        """Cut at every multiple of the slide; merge what falls into the same slide and has ended."""
+        slide_us = self._slide_us
+        # Up to here, on the grid, everything is known.
+        until = NEVER if self._watermark_us >= NEVER else (self._watermark_us + 1) // slide_us * slide_us - 1
+        ready = due.filter(pl.col(START) < until)
+        pieces = ready.with_columns(
+            pl.int_ranges(pl.col(START), pl.min_horizontal(pl.col(END), pl.lit(until)), slide_us).alias(START)
+        ).explode(START)
+        merged = pieces.group_by([START, *self._keys], maintain_order=True).agg(self._merge)
+        self._truncate(pl.lit(until))
+        return merged.with_columns((pl.col(START) + slide_us).alias(END))
+
+    def _changes(self, due: pl.DataFrame) -> pl.DataFrame:
+        """Cut each key where one of its rows begins or ends; merge the rows that cover a span that has ended."""
+        keyed = due.with_columns(self._key_number())
+        cuts = (
+            pl.concat([keyed.select(_KEY, pl.col(edge).alias(_CUT)) for edge in (START, END)])
+            .filter(pl.col(_CUT) <= self._watermark_us)
+            .unique()
+            .sort(_KEY, _CUT)
+        )
+        spans = cuts.with_columns(pl.col(_CUT).shift(-1).over(_KEY).alias("fjord_next")).drop_nulls()
+        covered = keyed.join_where(
+            spans.rename({_KEY: "fjord_span_key"}),
+            pl.col(_KEY) == pl.col("fjord_span_key"),
+            pl.col(START) <= pl.col(_CUT),
+            pl.col(END) >= pl.col("fjord_next"),
+        )
+        merged = covered.group_by([_CUT, "fjord_next", *self._keys], maintain_order=True).agg(self._merge)
+        last = cuts.group_by(_KEY).agg(pl.col(_CUT).max())
+        left = keyed.filter(pl.col(END) > self._watermark_us).join(last, on=_KEY, how="left")
+        begun = left.with_columns(pl.max_horizontal(START, _CUT).alias(START)).select(self._pending.columns)
+        self._pending = pl.concat([begun, self._pending.filter(pl.col(START) >= self._watermark_us)])
+        return merged.rename({_CUT: START, "fjord_next": END})
+
+    def _truncate(self, until: pl.Expr) -> None:
+        """Forget what has been answered: rows that have ended, and the answered part of those that have not."""
+        self._pending = self._pending.filter(pl.col(END) > until).with_columns(
+            pl.max_horizontal(pl.col(START), until).alias(START)
+        )
+
+    def _key_number(self) -> pl.Expr:
+        if not self._keys:
+            return pl.lit(0, pl.UInt32).alias(_KEY)
+        return pl.struct(self._keys).rank("dense").alias(_KEY)
+
+    def _final(self, merged: pl.DataFrame) -> pl.DataFrame:
+        return merged.select([START, END, *self._keys, *self._finals])

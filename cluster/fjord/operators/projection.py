@@ -1,0 +1,35 @@
+"""Project: tuples mapped to new ones (papers/pipes_algebra.md section 3, map)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.operator import Operator
+from cluster.fjord.scalars import compile_scalar
+from cluster.language.algebra import Output, Scalar, Schema
+
+
+class Project(Operator):
+    """Stateless; duplicates stay.
+
+    Parameters
+    ----------
+    outputs
+        Names and expressions of the new columns.
+    """
+
+    def __init__(self, outputs: tuple[Output, ...]) -> None:
+        self._columns = [compile_scalar(output.scalar).alias(output.name) for output in outputs]
+
+    @classmethod
+    def columns_of(cls, schema: Schema) -> Project:
+        """Return the projection on these columns, unchanged."""
+        return cls(tuple(Output(column.name, Scalar(f'"{column.name}"', column.type)) for column in schema))
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Compute the new columns; the interval stays."""
+        del port
+        interval = [pl.col(START), pl.col(END)]
+        # Column by column beside the interval: a constant has to become as long as the batch.
+        return Batch(batch.rows.with_columns(interval).select([*interval, *self._columns]), batch.watermark_us)

@@ -1,0 +1,61 @@
+"""Reorder: puts rows in start order, as far as the watermark has come.
+
+Disorder is repaired here, at the head of a plan, and nowhere else (papers/pipes_algebra.md section 5.18).
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.fjord.batch import ALWAYS, INTERVAL, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import Schema
+
+
+class Reorder(Operator):
+    """Keeps rows until no earlier one can come.
+
+    Parameters
+    ----------
+    schema
+        Columns of the payload.
+
+    Attributes
+    ----------
+    late
+        Rows that came before a watermark had passed them and after: set aside, never merged.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._waiting = pl.DataFrame(
+            schema={**INTERVAL, **{column.name: POLARS_TYPES[column.type] for column in schema}}
+        )
+        self._watermark_us = ALWAYS
+        self.late: list[pl.DataFrame] = []
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Emit what the watermark has passed, sorted; equal starts stay in order of arrival."""
+        del port
+        rows = batch.rows
+        late = rows.filter(pl.col(START) < self._watermark_us)
+        if late.height:
+            self.late.append(late)
+            rows = rows.filter(pl.col(START) >= self._watermark_us)
+        self._watermark_us = max(self._watermark_us, batch.watermark_us)
+        if self._waiting.height:
+            rows = pl.concat([self._waiting, rows])
+        ready = rows.filter(pl.col(START) < self._watermark_us)
+        self._waiting = rows.filter(pl.col(START) >= self._watermark_us) if ready.height < rows.height else rows.clear()
+        return Batch(ready.sort(START, maintain_order=True), self._watermark_us)
+
+    def save(self) -> State:
+        """Return what waits."""
+        return {"waiting": self._waiting, "watermark_us": self._watermark_us}
+
+    def restore(self, state: State) -> None:
+        """Wait for the same rows again."""
+        waiting, watermark_us = state["waiting"], state["watermark_us"]
+        assert isinstance(waiting, pl.DataFrame)  # noqa: S101 - written by save()
+        assert isinstance(watermark_us, int)  # noqa: S101 - written by save()
+        self._waiting, self._watermark_us = waiting, watermark_us

@@ -1,0 +1,50 @@
+"""Time window: how long a tuple stays valid (papers/pipes_algebra.md sections 3 and 5, with advance)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.operator import Operator
+
+
+def ceiling_multiple(instant_us: int, step_us: int) -> int:
+    """Return the least multiple of `step_us` that is at least `instant_us`."""
+    return -(-instant_us // step_us) * step_us
+
+
+class TimeWindow(Operator):
+    """Stateless. Takes chronon streams: every row valid at its own instant only.
+
+    A tuple stamped t is valid on [k0 - 1, k1 - 1), k0 and k1 being the first multiples of the slide that are at least
+    t + 1 and t + size + 1. With a slide of 1 that is [t, t + size).
+
+    Parameters
+    ----------
+    size_us
+        How long; None for ever.
+    slide_us
+        At which multiples the window moves.
+    """
+
+    def __init__(self, size_us: int | None, slide_us: int = 1) -> None:
+        if slide_us < 1 or (size_us is not None and size_us < 1):
+            raise PlanError(f"a window of {size_us} us that slides by {slide_us} us")
+        self._size_us = size_us
+        self._slide_us = slide_us
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Set the interval of every row; rows whose interval is empty (the slide skips them) go."""
+        del port
+        watermark_us = batch.watermark_us
+        if ALWAYS < watermark_us < NEVER:
+            watermark_us = ceiling_multiple(watermark_us + 1, self._slide_us) - 1
+        stamp = pl.col(START)
+        start = self._ceiling(stamp + 1) - 1
+        end = pl.lit(NEVER) if self._size_us is None else self._ceiling(stamp + self._size_us + 1) - 1
+        rows = batch.rows.with_columns(start.alias(START), end.alias(END)).filter(pl.col(START) < pl.col(END))
+        return Batch(rows, watermark_us)
+
+    def _ceiling(self, instant: pl.Expr) -> pl.Expr:
+        return instant if self._slide_us == 1 else -((-instant).floordiv(self._slide_us)) * self._slide_us

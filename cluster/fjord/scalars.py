@@ -1,0 +1,226 @@
+"""Scalar expressions: canonical FjordSQL text -> Polars, with one meaning everywhere.
+
+Three-valued logic; `/` is real division; division and remainder by zero are NULL; a failed cast is NULL; text is
+ordered by code point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import polars as pl
+from sqlglot import exp
+
+from cluster.errors import PlanError
+from cluster.language.algebra import Scalar
+from cluster.language.dialect import FIELD_TYPES, parse_scalar
+from protocols.streams import FieldType
+
+POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
+    FieldType.BOOLEAN: pl.Boolean,
+    FieldType.INTEGER: pl.Int64,
+    FieldType.REAL: pl.Float64,
+    FieldType.TEXT: pl.String,
+}
+
+
+@lru_cache(maxsize=16_384)
+def compile_scalar(scalar: Scalar) -> pl.Expr:
+    """Return the Polars expression of a scalar; its columns are those of the text.
+
+    Raises
+    ------
+    PlanError
+        If the text has something this compiler does not know; names it.
+    """
+    return _compile(parse_scalar(scalar.sql)).cast(POLARS_TYPES[scalar.type])
+
+
+def _compile(node: exp.Expr) -> pl.Expr:
+    rule = _RULES.get(type(node))
+    if rule is None:
+        raise PlanError(f"{type(node).__name__} in {node.sql()!r} cannot be evaluated")
+    return rule(node)
+
+
+def _literal(node: exp.Expr) -> pl.Expr:
+    text = str(node.this)
+    if node.is_string:
+        return pl.lit(text, pl.String)
+    return pl.lit(int(text), pl.Int64) if text.isdecimal() else pl.lit(float(text), pl.Float64)
+
+
+def _binary(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[exp.Expr], pl.Expr]:
+    return lambda node: combine(_compile(node.args["this"]), _compile(node.args["expression"]))
+
+
+def _divide(left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    divisor = right.cast(pl.Float64)
+    return pl.when(divisor != 0).then(left.cast(pl.Float64) / divisor)
+
+
+def _remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    # SQL's remainder has the sign of the dividend, Polars' that of the divisor.
+    safe = pl.when(right != 0).then(right)
+    truncated = left.abs() % safe.abs()
+    return pl.when(left < 0).then(-truncated).otherwise(truncated)
+
+
+def _in(node: exp.Expr) -> pl.Expr:
+    value = _compile(node.this)
+    return pl.any_horizontal([value == _compile(choice) for choice in node.expressions])
+
+
+def _case(node: exp.Expr) -> pl.Expr:
+    subject = node.args.get("this")
+    chosen: pl.Expr = pl.lit(None) if node.args.get("default") is None else _compile(node.args["default"])
+    for branch in reversed(node.args["ifs"]):
+        condition = _compile(branch.this)
+        if subject is not None:
+            condition = _compile(subject) == condition
+        chosen = pl.when(condition).then(_compile(branch.args["true"])).otherwise(chosen)
+    return chosen
+
+
+def _cast(node: exp.Expr) -> pl.Expr:
+    kind = FIELD_TYPES.get(node.args["to"].this)
+    if kind is None:
+        raise PlanError(f"the type in {node.sql()!r} is not one of FjordSQL's")
+    return _compile(node.this).cast(POLARS_TYPES[kind], strict=False)
+
+
+def _like(node: exp.Expr) -> pl.Expr:
+    pattern = node.args["expression"]
+    if not isinstance(pattern, exp.Literal):
+        raise PlanError(f"the pattern in {node.sql()!r} is not a constant text")
+    return _compile(node.this).str.contains(like_to_regex(str(pattern.this)))
+
+
+def like_to_regex(pattern: str, escape: str | None = None) -> str:
+    r"""Return the regular expression of a LIKE pattern.
+
+    Examples
+    --------
+    >>> like_to_regex("a%_.")
+    '(?s)^a.*.\\.$'
+    """
+    pieces = []
+    letters = iter(pattern)
+    for letter in letters:
+        if letter == escape:
+            pieces.append(_quoted(next(letters, "")))
+        else:
+            pieces.append({"%": ".*", "_": "."}.get(letter) or _quoted(letter))
+    return f"(?s)^{''.join(pieces)}$"
+
+
+def _quoted(letter: str) -> str:
+    return "\\" + letter if letter in r"\.+*?()|[]{}^$#&-~" else letter
+
+
+def _escaped_like(node: exp.Expr) -> pl.Expr:
+    like, escape = node.this, node.args["expression"]
+    return _compile(like.this).str.contains(like_to_regex(str(like.args["expression"].this), str(escape.this)))
+
+
+def _between(node: exp.Expr) -> pl.Expr:
+    value = _compile(node.this)
+    return (value >= _compile(node.args["low"])) & (value <= _compile(node.args["high"]))
+
+
+def _is(node: exp.Expr) -> pl.Expr:
+    value, wanted = _compile(node.this), node.args["expression"]
+    if isinstance(wanted, exp.Null):
+        return value.is_null()
+    return value.eq_missing(_compile(wanted))
+
+
+def _arguments(node: exp.Expr) -> list[pl.Expr]:
+    first = [node.args["this"]] if node.args.get("this") is not None else []
+    return [_compile(argument) for argument in (*first, *node.expressions)]
+
+
+def _round(node: exp.Expr) -> pl.Expr:
+    decimals = node.args.get("decimals")
+    if decimals is not None and not isinstance(decimals, exp.Literal):
+        raise PlanError(f"the number of decimals in {node.sql()!r} is not a constant")
+    return _compile(node.this).round(int(str(decimals.this)) if decimals is not None else 0, mode="half_away_from_zero")
+
+
+def _substring(node: exp.Expr) -> pl.Expr:
+    value, start = _compile(node.this), _compile(node.args["start"])
+    length = node.args.get("length")
+    if length is None:
+        return value.str.slice(start - 1)
+    return value.str.slice(start - 1, _compile(length).clip(lower_bound=0))
+
+
+def _square_root(node: exp.Expr) -> pl.Expr:
+    value = _compile(node.this).cast(pl.Float64)
+    return pl.when(value >= 0).then(value.sqrt())
+
+
+def _logarithm(node: exp.Expr) -> pl.Expr:
+    value = _compile(node.this).cast(pl.Float64)
+    return pl.when(value > 0).then(value.log())
+
+
+def _power(node: exp.Expr) -> pl.Expr:
+    return _compile(node.this).cast(pl.Float64).pow(_compile(node.args["expression"]).cast(pl.Float64))
+
+
+def _nullif(node: exp.Expr) -> pl.Expr:
+    value = _compile(node.this)
+    return pl.when((value == _compile(node.args["expression"])).fill_null(value=False)).then(None).otherwise(value)
+
+
+_RULES: dict[type[exp.Expr], Callable[[exp.Expr], pl.Expr]] = {
+    exp.Column: lambda node: pl.col(node.name),
+    exp.Literal: _literal,
+    exp.Boolean: lambda node: pl.lit(bool(node.this)),
+    exp.Null: lambda _: pl.lit(None),
+    exp.Paren: lambda node: _compile(node.this),
+    exp.Add: _binary(lambda left, right: left + right),
+    exp.Sub: _binary(lambda left, right: left - right),
+    exp.Mul: _binary(lambda left, right: left * right),
+    exp.Div: _binary(_divide),
+    exp.Mod: _binary(_remainder),
+    exp.Neg: lambda node: -_compile(node.this),
+    exp.EQ: _binary(lambda left, right: left == right),
+    exp.NEQ: _binary(lambda left, right: left != right),
+    exp.LT: _binary(lambda left, right: left < right),
+    exp.LTE: _binary(lambda left, right: left <= right),
+    exp.GT: _binary(lambda left, right: left > right),
+    exp.GTE: _binary(lambda left, right: left >= right),
+    exp.And: _binary(lambda left, right: left & right),
+    exp.Or: _binary(lambda left, right: left | right),
+    exp.Not: lambda node: ~_compile(node.this),
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Like: _like,
+    exp.Escape: _escaped_like,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Coalesce: lambda node: pl.coalesce(_arguments(node)),
+    exp.Nullif: _nullif,
+    exp.Abs: lambda node: _compile(node.this).abs(),
+    exp.Round: _round,
+    exp.Floor: lambda node: _compile(node.this).floor(),
+    exp.Ceil: lambda node: _compile(node.this).ceil(),
+    exp.Sqrt: _square_root,
+    exp.Pow: _power,
+    exp.Ln: _logarithm,
+    exp.Exp: lambda node: _compile(node.this).cast(pl.Float64).exp(),
+    exp.Least: lambda node: pl.min_horizontal(_arguments(node)),
+    exp.Greatest: lambda node: pl.max_horizontal(_arguments(node)),
+    exp.Upper: lambda node: _compile(node.this).str.to_uppercase(),
+    exp.Lower: lambda node: _compile(node.this).str.to_lowercase(),
+    exp.Length: lambda node: _compile(node.this).str.len_chars().cast(pl.Int64),
+    exp.Trim: lambda node: _compile(node.this).str.strip_chars(" "),
+    exp.Substring: _substring,
+    exp.Concat: lambda node: pl.concat_str(_arguments(node), ignore_nulls=True),
+    exp.DPipe: _binary(lambda left, right: pl.concat_str([left, right])),
+}

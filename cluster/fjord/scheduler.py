@@ -1,0 +1,62 @@
+"""Schedulers: which operator makes its next transition.
+
+Round robin is what the paper's system used; the ticket scheduler charges operators for the time they use, so that some
+may be favoured (papers/fjords.md section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class Scheduler(Protocol):
+    """Chooses among operators that can work. Operators are known by their position in the Fjord."""
+
+    def choose(self, ready: Sequence[int]) -> int:
+        """Return one of `ready` (never empty)."""
+        ...
+
+    def charge(self, operator: int, seconds: float) -> None:
+        """Note that an operator's transition took this long."""
+        ...
+
+
+class RoundRobin:
+    """Every operator in turn."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def choose(self, ready: Sequence[int]) -> int:
+        """Return the first ready operator after the one chosen last."""
+        following = [operator for operator in ready if operator > self._last]
+        self._last = min(following) if following else min(ready)
+        return self._last
+
+    def charge(self, operator: int, seconds: float) -> None:
+        """Do nothing: turns do not depend on time used."""
+
+
+class Tickets:
+    """Stride scheduling: time is shared in proportion to tickets.
+
+    The deterministic form of lottery scheduling: the ready operator with the smallest time used per ticket goes first.
+
+    Parameters
+    ----------
+    tickets
+        Tickets by operator; those not named hold one.
+    """
+
+    def __init__(self, tickets: Mapping[int, int] | None = None) -> None:
+        self._tickets = dict(tickets or {})
+        self._passed: dict[int, float] = {}
+
+    def choose(self, ready: Sequence[int]) -> int:
+        """Return the ready operator that has had the least of its share."""
+        return min(ready, key=lambda operator: (self._passed.get(operator, 0.0), operator))
+
+    def charge(self, operator: int, seconds: float) -> None:
+        """Charge the time used, divided by the operator's tickets."""
+        self._passed[operator] = self._passed.get(operator, 0.0) + seconds / self._tickets.get(operator, 1)

@@ -1,0 +1,180 @@
+"""Which batches are taken, which are not, and how far a stream has come: decisions without any I/O.
+
+One :class:`StreamAdmission` per stream. Sequence numbers make delivery exactly once: a batch is taken only if it is the
+next of its proxy and epoch. The stream's low watermark is the minimum over the proxies that still send; one that is
+silent for long is left out, so that it stalls nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from cluster.storage.stream_tables import ProxyPosition, StreamPosition
+
+
+class Verdict(Enum):
+    """What to do with a batch."""
+
+    TAKE = "take"
+    REPEATED = "repeated"
+    """Stored already: acknowledge it again."""
+    GAP = "gap"
+    """Something before it is missing: acknowledge what is stored, so that the proxy sends again from there."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One proxy and epoch: highest sequence number stored, and taken but not stored yet."""
+
+    stored: int
+    taken: int
+
+
+@dataclass(slots=True)
+class _Proxy:
+    position: ProxyPosition
+    heard_seconds: float
+    included: bool = True
+
+
+@dataclass(slots=True)
+class AdmissionCounters:
+    """What happened to batches and rows since the ingest began."""
+
+    taken: int = 0
+    repeated: int = 0
+    gaps: int = 0
+    rejected: int = 0
+    rows: int = 0
+    late_rows: int = 0
+    silent_proxies: int = 0
+
+
+@dataclass(slots=True)
+class StreamAdmission:
+    """The admission of one stream.
+
+    Parameters
+    ----------
+    position
+        The stream's stored position, from its table.
+    silence_seconds
+        A proxy not heard for this long is left out of the watermark until it is heard again.
+    """
+
+    position: StreamPosition
+    silence_seconds: float = 30.0
+    counters: AdmissionCounters = field(default_factory=AdmissionCounters)
+    _lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
+    _proxies: dict[str, _Proxy] = field(default_factory=dict)
+    _watermark_us: int | None = None
+
+    def __post_init__(self) -> None:
+        self._watermark_us = self.position.watermark_us
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The stream's low watermark with everything taken so far; None before the first."""
+        return self._watermark_us
+
+    def recall(self, now_seconds: float) -> None:
+        """Begin to wait for the proxies the table remembers."""
+        for name, position in self.position.proxies.items():
+            self._proxies[name] = _Proxy(position, now_seconds)
+
+    def knows(self, proxy: str, epoch: str) -> bool:
+        """Return whether the lane's stored sequence number has been set."""
+        return (proxy, epoch) in self._lanes
+
+    def open_lane(self, proxy: str, epoch: str, stored: int) -> None:
+        """Set the highest sequence number stored of a proxy and epoch."""
+        self._lanes[proxy, epoch] = _Lane(stored, stored)
+
+    def judge(self, proxy: str, epoch: str, sequence: int) -> Verdict:
+        """Decide what to do with a batch of a known lane."""
+        lane = self._lanes[proxy, epoch]
+        if sequence <= lane.taken:
+            self.counters.repeated += 1
+            return Verdict.REPEATED
+        if sequence > lane.taken + 1:
+            self.counters.gaps += 1
+            return Verdict.GAP
+        lane.taken = sequence
+        self.counters.taken += 1
+        return Verdict.TAKE
+
+    def stored(self, proxy: str, epoch: str) -> int:
+        """Return the highest sequence number of the lane that is stored for good."""
+        return self._lanes[proxy, epoch].stored
+
+    def advance(self, proxy: str, watermark_us: int, *, sampling: bool, now_seconds: float) -> int | None:
+        """Note how far a proxy has come with a batch that was taken; return the stream's new low watermark."""
+        known = self._proxies.get(proxy)
+        if known is not None and not known.included:
+            known.included = True
+        if known is None:
+            self._proxies[proxy] = _Proxy(ProxyPosition(watermark_us, sampling), now_seconds)
+        else:
+            watermark_us = max(watermark_us, known.position.watermark_us)
+            known.position = ProxyPosition(watermark_us, sampling)
+            known.heard_seconds = now_seconds
+        return self._recompute()
+
+    def heard(self, proxy: str, now_seconds: float) -> None:
+        """Note that a proxy is alive, though it brought nothing new."""
+        known = self._proxies.get(proxy)
+        if known is not None:
+            known.heard_seconds = now_seconds
+
+    def time_passed(self, now_seconds: float) -> bool:
+        """Leave out proxies that have been silent for too long; return whether the watermark moved."""
+        before = self._watermark_us
+        for known in self._proxies.values():
+            if known.included and now_seconds - known.heard_seconds > self.silence_seconds:
+                known.included = False
+                self.counters.silent_proxies += 1
+        if any(known.included for known in self._proxies.values()):
+            self._recompute()
+        return self._watermark_us != before
+
+    def committed(self, sequences: Mapping[tuple[str, str], int], position: StreamPosition) -> None:
+        """Note that everything up to these sequence numbers, and this position, is stored for good."""
+        for lane, sequence in sequences.items():
+            self._lanes[lane].stored = sequence
+        self.position = position
+
+    def forget_unstored(self) -> None:
+        """After a failed commit: everything not stored is as if it had never been taken.
+
+        The watermark goes back too, or the same rows, sent again, would be taken for late ones.
+        """
+        for lane in self._lanes.values():
+            lane.taken = lane.stored
+        self._watermark_us = self.position.watermark_us
+        for name in list(self._proxies):
+            if name in self.position.proxies:
+                self._proxies[name].position = self.position.proxies[name]
+            else:
+                del self._proxies[name]
+
+    def current_position(self) -> StreamPosition:
+        """Return the position to store with the next commit."""
+        return StreamPosition(self._watermark_us, {name: known.position for name, known in self._proxies.items()})
+
+    def _recompute(self) -> int | None:
+        waited_for = [
+            known.position.watermark_us
+            for known in self._proxies.values()
+            if known.included and known.position.sampling
+        ]
+        if not waited_for:
+            # Nobody samples: what the last ones promised when they stopped holds for all.
+            waited_for = [known.position.watermark_us for known in self._proxies.values() if known.included]
+            lowest = max(waited_for, default=None)
+        else:
+            lowest = min(waited_for)
+        if lowest is not None and (self._watermark_us is None or lowest > self._watermark_us):
+            self._watermark_us = lowest
+        return self._watermark_us

@@ -1,0 +1,151 @@
+"""Stores one stream: collects admitted batches, commits them together, then acknowledges."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import structlog
+
+from cluster.errors import StorageError
+from cluster.ingest.admission import StreamAdmission, Verdict
+from cluster.ingest.arrow_batches import split_late, to_arrow
+from cluster.storage.stream_tables import StreamTable
+from protocols.batches import Ack, Batch, Rejection
+from protocols.errors import SchemaError
+from protocols.frames import VERSION
+
+log = structlog.get_logger(__name__)
+
+MAX_WAITING = 256
+"""Batches that may wait for a commit; more are left to the proxy, which sends them again."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    rows: list[pa.Table] = field(default_factory=list)
+    sequences: dict[tuple[str, str], int] = field(default_factory=dict)
+    rejected: dict[tuple[str, str], list[Rejection]] = field(default_factory=dict)
+    count: int = 0
+
+
+class StreamWriter:
+    """The only writer of one stream's table.
+
+    Parameters
+    ----------
+    table
+        The stream's table.
+    acknowledge
+        Sends an ack to its proxy.
+    quarantine
+        Keeps what was refused: (kind, reason, where from, text or bytes).
+    commit_interval_seconds
+        At least this long between two commits, so that a busy stream does not make a file per batch.
+    silence_seconds
+        See :class:`StreamAdmission`.
+    """
+
+    def __init__(
+        self,
+        table: StreamTable,
+        *,
+        acknowledge: Callable[[Ack], Awaitable[None]],
+        quarantine: Callable[[str, str, str, bytes], None],
+        commit_interval_seconds: float = 0.1,
+        silence_seconds: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.table = table
+        self.admission = StreamAdmission(table.position(), silence_seconds)
+        self.admission.recall(clock())
+        self._acknowledge = acknowledge
+        self._quarantine = quarantine
+        self._interval = commit_interval_seconds
+        self._clock = clock
+        self._waiting = _Waiting()
+        self._work = asyncio.Event()
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream."""
+        return self.table.schema.name
+
+    async def receive(self, batch: Batch) -> None:
+        """Admit a batch; it is acknowledged once it is stored."""
+        admission, lane = self.admission, (batch.proxy, batch.epoch)
+        if not admission.knows(*lane):
+            admission.open_lane(*lane, self.table.last_sequence(*lane))
+        admission.heard(batch.proxy, self._clock())
+        if self._waiting.count >= MAX_WAITING:
+            return  # Not acknowledged, so the proxy keeps it and sends it again.
+        verdict = admission.judge(*lane, batch.sequence)
+        if verdict is not Verdict.TAKE:
+            await self._acknowledge(self._ack(lane))
+            return
+        self._admit(batch, lane)
+        self._work.set()
+
+    def proxy_alive(self, proxy: str) -> None:
+        """Note that a proxy is connected, though it may have nothing to send."""
+        self.admission.heard(proxy, self._clock())
+
+    async def run(self) -> None:
+        """Commit what waits, for ever."""
+        while True:
+            try:
+                await asyncio.wait_for(self._work.wait(), timeout=1.0)
+            except TimeoutError:
+                if not self.admission.time_passed(self._clock()):
+                    continue
+            began = self._clock()
+            await self.commit()
+            await asyncio.sleep(max(0.0, self._interval - (self._clock() - began)))
+
+    async def commit(self) -> None:
+        """Store everything that waits in one commit and acknowledge it."""
+        waiting, self._waiting = self._waiting, _Waiting()
+        self._work.clear()
+        position = self.admission.current_position()
+        try:
+            await asyncio.to_thread(self.table.append, waiting.rows, position, waiting.sequences)
+        except StorageError as error:
+            # Nothing is acknowledged: the proxies still have it all and will send it again.
+            log.warning("commit failed", stream=self.stream, error=str(error))
+            self.admission.forget_unstored()
+            self._waiting = _Waiting()
+            return
+        self.admission.committed(waiting.sequences, position)
+        for lane in waiting.sequences:
+            await self._acknowledge(self._ack(lane, tuple(waiting.rejected.get(lane, ()))))
+
+    def _admit(self, batch: Batch, lane: tuple[str, str]) -> None:
+        waiting, counters = self._waiting, self.admission.counters
+        waiting.count += 1
+        waiting.sequences[lane] = batch.sequence
+        try:
+            rows = to_arrow(batch, self.table.schema)
+        except SchemaError as error:
+            # Its sequence number counts as stored: a batch that never fits must not block those after it.
+            counters.rejected += 1
+            waiting.rejected.setdefault(lane, []).append(Rejection(batch.sequence, error.message[:512]))
+            self._quarantine("batch", error.message, f"{batch.proxy}/{batch.stream}", b"")
+            log.warning("batch rejected", stream=self.stream, proxy=batch.proxy, reason=error.message)
+            return
+        in_time, late = split_late(rows, self.admission.watermark_us)
+        if late.num_rows:
+            counters.late_rows += late.num_rows
+            for row in late.slice(0, 10).to_pylist():
+                reason = f"stamped before the stream's watermark {self.admission.watermark_us}"
+                self._quarantine("late sample", reason, f"{batch.proxy}/{batch.stream}", repr(row).encode())
+        if in_time.num_rows:
+            counters.rows += in_time.num_rows
+            waiting.rows.append(in_time)
+        self.admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=self._clock())
+
+    def _ack(self, lane: tuple[str, str], rejected: tuple[Rejection, ...] = ()) -> Ack:
+        proxy, epoch = lane
+        return Ack(VERSION, proxy, epoch, self.stream, self.admission.stored(*lane), rejected[:64])

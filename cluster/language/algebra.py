@@ -1,0 +1,268 @@
+"""The logical algebra: immutable typed nodes, one per operator of papers/pipes_algebra.md section 3.
+
+A node is a value: equal nodes mean the same stream. Plans are written to and read from JSON by `msgspec`
+(``msgspec.json.encode(node)``, ``msgspec.json.decode(text, type=Node)``), each node tagged with its class name.
+
+Scalar expressions are held as canonical FjordSQL text in which every column reference is a quoted, unqualified column
+name of the node's input (for :class:`Join` and its kin: of the concatenated inputs). Column names of a node are unique.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from protocols.streams import FieldType
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a node's output. The validity interval is not a column."""
+
+    name: str
+    type: FieldType
+    unit: str = ""
+
+
+Schema = tuple[Column, ...]
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    """A typed scalar expression as canonical FjordSQL text."""
+
+    sql: str
+    type: FieldType
+
+
+class Output(msgspec.Struct, frozen=True):
+    """A named expression of a projection."""
+
+    name: str
+    scalar: Scalar
+    unit: str = ""
+
+
+class AggregateCall(msgspec.Struct, frozen=True):
+    """One aggregate of an :class:`Aggregate` node.
+
+    Parameters
+    ----------
+    name
+        Of the output column.
+    function
+        Lower case: count, sum, avg, min, max, stddev, variance, median, quantile, first, last.
+    argument
+        None only for ``COUNT(*)``.
+    type
+        Of the result.
+    distinct
+        True to look at each value once.
+    parameter
+        The share, 0 to 1, of an approximate quantile; else None.
+    """
+
+    name: str
+    function: str
+    argument: Scalar | None
+    type: FieldType
+    distinct: bool = False
+    parameter: float | None = None
+    unit: str = ""
+
+
+class Tolerance(msgspec.Struct, frozen=True):
+    """The error a query's author allows on a field (``WITHIN``)."""
+
+    field: str
+    error: float
+
+
+class _Node(msgspec.Struct, frozen=True, tag=True):
+    """Base of all nodes."""
+
+
+class Source(_Node, frozen=True):
+    """A base stream: each tuple is valid at its own instant only, ``[t, t + 1)``.
+
+    ``sample_period_us`` (``SAMPLE``) keeps the tuples stamped at whole multiples of the period; None keeps all.
+    """
+
+    stream: str
+    columns: Schema
+    sample_period_us: Annotated[int, Meta(ge=1)] | None = None
+    tolerances: tuple[Tolerance, ...] = ()
+
+
+class TimeWindow(_Node, frozen=True):
+    """Time window of `size_us` (None: unbounded) that moves every `slide_us` (1: continuously).
+
+    With slide a and size w a tuple stamped t is valid on [k0 - 1, k1 - 1), where k0 is the first multiple of a that is
+    at least t + 1 and k1 the first that is at least t + w + 1 (papers/pipes_algebra.md section 3, with advance).
+    """
+
+    input: Node
+    size_us: Annotated[int, Meta(ge=1)] | None
+    slide_us: Annotated[int, Meta(ge=1)] = 1
+
+
+class CountWindow(_Node, frozen=True):
+    """The last `rows` tuples (None: all), moving every `slide_rows`-th tuple."""
+
+    input: Node
+    rows: Annotated[int, Meta(ge=1)] | None
+    slide_rows: Annotated[int, Meta(ge=1)] = 1
+
+
+class PartitionedWindow(_Node, frozen=True):
+    """A count window for each combination of `keys`."""
+
+    input: Node
+    keys: tuple[str, ...]
+    rows: Annotated[int, Meta(ge=1)]
+    slide_rows: Annotated[int, Meta(ge=1)] = 1
+
+
+class Filter(_Node, frozen=True):
+    """Tuples for which the predicate is true (not false, not NULL)."""
+
+    input: Node
+    predicate: Scalar
+
+
+class Project(_Node, frozen=True):
+    """Tuples mapped to new ones; duplicates stay."""
+
+    input: Node
+    outputs: tuple[Output, ...]
+
+
+class Union(_Node, frozen=True):
+    """Bag union; the columns of both sides agree in number, type and (after renaming) name."""
+
+    left: Node
+    right: Node
+
+
+class Join(_Node, frozen=True):
+    """Pairs valid at the same instant for which the predicate is true (None: all pairs)."""
+
+    left: Node
+    right: Node
+    predicate: Scalar | None
+
+
+class SemiJoin(_Node, frozen=True):
+    """Left tuples, with their multiplicity, for which some right tuple satisfies the predicate."""
+
+    left: Node
+    right: Node
+    predicate: Scalar | None
+
+
+class AntiJoin(_Node, frozen=True):
+    """Left tuples, with their multiplicity, for which no right tuple satisfies the predicate."""
+
+    left: Node
+    right: Node
+    predicate: Scalar | None
+
+
+class Distinct(_Node, frozen=True):
+    """Each tuple once per instant."""
+
+    input: Node
+
+
+class Difference(_Node, frozen=True):
+    """Bag difference: multiplicity max(left - right, 0)."""
+
+    left: Node
+    right: Node
+
+
+class Intersection(_Node, frozen=True):
+    """Bag intersection: multiplicity min(left, right)."""
+
+    left: Node
+    right: Node
+
+
+class Aggregate(_Node, frozen=True):
+    """Aggregates per instant and combination of `keys`; nothing at an instant without tuples (section 0.7)."""
+
+    input: Node
+    keys: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+
+
+class Granularity(_Node, frozen=True):
+    """Snapshots at whole multiples of `granule_us` only."""
+
+    input: Node
+    granule_us: Annotated[int, Meta(ge=1)]
+
+
+class Istream(_Node, frozen=True):
+    """Tuples that begin to be valid, each at that instant only."""
+
+    input: Node
+
+
+class Dstream(_Node, frozen=True):
+    """Tuples that cease to be valid, each at its last valid instant only (section 5.16)."""
+
+    input: Node
+
+
+Node = (
+    Source
+    | TimeWindow
+    | CountWindow
+    | PartitionedWindow
+    | Filter
+    | Project
+    | Union
+    | Join
+    | SemiJoin
+    | AntiJoin
+    | Distinct
+    | Difference
+    | Intersection
+    | Aggregate
+    | Granularity
+    | Istream
+    | Dstream
+)
+"""Any node of the logical algebra."""
+
+
+def schema_of(node: Node) -> Schema:
+    """Return the output columns of `node`."""
+    match node:
+        case Source():
+            return node.columns
+        case Project():
+            return tuple(Column(output.name, output.scalar.type, output.unit) for output in node.outputs)
+        case Join():
+            return schema_of(node.left) + schema_of(node.right)
+        case Aggregate():
+            by_name = {column.name: column for column in schema_of(node.input)}
+            return tuple(by_name[key] for key in node.keys) + tuple(
+                Column(call.name, call.type, call.unit) for call in node.calls
+            )
+        case Union() | SemiJoin() | AntiJoin() | Difference() | Intersection():
+            return schema_of(node.left)
+        case _:
+            return schema_of(node.input)
+
+
+def inputs_of(node: Node) -> tuple[Node, ...]:
+    """Return the inputs of `node`, left to right."""
+    match node:
+        case Source():
+            return ()
+        case Union() | Join() | SemiJoin() | AntiJoin() | Difference() | Intersection():
+            return (node.left, node.right)
+        case _:
+            return (node.input,)

@@ -1,0 +1,1 @@
+"""Plans: making them cheaper without changing their meaning, and showing them. Imports language."""

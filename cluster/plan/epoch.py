@@ -1,0 +1,141 @@
+"""Plan epochs: the immutable plan under which a Fjord runs from an exact position of its streams.
+
+Adding or dropping a query writes a new plan with the next epoch number. A plan names, for each stream it reads, the
+table version up to which the plan before it holds; so where a query begins does not depend on how the stream happens
+to be cut into micro-batches, and a replay after a crash meets the same plans at the same places.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from cluster.errors import PlanError
+from cluster.language.algebra import Node
+from cluster.plan.demand import streams_of
+
+FORMAT = 1
+
+
+class PlannedQuery(msgspec.Struct, frozen=True):
+    """A query as the operators run it.
+
+    Parameters
+    ----------
+    name
+        Of the query.
+    since_epoch
+        The epoch with which it began; tells it from an earlier query of the same name.
+    node
+        The rewritten algebra.
+    """
+
+    name: str
+    since_epoch: int
+    node: Node
+
+    @property
+    def identity(self) -> str:
+        """A name no other query of this Fjord ever has."""
+        return f"{self.name}@{self.since_epoch}"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All queries of an epoch.
+
+    Parameters
+    ----------
+    epoch
+        Counts plans from 0, the empty plan.
+    queries
+        What runs.
+    positions
+        By stream: the last table version that belongs to the epoch before.
+    format
+        Version of the plan's own format.
+    """
+
+    epoch: int
+    queries: tuple[PlannedQuery, ...] = ()
+    positions: Mapping[str, int] = {}
+    format: int = FORMAT
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """Streams any of the queries reads."""
+        return frozenset().union(*(streams_of(query.node) for query in self.queries))
+
+
+EMPTY = Plan(0)
+"""The plan of a Fjord that has never had a query."""
+
+_decoder = msgspec.json.Decoder(Plan)
+
+
+class PlanFiles:
+    """Plans as JSON files in a folder that driver and executors share; written once, never changed.
+
+    Parameters
+    ----------
+    folder
+        Where they are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, epoch: int) -> Path:
+        """Return the file of an epoch's plan."""
+        return self.folder / f"{epoch:012d}.json"
+
+    def exists(self, epoch: int) -> bool:
+        """Return whether an epoch has a plan; epoch 0 always has."""
+        return epoch == 0 or self.path(epoch).exists()
+
+    def write(self, plan: Plan) -> None:
+        """Write a plan so that it is either wholly there or not at all.
+
+        Raises
+        ------
+        PlanError
+            If the epoch already has another plan.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.path(plan.epoch)
+        if path.exists():
+            if self.read(plan.epoch) != plan:
+                raise PlanError(f"epoch {plan.epoch} already has another plan at {path}")
+            return
+        unfinished = path.with_suffix(".unfinished")
+        with unfinished.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(plan)))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(path)
+
+    def read(self, epoch: int) -> Plan:
+        """Return an epoch's plan.
+
+        Raises
+        ------
+        PlanError
+            If it is missing, damaged or of another format.
+        """
+        if epoch == 0:
+            return EMPTY
+        path = self.path(epoch)
+        try:
+            plan = _decoder.decode(path.read_bytes())
+        except OSError as error:
+            raise PlanError(f"plan of epoch {epoch} cannot be read: {error}") from error
+        except msgspec.DecodeError as error:
+            raise PlanError(f"plan of epoch {epoch} at {path} is not a plan: {error}") from error
+        if plan.format != FORMAT:
+            raise PlanError(
+                f"plan of epoch {epoch} has format {plan.format}, this program reads format {FORMAT}",
+                hint="run the cluster with the version that wrote it, or start a new data folder",
+            )
+        return plan

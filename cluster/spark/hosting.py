@@ -1,0 +1,141 @@
+"""The one Structured Streaming query of a Fjord: source -> shuffle by bucket -> transformWithState -> results table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+import structlog
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from cluster.fjord.batch import END, START
+from cluster.spark.downstream import BucketHost, outputs_of
+from cluster.spark.envelopes import RESULT_DDL, unpack_rows
+from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
+from cluster.storage.results_table import ResultsTable
+
+log = structlog.get_logger(__name__)
+
+
+class DownstreamProcessor(StatefulProcessor):
+    """Spark's side of a :class:`BucketHost`: its key is the bucket, its state a map of values by operator."""
+
+    def __init__(self, plans_folder: str, buckets: int, run: str) -> None:
+        self._settings = (plans_folder, buckets, run)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._host = BucketHost(*self._settings)
+        self._map = handle.getMapState("operators", "name string", "value binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's interface
+        """Run one micro-batch of one bucket."""
+        for output in self._host.process(key[0], outputs_of(rows), _MapStore(self._map)):
+            yield Row(query=output.query, bucket=key[0], payload=output.payload)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class _MapStore:
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, name: str) -> bytes | None:
+        found = self._state.getValue((name,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, name: str, value: bytes) -> None:
+        self._state.updateValue((name,), (value,))
+
+    def remove(self, name: str) -> None:
+        self._state.removeKey((name,))
+
+    def names(self) -> Iterable[str]:
+        return [key[0] for key in self._state.keys()]  # noqa: SIM118 - Spark's map state is no dictionary
+
+
+def start_fjord(
+    spark: SparkSession,
+    *,
+    options: SourceOptions,
+    checkpoint: Path,
+    results: ResultsTable,
+    on_commit: Callable[[], None],
+    run: str,
+    trigger_seconds: float = 0.0,
+) -> StreamingQuery:
+    """Start the Fjord and return its Spark query.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    options
+        What the source needs to know.
+    checkpoint
+        Spark's own log of offsets and state; belongs to one results table.
+    results
+        Where answers are stored, once per micro-batch.
+    on_commit
+        Called, in one of Spark's threads, after answers have been stored.
+    run
+        Identity of this run; workers keep what they have built for it.
+    trigger_seconds
+        Least time between two micro-batches; 0 starts the next as soon as there is something to do.
+    """
+    spark.dataSource.register(FjordSource)
+
+    def store(answers: DataFrame, micro_batch: int) -> None:
+        if results.committed(micro_batch):
+            log.info("micro-batch is stored already", micro_batch=micro_batch)
+            return
+        rows = collect_answers(answers)
+        if rows.height:
+            results.append(rows, micro_batch)
+            on_commit()
+
+    envelopes = spark.readStream.format(SOURCE_NAME).option("fjord", msgspec.json.encode(options).decode()).load()
+    answers = envelopes.groupBy("bucket").transformWithState(
+        statefulProcessor=DownstreamProcessor(options.plans_folder, options.buckets, run),
+        outputStructType=RESULT_DDL,
+        outputMode="Append",
+        timeMode="None",
+    )
+    return (
+        answers.writeStream.queryName("fjord")
+        .foreachBatch(store)
+        .outputMode("append")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(processingTime=f"{trigger_seconds} seconds")
+        .start()
+    )
+
+
+def collect_answers(answers: DataFrame) -> pl.DataFrame:
+    """Return a micro-batch's answers as rows for the results table, each query's in start order."""
+    table = answers.toArrow()
+    pieces = [
+        unpack_rows(payload.as_py()).select(
+            pl.lit(query.as_py()).alias("query"),
+            pl.col(START).alias("start_us"),
+            pl.col(END).alias("end_us"),
+            "kind",
+            "row",
+        )
+        for query, _, payload in sorted(
+            zip(*(table.column(name) for name in ("query", "bucket", "payload")), strict=True),
+            key=lambda answer: (answer[0].as_py(), answer[1].as_py()),
+        )
+    ]
+    if not pieces:
+        return pl.DataFrame(
+            schema={"query": pl.String, "start_us": pl.Int64, "end_us": pl.Int64, "kind": pl.String, "row": pl.String}
+        )
+    # Within a bucket rows are in order already; between buckets the sort decides, the same way at every replay.
+    return pl.concat(pieces).sort("query", "start_us", maintain_order=True)

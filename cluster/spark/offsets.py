@@ -1,0 +1,133 @@
+"""Positions of a Fjord's source: a plan epoch and a table version per stream. Pure decisions, tested without Spark.
+
+Spark writes offsets to its log before it runs a micro-batch, and asks for the same ones again after a crash; that
+everything a micro-batch depends on is in its two offsets is what makes replays identical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from cluster.plan.epoch import Plan
+
+
+class Offset(msgspec.Struct, frozen=True):
+    """A position.
+
+    Parameters
+    ----------
+    epoch
+        The plan under which the micro-batch that ends here runs.
+    versions
+        By stream of that plan: the last table version read.
+    """
+
+    epoch: int = 0
+    versions: Mapping[str, int] = {}
+
+    def to_spark(self) -> dict[str, Any]:
+        """Return the offset as Spark stores it."""
+        return {"epoch": self.epoch, "versions": dict(self.versions)}
+
+
+def from_spark(raw: Mapping[str, Any]) -> Offset:
+    """Return the offset Spark stored."""
+    return msgspec.convert(raw, Offset)
+
+
+class Reader:
+    """What the decision may ask.
+
+    Parameters
+    ----------
+    plan
+        The plan of an epoch; None if there is none yet.
+    latest
+        The newest version of a stream's table, given one that is known to exist.
+    rows
+        How many rows a version of a stream's table added.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: Callable[[int], Plan | None],
+        latest: Callable[[str, int], int],
+        rows: Callable[[str, int], int],
+    ) -> None:
+        self.plan = plan
+        self.latest = latest
+        self.rows = rows
+
+
+def next_offset(start: Offset, reader: Reader, *, max_rows: int | None) -> Offset:
+    """Return where the next micro-batch ends.
+
+    It stays within one epoch: it runs up to the positions at which the following epoch begins, and only when all of
+    them are reached does the next one run under the new plan. Returns `start` if there is nothing to do.
+
+    Parameters
+    ----------
+    start
+        Where it begins.
+    reader
+        Access to plans and tables.
+    max_rows
+        It ends after the version with which it has this many rows of a stream; None takes all there is.
+    """
+    current = reader.plan(start.epoch)
+    if current is None:
+        return start
+    begins: Mapping[str, int] = {stream: start.versions[stream] for stream in current.streams}
+    following = reader.plan(current.epoch + 1)
+    # Epochs that begin where we already are need no micro-batch each: a burst of new queries is one step.
+    while following is not None and _reached(begins, following):
+        begins = begin_versions(begins, following)
+        current, following = following, reader.plan(following.epoch + 1)
+    return Offset(current.epoch, _advance(begins, current, following, reader, max_rows))
+
+
+def begin_versions(versions: Mapping[str, int], plan: Plan) -> dict[str, int]:
+    """Return, for each stream of `plan`, the version after which it is read first, coming from `versions`."""
+    return {stream: versions.get(stream, plan.positions.get(stream, -1)) for stream in plan.streams}
+
+
+def begins_between(start: Offset, end: Offset, plan: Callable[[int], Plan | None]) -> dict[str, int]:
+    """Return the version after which the micro-batch from `start` to `end` reads each stream of the end's plan."""
+    begins = dict(start.versions)
+    for epoch in range(start.epoch + 1, end.epoch + 1):
+        passed = plan(epoch)
+        if passed is not None:
+            begins = begin_versions(begins, passed)
+    return begins
+
+
+def _reached(versions: Mapping[str, int], plan: Plan) -> bool:
+    return all(version >= plan.positions.get(stream, version) for stream, version in versions.items())
+
+
+def _advance(
+    begins: Mapping[str, int], plan: Plan, following: Plan | None, reader: Reader, max_rows: int | None
+) -> dict[str, int]:
+    ends = {}
+    for stream in sorted(plan.streams):
+        begin = begins[stream]
+        latest = reader.latest(stream, begin)
+        if following is not None and stream in following.positions:
+            latest = max(begin, min(latest, following.positions[stream]))
+        ends[stream] = _bounded(stream, begin, latest, reader, max_rows)
+    return ends
+
+
+def _bounded(stream: str, begin: int, latest: int, reader: Reader, max_rows: int | None) -> int:
+    if max_rows is None:
+        return latest
+    rows = 0
+    for version in range(begin + 1, latest + 1):
+        rows += reader.rows(stream, version)
+        if rows >= max_rows:
+            return version
+    return latest

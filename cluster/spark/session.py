@@ -1,0 +1,82 @@
+"""The Spark session a Fjord runs in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.java import find_java, use_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """How to run Spark.
+
+    Parameters
+    ----------
+    master
+        Spark's master URL; all cores of this machine unless given.
+    partitions
+        Shuffle partitions: how many tasks run the downstream Fjord.
+    driver_memory
+        Heap of the driver (in local mode, of everything on the Java side).
+    extra
+        Further Spark settings; they win.
+    """
+
+    master: str = "local[*]"
+    partitions: int = 2
+    driver_memory: str = "1g"
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+def open_session(settings: SessionSettings, local_folder: Path) -> SparkSession:
+    """Start Spark and return its session.
+
+    Raises
+    ------
+    JavaMissingError
+        If there is no Java to run it.
+    """
+    use_java(find_java())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # One operator's work is small: threads of its own would cost each Polars call more than they bring.
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    # Spark would look for the machine's address on the network, and warn of it.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - needs Java's place to be known
+
+    local_folder.mkdir(parents=True, exist_ok=True)
+    options = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(local_folder),
+        "spark.sql.warehouse.dir": str(local_folder / "warehouse"),
+        "spark.sql.shuffle.partitions": str(settings.partitions),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": ROCKS_DB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.pollingDelay": "20ms",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.python.worker.reuse": "true",
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        **settings.extra,
+    }
+    builder = SparkSession.builder.appName("fjord").master(settings.master)
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

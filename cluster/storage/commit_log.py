@@ -1,0 +1,145 @@
+"""Reads single commits of a Delta table: the files one version added and the metadata Fjord left with it.
+
+`deltalake` opens tables as a whole; a streaming source needs what lies *between* two versions, exactly and cheaply. The
+commit files are part of the open Delta protocol (newline-separated JSON actions in ``_delta_log``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+import msgspec
+from pyarrow import fs
+
+from cluster.errors import StorageError
+
+METADATA_PREFIX = "fjord."
+MAX_COMMIT_BYTES = 16 * 1024 * 1024
+
+
+class AddedFile(msgspec.Struct, frozen=True):
+    """A Parquet file a commit added: its path below the table, its rows and bytes."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """One version of a table. ``metadata`` holds the ``fjord.`` entries, without the prefix."""
+
+    version: int
+    files: tuple[AddedFile, ...]
+    metadata: Mapping[str, str]
+
+    @property
+    def rows(self) -> int:
+        """Rows this commit added."""
+        return sum(file.rows for file in self.files)
+
+
+class _Add(msgspec.Struct):
+    path: str
+    size: int = 0
+    dataChange: bool = True  # noqa: N815 - the Delta protocol's spelling
+    stats: str | None = None
+
+
+class _Stats(msgspec.Struct):
+    numRecords: int = 0  # noqa: N815 - the Delta protocol's spelling
+
+
+class _Action(msgspec.Struct):
+    add: _Add | None = None
+    commitInfo: dict[str, object] | None = None  # noqa: N815 - the Delta protocol's spelling
+
+
+_actions = msgspec.json.Decoder(_Action)
+_stats = msgspec.json.Decoder(_Stats)
+
+
+class CommitLog:
+    """The commits of one table, read one at a time.
+
+    Parameters
+    ----------
+    table
+        Path or URI of the table.
+    """
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._files, root = _open(table)
+        self._log = PurePosixPath(root) / "_delta_log"
+
+    def exists(self, version: int) -> bool:
+        """Return whether `version` has been committed."""
+        found = self._files.get_file_info(str(self._path(version)))
+        return bool(found.type == fs.FileType.File)
+
+    def latest(self, known: int) -> int:
+        """Return the newest version at or after `known`; looks ahead one version at a time, so keep `known` fresh."""
+        version = known
+        while self.exists(version + 1):
+            version += 1
+        return version
+
+    def read(self, version: int) -> Commit:
+        """Return one commit.
+
+        Files that only rearrange what earlier versions held (compaction) are left out.
+
+        Raises
+        ------
+        StorageError
+            If the commit is missing or cannot be read.
+        """
+        path = self._path(version)
+        try:
+            with self._files.open_input_stream(str(path)) as stream:
+                raw = stream.read(MAX_COMMIT_BYTES + 1)
+        except OSError as error:
+            raise StorageError(
+                f"version {version} of table {self._table} cannot be read: {error}",
+                hint="its log may have been cleaned while the cluster was down; raise delta.logRetentionDuration",
+            ) from error
+        if len(raw) > MAX_COMMIT_BYTES:
+            raise StorageError(f"commit {version} of table {self._table} is larger than {MAX_COMMIT_BYTES:,} bytes")
+        files: list[AddedFile] = []
+        metadata: dict[str, str] = {}
+        try:
+            for action in (_actions.decode(line) for line in raw.splitlines() if line):
+                if action.add is not None and action.add.dataChange:
+                    rows = _stats.decode(action.add.stats).numRecords if action.add.stats else 0
+                    files.append(AddedFile(unquote(action.add.path), rows, action.add.size))
+                if action.commitInfo is not None:
+                    metadata = {
+                        key.removeprefix(METADATA_PREFIX): str(value)
+                        for key, value in action.commitInfo.items()
+                        if key.startswith(METADATA_PREFIX)
+                    }
+        except msgspec.DecodeError as error:
+            raise StorageError(f"commit {version} of table {self._table} is not a Delta commit: {error}") from error
+        return Commit(version, tuple(files), metadata)
+
+    def metadata_at(self, version: int, key: str) -> str | None:
+        """Return the value `key` had at `version`: that of the newest commit at or before it that sets it."""
+        for candidate in range(version, -1, -1):
+            if not self.exists(candidate):
+                return None
+            found = self.read(candidate).metadata.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def _path(self, version: int) -> PurePosixPath:
+        return self._log / f"{version:020d}.json"
+
+
+def _open(table: str) -> tuple[fs.FileSystem, str]:
+    if "://" in table:
+        files, root = fs.FileSystem.from_uri(table)
+        return files, str(root)
+    return fs.LocalFileSystem(), table

@@ -1,0 +1,133 @@
+"""The results table: every row of every query, numbered per query, in one Delta table.
+
+A commit belongs to one micro-batch of the Fjord. The micro-batch's number is the transaction, so one that is replayed
+is stored once.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from cluster.errors import StorageError
+from cluster.storage.commit_log import CommitLog
+
+RESULT_SCHEMA = pa.schema(
+    [
+        pa.field("query", pa.string(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("start_us", pa.int64(), nullable=False),
+        pa.field("end_us", pa.int64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("row", pa.string(), nullable=False),
+    ]
+)
+"""`kind` is ``row`` or ``error``; `row` is the row as a JSON object, or the error's message as a JSON string."""
+
+ROW = "row"
+ERROR = "error"
+_CONFIGURATION = {"delta.logRetentionDuration": "interval 1 days", "delta.checkpointInterval": "500"}
+
+
+class ResultsTable:
+    """The results of a Fjord, open for appending and reading.
+
+    Parameters
+    ----------
+    root
+        Folder (or URI) of the table; made if it does not exist.
+    fjord
+        Identity of the Fjord whose micro-batches are committed; a new one begins to count at 0 again.
+    """
+
+    def __init__(self, root: str, fjord: str) -> None:
+        self.root = root
+        self._writer = f"fjord/{fjord}"
+        try:
+            self._table = DeltaTable(root)
+        except TableNotFoundError:
+            self._table = DeltaTable.create(root, schema=RESULT_SCHEMA, name="results", configuration=_CONFIGURATION)
+        self.log = CommitLog(root)
+        self._sequences = self._last_sequences()
+
+    @property
+    def version(self) -> int:
+        """The newest version this handle knows."""
+        return self._table.version()
+
+    def committed(self, micro_batch: int) -> bool:
+        """Return whether this micro-batch has been stored already."""
+        last = self._table.transaction_version(self._writer)
+        return last is not None and micro_batch <= last
+
+    def append(self, rows: pl.DataFrame, micro_batch: int) -> int:
+        """Number the rows and store them, once.
+
+        Parameters
+        ----------
+        rows
+            Columns query, start_us, end_us, kind, row; per query in the order in which they are to be numbered.
+        micro_batch
+            Number of the micro-batch they come from.
+
+        Returns
+        -------
+        int
+            The table's version; unchanged if there is nothing to store or it has been stored before.
+
+        Raises
+        ------
+        StorageError
+            If the commit fails; then nothing of it is stored.
+        """
+        if rows.height == 0 or self.committed(micro_batch):
+            return self.version
+        numbered = rows.with_columns(
+            (
+                pl.int_range(pl.len()).over("query")
+                + pl.col("query").replace_strict(self._sequences, default=0, return_dtype=pl.Int64)
+                + 1
+            ).alias("sequence")
+        ).select(RESULT_SCHEMA.names)
+        properties = CommitProperties(app_transactions=[Transaction(self._writer, micro_batch)])
+        try:
+            write_deltalake(
+                self._table, numbered.to_arrow().cast(RESULT_SCHEMA), mode="append", commit_properties=properties
+            )
+        except (DeltaError, OSError) as error:
+            self._table.update_incremental()
+            self._sequences = self._last_sequences()  # the commit may have been made after all
+            raise StorageError(f"could not append to results table {self.root}: {error}") from error
+        last = numbered.group_by("query").agg(pl.col("sequence").max())
+        self._sequences.update(dict(last.iter_rows()))
+        return self.version
+
+    def read_commit(self, version: int) -> pl.DataFrame:
+        """Return the rows one version added, in the order in which they were stored."""
+        files = [f"{self.root}/{file.path}" for file in self.log.read(version).files]
+        if not files:
+            return pl.from_arrow(RESULT_SCHEMA.empty_table())  # type: ignore[return-value] # a table, not a series
+        return pl.read_parquet(files)
+
+    def rows_after(self, query: str, sequence: int, limit: int) -> pl.DataFrame:
+        """Return up to `limit` rows of a query with a higher sequence number, in order."""
+        self._table.update_incremental()
+        return (
+            pl.scan_delta(self._table)
+            .filter((pl.col("query") == query) & (pl.col("sequence") > sequence))
+            .sort("sequence")
+            .head(limit)
+            .collect()
+        )
+
+    def last_sequence(self, query: str) -> int:
+        """Return the number of the query's last row; 0 if it has none."""
+        return self._sequences.get(query, 0)
+
+    def _last_sequences(self) -> dict[str, int]:
+        if self.version == 0:
+            return {}
+        found = pl.scan_delta(self._table).group_by("query").agg(pl.col("sequence").max()).collect()
+        return dict(found.iter_rows())

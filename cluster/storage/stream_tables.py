@@ -1,0 +1,204 @@
+"""Stream tables: one Delta table per stream, append-only, written by the ingest alone.
+
+Every commit leaves in its metadata the stream's low watermark and that of each proxy, so that a version number stands
+for an exact position in the stream, and a restarted ingest goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from cluster.errors import StorageError
+from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
+from protocols.batches import MOTE_COLUMN, START_COLUMN
+from protocols.streams import Field, FieldType, StreamSchema
+
+ARROW_TYPES: dict[FieldType, pa.DataType] = {
+    FieldType.BOOLEAN: pa.bool_(),
+    FieldType.INTEGER: pa.int64(),
+    FieldType.REAL: pa.float64(),
+    FieldType.TEXT: pa.string(),
+}
+_CONFIGURATION = {
+    # A commit every tenth of a second makes many small log files: clean those that no restart will ask for again.
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.checkpointInterval": "500",
+}
+_WATERMARK = "watermark_us"
+_PROXIES = "proxies"
+
+
+class ProxyPosition(msgspec.Struct, frozen=True):
+    """How far one proxy's part of a stream has come."""
+
+    watermark_us: int
+    sampling: bool
+
+
+class StreamPosition(msgspec.Struct, frozen=True):
+    """How far a stream has come: its low watermark (None before the first) and what makes it up, by proxy name."""
+
+    watermark_us: int | None = None
+    proxies: Mapping[str, ProxyPosition] = {}
+
+
+def arrow_schema(schema: StreamSchema) -> pa.Schema:
+    """Return the Arrow schema of the table of a stream."""
+    return pa.schema(
+        [
+            pa.field(START_COLUMN, pa.int64(), nullable=False),
+            pa.field(MOTE_COLUMN, pa.string(), nullable=False),
+            *(
+                pa.field(
+                    field.name,
+                    ARROW_TYPES[field.type],
+                    metadata={
+                        "fjord.type": field.type.value,
+                        "fjord.unit": field.unit,
+                        "fjord.fixed": str(field.fixed),
+                    },
+                )
+                for field in schema.fields
+            ),
+        ]
+    )
+
+
+class StreamTable:
+    """The table of one stream, open for appending.
+
+    Parameters
+    ----------
+    root
+        Folder (or URI) of the table.
+    schema
+        The stream's schema; None takes that of an existing table.
+
+    Raises
+    ------
+    StorageError
+        If the table has another schema, or does not exist and none is given.
+    """
+
+    def __init__(self, root: str, schema: StreamSchema | None = None) -> None:
+        self.root = root
+        try:
+            self._table = DeltaTable(root)
+        except TableNotFoundError as error:
+            if schema is None:
+                raise StorageError(f"there is no stream table at {root}") from error
+            self._table = DeltaTable.create(
+                root, schema=arrow_schema(schema), name=schema.name, configuration=_CONFIGURATION
+            )
+        self.schema = _schema_of(self._table, root)
+        if schema is not None and schema != self.schema:
+            raise StorageError(
+                f"stream {schema.name!r} is offered with other fields than its table has: "
+                f"{_describe(schema)} instead of {_describe(self.schema)}",
+                hint="give the new motes a stream of their own",
+            )
+        self.log = CommitLog(root)
+
+    @property
+    def version(self) -> int:
+        """The newest version this handle knows."""
+        return self._table.version()
+
+    def position(self) -> StreamPosition:
+        """Return how far the stream has come at the newest version."""
+        watermark = self.log.metadata_at(self.version, _WATERMARK)
+        proxies = self.log.metadata_at(self.version, _PROXIES)
+        return StreamPosition(
+            int(watermark) if watermark is not None else None,
+            msgspec.json.decode(proxies, type=dict[str, ProxyPosition]) if proxies else {},
+        )
+
+    def last_sequence(self, proxy: str, epoch: str) -> int:
+        """Return the highest sequence number stored of a proxy and epoch; 0 if none."""
+        return self._table.transaction_version(_writer(proxy, epoch)) or 0
+
+    def append(
+        self, rows: Sequence[pa.Table], position: StreamPosition, sequences: Mapping[tuple[str, str], int]
+    ) -> int:
+        """Append rows and note the position, in one atomic commit.
+
+        Parameters
+        ----------
+        rows
+            Tables of :func:`arrow_schema`; none if only the position moves.
+        position
+            The stream's position after the commit.
+        sequences
+            By (proxy, epoch): the highest sequence number this commit contains.
+
+        Returns
+        -------
+        int
+            The new version.
+
+        Raises
+        ------
+        StorageError
+            If the commit fails; then nothing of it is stored.
+        """
+        schema = arrow_schema(self.schema)
+        data = pa.concat_tables(rows) if rows else schema.empty_table()
+        metadata = {METADATA_PREFIX + _PROXIES: msgspec.json.encode(dict(position.proxies)).decode()}
+        if position.watermark_us is not None:
+            metadata[METADATA_PREFIX + _WATERMARK] = str(position.watermark_us)
+        properties = CommitProperties(
+            custom_metadata=metadata,
+            app_transactions=[Transaction(_writer(*who), sequence) for who, sequence in sequences.items()],
+        )
+        try:
+            write_deltalake(self._table, data, mode="append", commit_properties=properties)
+        except (DeltaError, OSError) as error:
+            self._table.update_incremental()
+            raise StorageError(f"could not append to stream table {self.root}: {error}") from error
+        return self._table.version()
+
+
+def watermark_at(log: CommitLog, version: int) -> int | None:
+    """Return the low watermark of the stream at a version of its table; None before the first."""
+    found = log.metadata_at(version, _WATERMARK)
+    return int(found) if found is not None else None
+
+
+def watermark_of(metadata: Mapping[str, str]) -> int | None:
+    """Return the low watermark a commit's metadata sets, if it sets one."""
+    found = metadata.get(_WATERMARK)
+    return int(found) if found is not None else None
+
+
+def open_stream_tables(root: Path) -> dict[str, StreamTable]:
+    """Return all stream tables below a folder, by stream name."""
+    if not root.is_dir():
+        return {}
+    return {path.name: StreamTable(str(path)) for path in sorted(root.iterdir()) if (path / "_delta_log").is_dir()}
+
+
+def _writer(proxy: str, epoch: str) -> str:
+    return f"fjord/{proxy}/{epoch}"
+
+
+def _schema_of(table: DeltaTable, root: str) -> StreamSchema:
+    name = table.metadata().name
+    if name is None:
+        raise StorageError(f"the table at {root} is not a stream table: it has no name")
+    fields = []
+    for field in table.schema().fields:
+        kind = field.metadata.get("fjord.type")
+        if kind is not None:
+            unit, fixed = str(field.metadata["fjord.unit"]), field.metadata["fjord.fixed"] == "True"
+            fields.append(Field(field.name, FieldType(kind), unit, fixed))
+    return StreamSchema(name, tuple(fields))
+
+
+def _describe(schema: StreamSchema) -> str:
+    return ", ".join(f"{field.name} {field.type.value} {field.unit}".strip() for field in schema.fields)

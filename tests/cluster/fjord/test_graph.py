@@ -1,0 +1,115 @@
+"""The Fjord itself: operators and queues, run to quiescence; one failing query stops no other."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.graph import Fjord
+from cluster.fjord.operator import Operator
+from cluster.fjord.queues import PullQueue, PushQueue
+
+
+class AddOne(Operator):
+    def transition(self, port: int, batch: Batch) -> Batch:
+        return Batch(batch.rows.with_columns(pl.col(START) + 1, pl.col(END) + 1), batch.watermark_us + 1)
+
+
+class Fails(Operator):
+    def transition(self, port: int, batch: Batch) -> Batch:
+        raise ZeroDivisionError("boom")
+
+
+class Ports(Operator):
+    input_count = 2
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        self.seen.append(port)
+        return batch
+
+
+def batch(*starts: int, watermark: int = 0) -> Batch:
+    return Batch(pl.DataFrame({START: list(starts), END: [start + 1 for start in starts]}), watermark)
+
+
+def starts(queue: PushQueue) -> list[int]:
+    found: list[int] = []
+    while (one := queue.get()) is not None:
+        found.extend(one.rows[START].to_list())
+    return found
+
+
+@pytest.mark.parametrize("kind", ["push", "pull"])
+def test_an_operator_cannot_tell_which_queue_it_has(kind: str) -> None:
+    batches = [batch(1, 2), batch(3)]
+    queue: PushQueue | PullQueue
+    if kind == "push":
+        queue = PushQueue()
+        for each in batches:
+            queue.put(each)
+    else:
+        queue = PullQueue(lambda: batches.pop(0) if batches else None)
+    fjord = Fjord()
+    last = fjord.add("twice", AddOne(), [fjord.add("once", AddOne(), [queue], owner="q")], owner="q")
+    outlet = fjord.outlet(last)
+    fjord.run()
+    assert starts(outlet) == [3, 4, 5]
+
+
+def test_several_outputs_share_one_batch() -> None:
+    queue = PushQueue()
+    fjord = Fjord()
+    shared = fjord.add("shared", AddOne(), [queue], owner="q")
+    left, right = fjord.outlet(shared), fjord.outlet(shared)
+    queue.put(batch(1))
+    fjord.run()
+    one, other = left.get(), right.get()
+    assert one is other is not None
+    assert shared.counters.transitions == 1
+    assert (shared.counters.rows_in, shared.counters.rows_out) == (1, 1)
+
+
+def test_a_failing_query_stops_no_other() -> None:
+    queue = PushQueue()
+    fjord = Fjord()
+    shared = fjord.add("shared", AddOne(), [queue], owner="stream")
+    bad = fjord.outlet(fjord.add("bad", Fails(), [shared], owner="bad@1"))
+    good = fjord.outlet(fjord.add("good", AddOne(), [shared], owner="good@1"))
+    queue.put(batch(1))
+    fjord.run()
+    assert starts(bad) == []
+    assert starts(good) == [3]
+    assert "boom" in str(fjord.failures["bad@1"])
+    assert set(fjord.failures) == {"bad@1"}
+
+
+def test_ports_are_taken_in_turn() -> None:
+    left, right = PushQueue(), PushQueue()
+    operator = Ports()
+    fjord = Fjord()
+    fjord.outlet(fjord.add("join", operator, [left, right], owner="q"))
+    for queue in (left, left, right, right):
+        queue.put(batch(1))
+    fjord.run()
+    assert operator.seen == [0, 1, 0, 1]
+
+
+def test_a_full_queue_holds_its_producer_back_and_loses_nothing() -> None:
+    queue = PushQueue(capacity=500)
+    fjord = Fjord()
+    first = fjord.add("first", AddOne(), [queue], owner="q")
+    outlet = fjord.outlet(fjord.add("second", AddOne(), [first], owner="q"))
+    for start in range(300):
+        queue.put(batch(start))
+    fjord.run()
+    assert starts(outlet) == [start + 2 for start in range(300)]
+
+
+def test_wrong_number_of_inputs_is_refused() -> None:
+    with pytest.raises(PlanError, match="2 inputs"):
+        Fjord().add("join", Ports(), [PushQueue()], owner="q")

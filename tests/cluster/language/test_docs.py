@@ -1,0 +1,65 @@
+"""Every example of docs/sql.md does what the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cluster.language.catalog import Catalog
+from cluster.language.errors import FjordSqlError
+from cluster.language.functions import AGGREGATE_NAMES, FUNCTION_NAMES
+from cluster.language.quantities import DURATION_UNITS
+from cluster.language.translation import (
+    CreateDerivedStream,
+    CreateStream,
+    DropStream,
+    parse_statement,
+    translate,
+    translate_derived,
+)
+
+PAGE = (Path(__file__).parents[3] / "docs" / "sql.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```(sql[a-z ]*)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_examples_are_run_in_the_order_of_the_page():
+    catalog = Catalog()
+    seen = {"sql": 0, "sql refused": 0}
+    for kind, text in EXAMPLES:
+        seen[kind] += 1
+        if kind == "sql refused":
+            with pytest.raises(FjordSqlError):
+                translate(text, catalog)
+            continue
+        statement = parse_statement(text)
+        match statement:
+            case CreateStream():
+                catalog = catalog.with_stream(statement.stream)
+            case CreateDerivedStream():
+                catalog = catalog.with_stream(translate_derived(text, catalog))
+            case DropStream():
+                catalog = catalog.without(statement.name)
+            case _:
+                translate(text, catalog)
+    assert seen == {"sql": 50, "sql refused": 8}
+    assert set(catalog.names) == {"traffic", "weather", "minute_load"}
+
+
+def test_the_error_shown_is_the_error_given():
+    catalog = Catalog.of([parse_statement(EXAMPLES[0][1]).stream])
+    with pytest.raises(FjordSqlError) as caught:
+        translate("SELECT AVG(speeed) FROM traffic WINDOW(RANGE 1 HOUR)", catalog)
+    assert f"```text\n{caught.value}\n{caught.value.underlined()}\n```" in PAGE
+
+
+@pytest.mark.parametrize("name", [*FUNCTION_NAMES, *AGGREGATE_NAMES])
+def test_every_function_is_on_the_page(name):
+    assert f"`{name}" in PAGE
+
+
+def test_every_long_unit_of_time_is_on_the_page():
+    for unit in ("MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS"):
+        assert unit in DURATION_UNITS
+        assert f"`{unit}`" in PAGE

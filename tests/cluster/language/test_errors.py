@@ -1,0 +1,187 @@
+"""Whatever is wrong with a query: what is said, where, and what is suggested."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.errors import ClusterError
+from cluster.language.errors import FjordSqlError
+from cluster.language.translation import parse_statement, translate
+from tests.cluster.language.example_catalog import CATALOG
+
+# In every text, the part that the error must underline stands between » and «.
+NAMES = [
+    ("SELECT »speeed« FROM traffic", "no column 'speeed'", "did you mean speed?"),
+    ("SELECT »t.altitude« FROM traffic t", "no column 'altitude'", "columns are: sensor, lane"),
+    ("SELECT »x«.speed FROM traffic t", "no stream 'x'", "it has: t"),
+    ("SELECT »traffic«.speed FROM traffic t", "no stream 'traffic'", "it has: t"),
+    ("SELECT speed FROM »trafic«", "no stream 'trafic'", "did you mean traffic?"),
+    ("SELECT speed\nFROM traffic\nWHERE »lame« = 1", "no column 'lame'", "did you mean lane?"),
+    ("SELECT »sensor« FROM traffic, weather", "ambiguous", "write traffic.sensor"),
+    ("SELECT itemID FROM OpenAuction WHERE »ts« > 3", "stamp", "window"),
+    ("SELECT »AVGG(speed)« FROM traffic", "no function 'AVGG'", "did you mean AVG?"),
+    ("SELECT »REVERSE(sensor)« FROM traffic", "REVERSE is not part", None),
+    ("SELECT a.speed FROM traffic a, »weather a«", "two streams called 'a'", "alias"),
+    ("SELECT lane AS x, speed AS »X« FROM traffic", "two columns are called 'X'", None),
+    ("SELECT lane AS »fjord_lane« FROM traffic", "no name for a column", "fjord_"),
+    ("SELECT lane FROM traffic WINDOW(PARTITION BY »sensr« ROWS 3)", "no column 'sensr'", "did you mean sensor?"),
+    ("SELECT »y.*« FROM traffic t", "no stream 'y'", "it has t"),
+    ("WITH »traffic« AS (SELECT lane FROM traffic) SELECT lane FROM traffic", "already a stream", "another name"),
+]
+TYPES = [
+    ("SELECT speed + »sensor« FROM traffic", "a number was expected here, but this is text", None),
+    ("SELECT lane FROM traffic WHERE »speed«", "a boolean was expected here, but this is real", None),
+    ("SELECT lane FROM traffic WHERE »speed = sensor«", "real and text", "CAST"),
+    ("SELECT lane FROM traffic WHERE »lane IN (1, 'a')«", "integer and text", "CAST"),
+    ("SELECT »CASE WHEN open THEN 1 ELSE 'a' END« FROM traffic", "integer and text", "CAST"),
+    ("SELECT UPPER(»lane«) FROM traffic", "text was expected here, but this is integer", None),
+    ("SELECT SUBSTRING(sensor, »1.5«) FROM traffic", "an integer was expected", None),
+    ("SELECT AVG(»sensor«) FROM traffic", "a number was expected here, but this is text", None),
+    ("SELECT »NULL« AS x FROM traffic", "NULL has no type", "CAST(NULL AS real)"),
+    ("SELECT »CAST(lane AS DATE)« FROM traffic", "DATE is no type", "boolean, integer, real and text"),
+    ("SELECT lane + »99999999999999999999« FROM traffic", "64 bits", "real"),
+    ("SELECT lane FROM traffic UNION ALL »SELECT sensor FROM traffic«", "integer and text", "CAST"),
+    ("SELECT lane FROM traffic UNION ALL »SELECT lane, speed FROM traffic«", "2 columns, but the first one 1", None),
+    ("SELECT lane FROM traffic WHERE »speed IS TRUE«", "IS is followed by NULL", None),
+]
+GROUPS = [
+    ("SELECT »sensor«, AVG(speed) FROM traffic GROUP BY lane", "neither grouped nor aggregated", "add it to GROUP BY"),
+    ("SELECT lane FROM traffic WHERE »AVG(speed)« > 3", "AVG cannot stand in WHERE", "HAVING"),
+    ("SELECT AVG(»MAX(speed)«) FROM traffic", "cannot stand inside another", "subquery"),
+    ("SELECT lane FROM traffic GROUP BY »1«", "not their numbers", "name"),
+    ("SELECT »*« FROM traffic GROUP BY lane", "* cannot be selected from groups", None),
+    ("SELECT »*«, COUNT(*) FROM traffic", "* cannot be selected beside aggregates", None),
+    ("SELECT lane FROM traffic HAVING »lane > 3«", "HAVING needs GROUP BY", "WHERE"),
+    ("SELECT »ARRAY_AGG(lane)« FROM traffic", "no bound", None),
+    ("SELECT APPROX_QUANTILE(speed, »2«) FROM traffic", "share from 0 to 1", None),
+    ("SELECT »SUM(speed) OVER (PARTITION BY lane)« FROM traffic", "OVER is not part", "windows belong to streams"),
+]
+WINDOWS = [
+    ("SELECT lane FROM traffic WINDOW(RANGE 5 »MINTUES«)", "no unit of time", "did you mean MINUTES?"),
+    ("SELECT lane FROM traffic WINDOW(RANGE 5 »FORTNIGHTS«)", "no unit of time", "units are"),
+    ("SELECT lane FROM traffic WINDOW(RANGE »0 SECONDS«)", "not positive", None),
+    ("SELECT lane FROM traffic WINDOW(RANGE »0.5 US«)", "whole number of microseconds", None),
+    ("SELECT lane FROM traffic WINDOW(RANGE »-«5 SECONDS)", "a positive number was expected", None),
+    ("SELECT lane FROM traffic WINDOW(ROWS 10 »SECONDS«)", "takes no unit", "RANGE 10 SECONDS"),
+    ("SELECT lane FROM traffic WINDOW(ROWS »1.5«)", "positive whole number", None),
+    ("SELECT lane FROM traffic WINDOW(ROWS 10 SLIDE 2 »SECONDS«)", "takes no unit", None),
+    ("SELECT lane FROM traffic WINDOW(»LAST« 10)", "RANGE or ROWS was expected", "WINDOW(RANGE 5 MINUTES"),
+    ("SELECT lane FROM traffic WINDOW(RANGE »UNBOUNDED SLIDE 1 SECOND«)", "cannot slide", None),
+    ("SELECT lane FROM traffic WINDOW(RANGE 1 HOUR) »WINDOW«(ROWS 3)", "two window clauses", None),
+    ("SELECT lane FROM traffic »WINDWO«(RANGE 1 HOUR)", "no clause of FROM", "WINDOW(RANGE"),
+    ("SELECT lane FROM traffic WHERE lane = 1 »WINDOW«(ROWS 3)", "belongs to a stream in FROM", "FROM stream WINDOW"),
+    ("SELECT COUNT(*) FROM traffic WINDOW(RANGE »UNBOUNDED«)", "an aggregate over an unbounded window", "1 DAY"),
+    ("SELECT DISTINCT lane FROM traffic WINDOW(ROWS »UNBOUNDED«)", "DISTINCT over an unbounded window", None),
+    ("SELECT a.lane FROM traffic a, traffic b WINDOW(RANGE »UNBOUNDED«)", "a join over an unbounded window", None),
+    ("SELECT lane FROM Istream(»traffic«)", "no past", "WINDOW(RANGE UNBOUNDED)"),
+    ("SELECT lane FROM traffic GRANULARITY(5 »PARSECS«)", "no unit of time", None),
+]
+ACQUISITION = [
+    ("SELECT lane FROM traffic SAMPLE RATE 10 »SECONDS«", "no unit of frequency", "HZ"),
+    ("SELECT lane FROM traffic SAMPLE RATE »10«", "a rate needs a unit", "HZ"),
+    ("SELECT lane FROM traffic SAMPLE RATE »3 HZ«", "whole number of microseconds", "SAMPLE EVERY"),
+    (
+        "SELECT x.lane FROM (SELECT lane FROM traffic) x »SAMPLE EVERY 1 SECOND«",
+        "only a stream that sensors feed",
+        None,
+    ),
+    ("SELECT »x.lane WITHIN 1« FROM (SELECT lane FROM traffic) x", "on a field of a stream only", "where the stream"),
+    ("SELECT »sensor WITHIN 1« FROM traffic", "'sensor' is text", None),
+    ("SELECT speed WITHIN 1, »speed WITHIN 2« FROM traffic", "already has an error of 1", None),
+]
+REFUSED = [
+    ("SELECT lane FROM traffic »ORDER BY« lane", "a stream never ends", "order"),
+    ("SELECT lane FROM traffic »LIMIT« 5", "LIMIT is not part", "ROWS"),
+    ("SELECT lane FROM traffic »OFFSET« 5", "OFFSET is not part", None),
+    ("SELECT t.lane FROM traffic t LEFT JOIN »weather w« ON t.sensor = w.sensor", "LEFT JOIN is not part", "EXISTS"),
+    ("SELECT t.lane FROM traffic t NATURAL JOIN »weather«", "NATURAL JOIN is not part", None),
+    ("SELECT t.lane FROM traffic t JOIN »weather w« USING (sensor)", "USING is not part", "ON"),
+    ("SELECT lane FROM traffic WHERE speed > »(SELECT speed FROM traffic)«", "can have several rows", "ANY or ALL"),
+    ("SELECT lane FROM traffic WHERE speed > »1 + (SELECT MAX(speed) FROM traffic)«", "whole side", None),
+    ("SELECT »(SELECT MAX(speed) FROM traffic)« AS x FROM traffic", "can stand only in a condition", "derived stream"),
+    ("SELECT lane FROM traffic WHERE sensor IN (»SELECT sensor, wind FROM weather«)", "selects 2", None),
+    ("»SELECT 1 AS x«", "reads at least one stream", "FROM"),
+    ("»EXPLAIN« SELECT 1", "a statement begins with", None),
+    ("»SELCT« lane FROM traffic", "a statement begins with", "did you mean SELECT?"),
+    ("»INSERT« INTO traffic VALUES (1)", "a statement begins with", None),
+]
+SYNTAX = [
+    ("SELECT lane FROM traffic t »GROPU« BY lane", "'GROPU' was not expected here", "did you mean GROUP BY?"),
+    ("SELECT lane»,« FROM traffic", "missing after this comma", None),
+    ("SELECT lane > »FROM« traffic", "'FROM' was not expected here", None),
+    ("SELECT lane FROM»«", "a stream was expected here", None),
+    ("SELECT lane FROM traffic WHERE»«", "", None),
+    ("SELECT (lane »FROM« traffic", "parentheses", None),
+    ("SELECT lane FROM traffic WHERE sensor = »'abc«", "opened here and never closed", None),
+    ("SELECT lane FROM traffic; »SELECT lane FROM traffic«", "more than one statement", "one statement"),
+    ("»«", "there is no statement", None),
+    ("SELECT lane FROM (»traffic«)", "query was expected", "FROM (SELECT"),
+    ("SELECT lane FROM traffic».«x", "no dots", None),
+]
+
+
+def _marked(marked: str) -> tuple[str, int, str]:
+    start = marked.index("»")
+    end = marked.index("«") - 1
+    text = marked.replace("»", "").replace("«", "")
+    return text, start, text[start:end]
+
+
+@pytest.mark.parametrize(
+    ("marked", "reason", "hint"),
+    [*NAMES, *TYPES, *GROUPS, *WINDOWS, *ACQUISITION, *REFUSED, *SYNTAX],
+)
+def test_error_says_what_where_and_what_instead(marked, reason, hint):
+    text, start, offending = _marked(marked)
+    with pytest.raises(FjordSqlError) as caught:
+        translate(text, CATALOG)
+    error = caught.value
+    assert reason in error.reason
+    assert (error.start, error.offending) == (start, offending)
+    assert hint is None or hint in (error.hint or "")
+
+
+def test_error_counts_lines_and_columns_from_one():
+    with pytest.raises(FjordSqlError) as caught:
+        translate("SELECT lane,\n\tspeeed\nFROM traffic", CATALOG)
+    error = caught.value
+    assert (error.line, error.column, error.offending) == (2, 2, "speeed")
+    assert str(error) == "there is no column 'speeed', at line 2, column 2 (did you mean speed?)"
+    assert error.underlined() == "2 |  speeed\n  |  ^^^^^^"
+    assert isinstance(error, ClusterError)
+
+
+def test_error_in_a_derived_stream_points_into_the_whole_statement():
+    with pytest.raises(FjordSqlError) as caught:
+        parse_statement("CREATE STREAM x AS SELECT FROM WHERE")
+    assert caught.value.column == 32
+
+
+@pytest.mark.parametrize(
+    ("marked", "reason", "hint"),
+    [
+        ("CREATE »TABLE« x (a INT)", "STREAM was expected", "CREATE STREAM"),
+        ("CREATE STREAM x (a »INTT«) SOURCE mqtt()", "no type 'INTT'", "types are"),
+        ("CREATE STREAM x (a TEXT) »FROM« mqtt()", "SOURCE was expected", None),
+        (
+            "CREATE STREAM x (a TEXT, ts TIMESTAMP) SOURCE mqtt() ORDERED BY »tss«",
+            "no column 'tss'",
+            "did you mean ts?",
+        ),
+        ("CREATE STREAM x (»a TEXT«, A TEXT) SOURCE mqtt()", "two fields named", None),
+        ("CREATE STREAM x (ts »TEXT«) SOURCE mqtt() ORDERED BY ts", "TIMESTAMP or an integer", None),
+        ("CREATE STREAM »x« (ts TIMESTAMP) SOURCE mqtt() ORDERED BY ts", "besides its stamp", None),
+        ("CREATE STREAM x»«", "columns or AS", None),
+        ("CREATE STREAM x »SELECT« lane FROM traffic", "columns or AS", None),
+        ("DROP »TABLE« x", "STREAM was expected", None),
+        ("DROP STREAM»«", "name of a stream", None),
+    ],
+)
+def test_error_in_a_declaration(marked, reason, hint):
+    text, start, offending = _marked(marked)
+    with pytest.raises(FjordSqlError) as caught:
+        parse_statement(text)
+    error = caught.value
+    assert reason in error.reason
+    assert (error.start, error.offending) == (start, offending)
+    assert hint is None or hint in (error.hint or "")

@@ -1,0 +1,121 @@
+"""Every construct of the language, as pairs of query and plan in fixtures/*.sql; and what trees do not show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster.language.algebra import Column, Node, Source, inputs_of, schema_of
+from cluster.language.translation import translate
+from cluster.plan.explain import explain
+from protocols.streams import FieldType
+from tests.cluster.language.example_catalog import CATALOG
+from tests.cluster.language.fixture_files import pairs
+
+PAIRS = pairs(Path(__file__).parent / "fixtures")
+
+
+@pytest.mark.parametrize(("query", "expected"), [pair[1:] for pair in PAIRS], ids=[pair[0] for pair in PAIRS])
+def test_query_becomes_plan(query, expected):
+    assert explain(translate(query, CATALOG).node) == expected
+
+
+@pytest.mark.parametrize("query", [pair[1] for pair in PAIRS], ids=[pair[0] for pair in PAIRS])
+def test_plan_is_well_formed(query):
+    def check(node: Node) -> None:
+        names = [column.name.casefold() for column in schema_of(node)]
+        assert len(set(names)) == len(names)
+        for each in inputs_of(node):
+            check(each)
+        if hasattr(node, "right") and type(node).__name__ in ("Union", "Difference", "Intersection"):
+            assert schema_of(node.left) == schema_of(node.right)
+
+    node = translate(query, CATALOG).node
+    check(node)
+    assert msgspec.json.decode(msgspec.json.encode(node), type=Node) == node
+
+
+@pytest.mark.parametrize(
+    ("expression", "type_", "unit"),
+    [
+        ("speed", FieldType.REAL, "mph"),
+        ("speed + speed", FieldType.REAL, "mph"),
+        ("speed * 2", FieldType.REAL, ""),
+        ("-lane", FieldType.INTEGER, ""),
+        ("lane + 1", FieldType.INTEGER, ""),
+        ("lane + 1.0", FieldType.REAL, ""),
+        ("lane / 2", FieldType.REAL, ""),
+        ("lane % 2", FieldType.INTEGER, ""),
+        ("ROUND(speed)", FieldType.REAL, "mph"),
+        ("ABS(lane)", FieldType.INTEGER, ""),
+        ("COALESCE(NULL, lane, 0.5)", FieldType.REAL, ""),
+        ("speed > lane", FieldType.BOOLEAN, ""),
+        ("sensor || 'x'", FieldType.TEXT, ""),
+        ("LENGTH(sensor)", FieldType.INTEGER, ""),
+        ("CAST(speed AS integer)", FieldType.INTEGER, "mph"),
+        ("CAST(speed AS text)", FieldType.TEXT, ""),
+        ("CASE WHEN open THEN 1 WHEN NOT open THEN 2.5 END", FieldType.REAL, ""),
+        ("CASE lane WHEN 1 THEN 'a' ELSE sensor END", FieldType.TEXT, ""),
+        ("AVG(lane)", FieldType.REAL, ""),
+        ("SUM(lane)", FieldType.INTEGER, ""),
+        ("SUM(speed)", FieldType.REAL, "mph"),
+        ("COUNT(DISTINCT speed)", FieldType.INTEGER, ""),
+        ("MAX(sensor)", FieldType.TEXT, ""),
+        ("MEDIAN(lane)", FieldType.REAL, ""),
+        ("FIRST(open)", FieldType.BOOLEAN, ""),
+        ("APPROX_QUANTILE(speed, 0.5)", FieldType.REAL, "mph"),
+    ],
+)
+def test_expression_has_type_and_unit(expression, type_, unit):
+    node = translate(f"SELECT {expression} AS x FROM traffic WINDOW(RANGE 1 HOUR)", CATALOG).node
+    assert schema_of(node) == (Column("x", type_, unit),)
+
+
+@pytest.mark.parametrize(
+    ("query", "warning"),
+    [
+        ("SELECT lane FROM traffic WINDOW(ROWS 10)", "arbitrary"),
+        ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor ROWS 10)", "arbitrary"),
+        ("SELECT lane FROM traffic WINDOW(RANGE 30)", "30 microseconds"),
+        ("SELECT speed + flow AS x FROM traffic", "mixes mph and vehicles/h"),
+        ("SELECT lane FROM traffic WHERE speed < flow", "mixes mph and vehicles/h"),
+        ("SELECT speed FROM traffic UNION ALL SELECT wind FROM weather", "mixes mph and km/h"),
+        ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor RANGE 1 DAY)", "PARTITION BY changes nothing"),
+        ("SELECT lane FROM traffic WINDOW(RANGE MIN 1 HOUR, MAX 2 HOURS)", "best"),
+    ],
+)
+def test_author_is_warned(query, warning):
+    warnings = translate(query, CATALOG).warnings
+    assert len(warnings) == 1
+    assert warning in warnings[0]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT lane FROM traffic",
+        "SELECT lane FROM traffic WINDOW(RANGE 1)",
+        "SELECT AVG(speed) AS s FROM traffic WINDOW(RANGE 1 HOUR) WHERE speed > 3",
+    ],
+)
+def test_author_of_a_plain_query_is_not_warned(query):
+    assert translate(query, CATALOG).warnings == ()
+
+
+def test_query_says_which_streams_it_reads():
+    text = "WITH q AS (SELECT sensor FROM TRAFFIC) SELECT * FROM q WHERE sensor IN (SELECT sensor FROM weather)"
+    assert translate(text, CATALOG).reads == {"traffic", "weather"}
+
+
+def test_two_spellings_of_a_query_are_one_plan():
+    one = "SELECT t.speed AS s FROM traffic t WINDOW(RANGE 60 SECONDS) WHERE ((t.speed) > 3);"
+    other = "select SPEED s from Traffic window(range 1 minute) as x where (x.speed > 3)"
+    assert translate(one, CATALOG).node == translate(other, CATALOG).node
+
+
+def test_stamps_of_a_stream_are_no_columns():
+    node = translate("SELECT * FROM OpenAuction", CATALOG).node
+    assert isinstance(node, Source)
+    assert [column.name for column in node.columns] == ["itemID", "sellerID", "start_price"]

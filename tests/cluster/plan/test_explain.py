@@ -1,0 +1,65 @@
+"""Plans as people see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.language.algebra import Dstream, Intersection, Join
+from cluster.language.errors import FjordSqlError
+from cluster.plan.explain import describe, explain, explain_query
+from tests.cluster.language.example_catalog import CATALOG
+from tests.cluster.plan.plans import ALSO_A, A, B, window
+
+
+def test_explain_query_shows_plan_rules_and_rewritten_plan():
+    text = "SELECT sensor, AVG(speed) AS v FROM traffic WINDOW(ROWS 9) WHERE sensor = 'a' GROUP BY sensor"
+    assert explain_query(text, CATALOG) == (
+        "Logical plan\n"
+        'project sensor, v = "avg(speed)"\n'
+        "└─ aggregate AVG(speed) by sensor\n"
+        "   └─ filter sensor = 'a'\n"
+        "      └─ window of the last 9 tuples\n"
+        "         └─ stream traffic\n"
+        "\n"
+        "Rules applied\n"
+        "  1. narrow aggregate\n"
+        "\n"
+        "Rewritten plan\n"
+        'project sensor, v = "avg(speed)"\n'
+        "└─ aggregate AVG(speed) by sensor\n"
+        "   └─ project sensor, speed\n"
+        "      └─ filter sensor = 'a'\n"
+        "         └─ window of the last 9 tuples\n"
+        "            └─ stream traffic\n"
+        "\n"
+        "Warnings\n"
+        "  WINDOW(ROWS 9) counts tuples: where several of one stream carry the same stamp, which of them count is"
+        " arbitrary"
+    )
+
+
+def test_explain_query_says_when_nothing_can_be_made_cheaper():
+    assert explain_query("SELECT * FROM traffic", CATALOG) == (
+        "Logical plan\nstream traffic\n\nRules applied\n  none\n\nRewritten plan\nthe same"
+    )
+
+
+def test_schemas_and_units_on_demand():
+    shown = explain_query("SELECT speed, lane FROM traffic", CATALOG, schemas=True)
+    assert "project speed, lane  (speed real [mph], lane integer)" in shown
+
+
+def test_parts_that_are_used_twice_are_shown_once():
+    assert explain(Join(Intersection(window(A, 5), window(A, 5)), B, None)) == (
+        "product\n├─ intersection\n│  ├─ [1] window of 5us\n│  │  └─ stream a\n│  └─ same as [1]\n└─ stream b"
+    )
+
+
+def test_every_node_has_a_word():
+    assert describe(Dstream(A)) == "deletions"
+    assert describe(Intersection(A, ALSO_A)) == "intersection"
+
+
+def test_explain_query_refuses_what_is_no_query():
+    with pytest.raises(FjordSqlError):
+        explain_query("DROP STREAM traffic", CATALOG)

@@ -1,0 +1,229 @@
+"""Each rule: what it makes of a plan it is for, and that it leaves alone what does not meet its precondition."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.language.algebra import (
+    AntiJoin,
+    CountWindow,
+    Difference,
+    Distinct,
+    Dstream,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    PartitionedWindow,
+    SemiJoin,
+    TimeWindow,
+    Union,
+    schema_of,
+)
+from cluster.plan.rewrite import RULES
+from cluster.plan.rules import duplicates as d
+from cluster.plan.rules import joins as j
+from cluster.plan.rules import projection as p
+from cluster.plan.rules import selection as s
+from cluster.plan.rules import windows as w
+from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, where, window
+
+EQ = condition('"x" = "u"')
+X, Y, U = '"x" > 1', '"y" > 1', '"u" > 1'
+
+# (rule, plan, what the rule makes of it)
+APPLIES = [
+    # selection
+    (s.merge_filters, where(where(A, X), Y), where(A, '"x" > 1 AND "y" > 1')),
+    (s.merge_filters, where(where(A, '"x" = 1 OR "y" = 2'), Y), where(A, '("x" = 1 OR "y" = 2) AND "y" > 1')),
+    (s.drop_repeated_conditions, where(A, '"x" > 1 AND "y" > 1 AND "x" > 1'), where(A, '"x" > 1 AND "y" > 1')),
+    (
+        s.filter_below_project,
+        where(pick(A, s='"x" + "y"', t='"x"'), '"s" * 2 > "t"'),
+        pick(where(A, '("x" + "y") * 2 > "x"'), s='"x" + "y"', t='"x"'),
+    ),
+    (s.filter_below_union, where(Union(A, ALSO_A), X), Union(where(A, X), where(ALSO_A, X))),
+    (s.filter_below_time_window, where(window(A, 5, 2), X), window(where(A, X), 5, 2)),
+    (
+        s.filter_below_partitioned_window,
+        where(PartitionedWindow(A, ("x",), 3), '"x" > 1 AND "y" > 1'),
+        where(PartitionedWindow(where(A, X), ("x",), 3), Y),
+    ),
+    (s.filter_below_aggregate, where(grouped(A, "x", call("count")), X), grouped(where(A, X), "x", call("count"))),
+    (
+        s.filter_below_aggregate,
+        where(grouped(A, "x", call("count")), '"count" > 2 AND "x" > 1'),
+        where(grouped(where(A, X), "x", call("count")), '"count" > 2'),
+    ),
+    (s.filter_below_distinct, where(Distinct(A), X), Distinct(where(A, X))),
+    (s.filter_below_difference, where(Difference(A, ALSO_A), X), Difference(where(A, X), where(ALSO_A, X))),
+    (s.filter_below_intersection, where(Intersection(A, ALSO_A), X), Intersection(where(A, X), where(ALSO_A, X))),
+    (s.filter_below_granularity, where(Granularity(A, 2), X), Granularity(where(A, X), 2)),
+    (s.filter_below_changes, where(Istream(A), X), Istream(where(A, X))),
+    (s.filter_below_changes, where(Dstream(A), X), Dstream(where(A, X))),
+    # joins
+    (j.filter_into_join, where(Join(A, B, None), EQ.sql), Join(A, B, EQ)),
+    (
+        j.join_condition_to_sides,
+        Join(A, B, condition('"x" = "u" AND "x" > 1 AND "u" > 1')),
+        Join(where(A, X), where(B, U), EQ),
+    ),
+    (j.filter_below_existence, where(SemiJoin(A, B, EQ), X), SemiJoin(where(A, X), B, EQ)),
+    (j.filter_below_existence, where(AntiJoin(A, B, EQ), X), AntiJoin(where(A, X), B, EQ)),
+    (
+        j.semijoin_condition_to_sides,
+        SemiJoin(A, B, condition('"x" = "u" AND "x" > 1 AND "u" > 1')),
+        SemiJoin(where(A, X), where(B, U), EQ),
+    ),
+    (
+        j.antijoin_condition_to_right,
+        AntiJoin(A, B, condition('"x" = "u" AND "x" > 1 AND "u" > 1')),
+        AntiJoin(A, where(B, U), condition('"x" = "u" AND "x" > 1')),
+    ),
+    (
+        j.split_antijoin,
+        AntiJoin(A, B, condition('"y" = "v" AND ("x" = "u" OR "x" IS NULL)')),
+        AntiJoin(AntiJoin(A, B, condition('"y" = "v" AND "x" = "u"')), B, condition('"y" = "v" AND "x" IS NULL')),
+    ),
+    (
+        j.avoid_product,
+        Join(Join(A, B, None), C, condition('"u" = "p" AND "x" = "q"')),
+        Join(A, Join(B, C, condition('"u" = "p"')), condition('"x" = "q"')),
+    ),
+    (j.drop_distinct_in_existence, SemiJoin(A, Distinct(B), EQ), SemiJoin(A, B, EQ)),
+    (j.drop_distinct_in_existence, AntiJoin(A, Distinct(B), EQ), AntiJoin(A, B, EQ)),
+    (j.narrow_existence, SemiJoin(A, B, EQ), SemiJoin(A, pick(B, u='"u"'), EQ)),
+    (j.narrow_existence, AntiJoin(A, B, None), AntiJoin(A, pick(B, u='"u"'), None)),
+    (
+        j.narrow_join,
+        pick(Join(A, B, EQ), z='"y" + 1'),
+        pick(Join(A, pick(B, u='"u"'), EQ), z='"y" + 1'),
+    ),
+    (
+        j.narrow_existence_left,
+        pick(SemiJoin(A, B, EQ), z='"x"'),
+        pick(SemiJoin(pick(A, x='"x"'), B, EQ), z='"x"'),
+    ),
+    # projection
+    (p.merge_projects, pick(pick(A, s='"x" + 1', t='"y"'), z='"s" * "t"'), pick(A, z='("x" + 1) * "y"')),
+    (p.merge_projects, pick(pick(A, t='"y"'), z='"t" * "t"'), pick(A, z='"y" * "y"')),
+    (p.drop_identity_project, pick(A, x='"x"', y='"y"'), A),
+    (p.project_below_union, pick(Union(A, ALSO_A), z='"x"'), Union(pick(A, z='"x"'), pick(ALSO_A, z='"x"'))),
+    (p.project_above_window, window(pick(A, z='"x"'), 5), pick(window(A, 5), z='"x"')),
+    (p.project_above_window, CountWindow(pick(where(A, X), z='"x"'), 5), pick(CountWindow(where(A, X), 5), z='"x"')),
+    (
+        p.project_above_window,
+        PartitionedWindow(pick(A, k='"x"', z='"y" + 1'), ("k",), 5),
+        pick(PartitionedWindow(A, ("x",), 5), k='"x"', z='"y" + 1'),
+    ),
+    (
+        p.project_below_time_window,
+        pick(window(Distinct(A), 5), z='"x"'),
+        window(pick(Distinct(A), z='"x"'), 5),
+    ),
+    (
+        p.project_below_count_window,
+        pick(CountWindow(Distinct(A), 5), z='"x"'),
+        CountWindow(pick(Distinct(A), z='"x"'), 5),
+    ),
+    (
+        p.project_below_partitioned_window,
+        pick(PartitionedWindow(Distinct(A), ("x",), 5), k='"x"'),
+        PartitionedWindow(pick(Distinct(A), k='"x"'), ("k",), 5),
+    ),
+    (p.project_below_granularity, pick(Granularity(A, 2), z='"x"'), Granularity(pick(A, z='"x"'), 2)),
+    (p.narrow_aggregate, grouped(A, "x", call("count")), grouped(pick(A, x='"x"'), "x", call("count"))),
+    (p.narrow_aggregate, grouped(A, "", call("sum", "y")), grouped(pick(A, y='"y"'), "", call("sum", "y"))),
+    (
+        p.drop_unused_calls,
+        pick(grouped(A, "x", call("count"), call("sum", "y")), z='"count"'),
+        pick(grouped(A, "x", call("count")), z='"count"'),
+    ),
+    (p.groups_without_aggregates, grouped(A, "y"), Distinct(pick(A, y='"y"'))),
+    # windows
+    (w.drop_now_window, window(A, 1), A),
+    (w.window_below_union, window(Union(A, ALSO_A), 5, 2), Union(window(A, 5, 2), window(ALSO_A, 5, 2))),
+    (w.unbounded_count_window, CountWindow(A, None), TimeWindow(A, None)),
+    (w.istream_of_unbounded_window, Istream(window(A, None)), A),
+    (w.merge_granularities, Granularity(Granularity(A, 4), 6), Granularity(A, 12)),
+    (w.drop_finest_granularity, Granularity(A, 1), A),
+    (w.merge_windows_below_distinct, Distinct(window(window(A, 3), 5)), Distinct(window(A, 7))),
+    # duplicates
+    (d.drop_needless_distinct, Distinct(Distinct(A)), Distinct(A)),
+    (d.drop_needless_distinct, Distinct(grouped(A, "x", call("count"))), grouped(A, "x", call("count"))),
+    (
+        d.drop_needless_distinct,
+        Distinct(pick(grouped(A, "x", call("count")), k='"x"')),
+        pick(grouped(A, "x", call("count")), k='"x"'),
+    ),
+    (d.drop_needless_distinct, Distinct(SemiJoin(Distinct(A), B, EQ)), SemiJoin(Distinct(A), B, EQ)),
+    (d.distinct_once_over_union, Distinct(Union(Distinct(A), ALSO_A)), Distinct(Union(A, ALSO_A))),
+    (d.distinct_once_over_project, Distinct(pick(Distinct(A), z='"x"')), Distinct(pick(A, z='"x"'))),
+    (d.distinct_once_over_window, Distinct(window(Distinct(A), 5, 2)), Distinct(window(A, 5, 2))),
+    (
+        d.drop_distinct_below_extremes,
+        grouped(Distinct(A), "x", call("max", "y"), call("count", "y", distinct=True)),
+        grouped(A, "x", call("max", "y"), call("count", "y", distinct=True)),
+    ),
+    (d.subtract_once, Difference(Difference(A, ALSO_A), A), Difference(A, Union(ALSO_A, A))),
+]
+
+# (rule, plan that looks like one for it but is not)
+HOLDS_BACK = [
+    (s.filter_below_time_window, where(CountWindow(A, 3), X)),
+    (s.filter_below_partitioned_window, where(PartitionedWindow(A, ("x",), 3), Y)),
+    (s.filter_below_partitioned_window, where(CountWindow(A, 3), X)),
+    (s.filter_below_aggregate, where(grouped(A, "x", call("count")), '"count" > 1')),
+    (s.filter_below_aggregate, where(grouped(A, "", call("count")), "FALSE")),
+    (s.drop_repeated_conditions, where(A, '"x" > 1 OR "x" > 1')),
+    (j.antijoin_condition_to_right, AntiJoin(A, B, condition('"x" > 1'))),
+    (j.split_antijoin, AntiJoin(A, B, condition('"x" < "u" OR "x" IS NULL'))),
+    (j.avoid_product, Join(Join(A, B, EQ), C, condition('"u" = "p" AND "x" = "q"'))),
+    (j.avoid_product, Join(Join(A, B, None), C, condition('"x" = "p"'))),
+    (p.merge_projects, pick(pick(A, s='"x" + 1'), z='"s" * "s"')),
+    (p.drop_identity_project, pick(A, y='"y"', x='"x"')),
+    (p.project_above_window, PartitionedWindow(pick(A, k='"x" % 2'), ("k",), 5)),
+    (p.project_below_partitioned_window, pick(PartitionedWindow(Distinct(A), ("x",), 5), z='"y"')),
+    (p.project_below_partitioned_window, pick(PartitionedWindow(Distinct(A), ("x",), 5), x='"x" % 2')),
+    (p.project_below_time_window, pick(window(A, 5), z='"x"')),
+    (w.drop_now_window, window(A, 2)),
+    (w.drop_now_window, window(A, 1, 2)),
+    (w.unbounded_count_window, CountWindow(A, None, 2)),
+    (w.istream_of_unbounded_window, Istream(window(A, 5))),
+    (w.merge_windows_below_distinct, Distinct(window(window(A, 3, 2), 5))),
+    (d.drop_needless_distinct, Distinct(window(Distinct(A), 5))),
+    (d.drop_needless_distinct, Distinct(Union(Distinct(A), Distinct(ALSO_A)))),
+    (d.drop_needless_distinct, Distinct(pick(grouped(A, "xy", call("count")), x='"x"'))),
+    (d.drop_needless_distinct, Distinct(Join(Distinct(A), B, EQ))),
+    (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("sum", "y"))),
+    (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("count"))),
+    (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("max", "y"), call("avg", "y"))),
+    (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("first", "y"))),
+]
+
+
+def _names(cases):
+    return [f"{case[0].__name__}-{number}" for number, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("rule", "plan", "expected"), APPLIES, ids=_names(APPLIES))
+def test_rule_applies(rule, plan, expected):
+    assert rule(plan) == expected
+    assert [c.type for c in schema_of(expected)] == [c.type for c in schema_of(plan)]
+    assert [c.name for c in schema_of(expected)] == [c.name for c in schema_of(plan)]
+
+
+@pytest.mark.parametrize(("rule", "plan"), HOLDS_BACK, ids=_names(HOLDS_BACK))
+def test_rule_holds_back(rule, plan):
+    assert rule(plan) is None
+
+
+def test_every_rule_is_tried():
+    assert {rule for rule, *_ in APPLIES} == set(RULES)
+
+
+def test_rules_do_not_mind_any_other_plan():
+    plans = [plan for _, plan, _ in APPLIES] + [plan for _, plan in HOLDS_BACK]
+    for rule in RULES:
+        for plan in plans:
+            assert rule(plan) != plan

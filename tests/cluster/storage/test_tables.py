@@ -1,0 +1,115 @@
+"""Stream and results tables: positions and transactions live in the commits; any Delta reader can open them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from cluster.errors import StorageError
+from cluster.storage.commit_log import CommitLog
+from cluster.storage.results_table import ResultsTable
+from cluster.storage.stream_tables import (
+    ProxyPosition,
+    StreamPosition,
+    StreamTable,
+    arrow_schema,
+    open_stream_tables,
+    watermark_at,
+)
+from protocols.streams import Field, FieldType, StreamSchema
+
+TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.REAL, "mph")))
+
+
+def rows(*starts: int) -> pa.Table:
+    count = len(starts)
+    return pa.table(
+        {"fjord_start_us": list(starts), "fjord_mote": ["m"] * count, "sensor": ["a"] * count, "speed": [1.5] * count}
+    ).cast(arrow_schema(TRAFFIC))
+
+
+def at(watermark: int) -> StreamPosition:
+    return StreamPosition(watermark, {"p": ProxyPosition(watermark, True)})
+
+
+def test_position_and_sequence_survive_reopening(tmp_path: Path) -> None:
+    table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
+    assert table.position() == StreamPosition()
+    assert table.last_sequence("p", "e") == 0
+    first = table.append([rows(1), rows(2)], at(5), {("p", "e"): 3, ("q", "f"): 1})
+    second = table.append([], at(6), {("p", "e"): 4})
+    again = open_stream_tables(tmp_path)["traffic"]
+    assert again.schema == TRAFFIC
+    assert again.position() == at(6)
+    assert [again.last_sequence(*lane) for lane in (("p", "e"), ("q", "f"), ("p", "f"))] == [4, 1, 0]
+    assert [watermark_at(again.log, version) for version in (0, first, second)] == [None, 5, 6]
+    assert again.log.read(first).rows == 2
+    assert again.log.read(second).files == ()
+
+
+def test_any_delta_reader_can_open_it(tmp_path: Path) -> None:
+    table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
+    table.append([rows(1, 2)], at(5), {("p", "e"): 1})
+    assert pl.read_delta(str(tmp_path / "traffic"))["fjord_start_us"].to_list() == [1, 2]
+
+
+def test_other_schema_is_refused_and_described(tmp_path: Path) -> None:
+    StreamTable(str(tmp_path / "traffic"), TRAFFIC)
+    with pytest.raises(StorageError, match="flow integer instead of sensor text, speed real mph"):
+        StreamTable(str(tmp_path / "traffic"), StreamSchema("traffic", (Field("flow", FieldType.INTEGER),)))
+
+
+def test_compaction_adds_nothing_to_the_stream(tmp_path: Path) -> None:
+    table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
+    for start in range(3):
+        table.append([rows(start)], at(start), {("p", "e"): start + 1})
+    delta = DeltaTable(str(tmp_path / "traffic"))
+    delta.optimize.compact()
+    log = CommitLog(str(tmp_path / "traffic"))
+    newest = log.latest(0)
+    assert newest == 4
+    assert log.read(newest).files == ()
+    assert watermark_at(log, newest) == 2
+
+
+def test_missing_version_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
+    with pytest.raises(StorageError, match="version 7") as caught:
+        table.log.read(7)
+    assert caught.value.hint is not None
+
+
+def answers(*named: tuple[str, int]) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "query": [query for query, _ in named],
+            "start_us": [start for _, start in named],
+            "end_us": [start + 1 for _, start in named],
+            "kind": ["row"] * len(named),
+            "row": ["{}"] * len(named),
+        }
+    )
+
+
+def test_rows_are_numbered_per_query_and_a_replayed_micro_batch_is_stored_once(tmp_path: Path) -> None:
+    table = ResultsTable(str(tmp_path / "results"), "f")
+    first = table.append(answers(("a", 1), ("a", 2), ("b", 1)), 0)
+    assert table.append(answers(("a", 1), ("a", 2), ("b", 1)), 0) == first
+    again = ResultsTable(str(tmp_path / "results"), "f")
+    assert again.committed(0)
+    assert not again.committed(1)
+    second = again.append(answers(("a", 3)), 1)
+    assert second == first + 1
+    assert again.read_commit(first).select("query", "sequence").rows() == [("a", 1), ("a", 2), ("b", 1)]
+    assert again.rows_after("a", 1, 10)["sequence"].to_list() == [2, 3]
+    assert again.rows_after("a", 0, 2)["sequence"].to_list() == [1, 2]
+    assert (again.last_sequence("a"), again.last_sequence("b"), again.last_sequence("c")) == (3, 1, 0)
+
+
+def test_nothing_to_store_makes_no_version(tmp_path: Path) -> None:
+    table = ResultsTable(str(tmp_path / "results"), "f")
+    assert table.append(answers(), 0) == 0
