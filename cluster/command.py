@@ -1,0 +1,222 @@
+"""``fjord cluster`` runs the cluster; ``fjord query`` adds, lists, drops, explains and follows queries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from protocols.command_line import duration_option
+
+if TYPE_CHECKING:
+    from cluster.service.client import ApiClient
+    from cluster.service.settings import ClusterSettings
+
+cluster = typer.Typer(help="Run the cluster: ingest, Fjord on Spark, HTTP API, publisher.")
+query = typer.Typer(help="Add, list, drop, explain and follow queries.", no_args_is_help=True)
+
+Broker = Annotated[str, typer.Option("--broker", envvar="FJORD_BROKER", help="MQTT broker as HOST:PORT.")]
+Api = Annotated[str, typer.Option("--api", envvar="FJORD_API", help="Address of the cluster's HTTP API.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DEFAULT_BROKER = "127.0.0.1:1883"
+DEFAULT_API = "http://127.0.0.1:8642"
+
+
+@cluster.command()
+def run_cluster(
+    *,
+    broker: Broker = DEFAULT_BROKER,
+    data: Annotated[
+        Path, typer.Option(envvar="FJORD_CLUSTER_DATA", help="Folder of tables, registry and checkpoints.")
+    ] = Path(".fjord/cluster"),
+    name: Annotated[str, typer.Option(envvar="FJORD_CLUSTER", help="Name of this cluster.")] = "cluster",
+    api_host: Annotated[str, typer.Option(envvar="FJORD_API_HOST", help="Address of the HTTP API.")] = "127.0.0.1",
+    api_port: Annotated[
+        int, typer.Option(envvar="FJORD_API_PORT", min=0, max=65535, help="Port of the HTTP API.")
+    ] = 8642,
+    master: Annotated[str, typer.Option(envvar="FJORD_SPARK_MASTER", help="Spark master URL.")] = "local[*]",
+    buckets: Annotated[int, typer.Option(min=1, max=1024, help="Parts of operator state; fixed at first start.")] = 4,
+    partitions: Annotated[int, typer.Option(min=1, max=1024, help="Spark tasks for stateful operators.")] = 2,
+    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
+    max_rows: Annotated[
+        int, typer.Option(min=1, help="Rows of a stream that one micro-batch reads at most.")
+    ] = 2_000_000,
+    max_queries: Annotated[int, typer.Option(min=1, help="More queries are refused.")] = 10_000,
+    trigger: Annotated[
+        int, duration_option("--trigger", help="Least time between two micro-batches.", shown_default="0s")
+    ] = 0,
+    commit_interval: Annotated[
+        int,
+        duration_option("--commit-interval", help="Least time between two commits of a stream.", shown_default="100ms"),
+    ] = 100_000,
+    silence_after: Annotated[
+        int,
+        duration_option(
+            "--silence-after", help="A proxy offline for this long holds back nothing.", shown_default="30s"
+        ),
+    ] = 30_000_000,
+) -> None:
+    """Run the cluster until Ctrl-C.
+
+    The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD, a token for the API from
+    FJORD_API_TOKEN.
+    """
+    import os
+
+    from cluster.service.settings import ClusterSettings
+    from protocols.broker_address import parse_broker
+
+    _run(
+        ClusterSettings(
+            name=name,
+            folder=data,
+            broker=parse_broker(broker, os.environ),
+            api_host=api_host,
+            api_port=api_port,
+            api_token=os.environ.get("FJORD_API_TOKEN"),
+            master=master,
+            buckets=buckets,
+            partitions=partitions,
+            driver_memory=driver_memory,
+            max_rows=max_rows,
+            trigger_seconds=trigger / 1e6,
+            commit_interval_seconds=commit_interval / 1e6,
+            silence_seconds=silence_after / 1e6,
+            max_queries=max_queries,
+        )
+    )
+
+
+@query.command("add")
+def add_query(
+    sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
+    *,
+    name: Annotated[str | None, typer.Option(help="Its name; q1, q2, ... unless given.")] = None,
+    api: Api = DEFAULT_API,
+    as_json: AsJson = False,
+) -> None:
+    """Start a query and print the topic of its results."""
+    import sys
+
+    with _client(api) as client:
+        added = client.add(sys.stdin.read() if sql == "-" else sql, name)
+    if as_json:
+        _print_json(added)
+        return
+    for warning in added["warnings"]:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(f"{added['name']}  {added['topic']}")
+
+
+@query.command("list")
+def list_queries(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
+    """List running queries."""
+    with _client(api) as client:
+        queries = client.queries()
+    if as_json:
+        _print_json(queries)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "rows", "since epoch", "query", box=None)
+    for each in queries:
+        table.add_row(each["name"], f"{each['rows']:,}", str(each["epoch"]), " ".join(each["sql"].split()))
+    Console().print(table if queries else "no queries are running")
+
+
+@query.command("drop")
+def drop_query(
+    names: Annotated[list[str], typer.Argument(help="Names of queries.")],
+    *,
+    api: Api = DEFAULT_API,
+) -> None:
+    """End queries; motes that nobody else asks go to sleep."""
+    with _client(api) as client:
+        for name in names:
+            client.drop(name)
+            typer.echo(f"dropped {name}")
+
+
+@query.command("tail")
+def tail_query(
+    name: Annotated[str, typer.Argument(help="Name of a query.")],
+    *,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="First print stored rows with a higher sequence number.")
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many rows.")] = None,
+    broker: Broker = DEFAULT_BROKER,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Print a query's result rows as they are published, one JSON object a line."""
+    import asyncio
+    import contextlib
+    import os
+
+    from cluster.service.tail import tail
+    from protocols.broker_address import parse_broker
+
+    def show(message: bytes) -> None:
+        typer.echo(message.decode())
+
+    with _client(api) as client, contextlib.suppress(BrokenPipeError):
+        asyncio.run(tail(name, client, parse_broker(broker, os.environ), after=after, count=count, show=show))
+
+
+@query.command("explain")
+def explain_query(
+    sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
+    *,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Show what a query means and how it will be run, without running it."""
+    import sys
+
+    with _client(api) as client:
+        typer.echo(client.explain(sys.stdin.read() if sql == "-" else sql))
+
+
+def _client(api: str) -> ApiClient:
+    import os
+
+    from cluster.service.client import ApiClient
+
+    return ApiClient(api, token=os.environ.get("FJORD_API_TOKEN"))
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    typer.echo(json.dumps(value, indent=2))
+
+
+def _run(settings: ClusterSettings) -> None:
+    import asyncio
+
+    from cluster.java import find_java
+
+    find_java()  # without Java nothing else need be started
+    from cluster.service.server import ClusterServer
+
+    async def serve() -> None:
+        import signal
+
+        server = ClusterServer(settings)
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, server.stop)
+        ready = asyncio.Event()
+
+        async def announce() -> None:
+            await ready.wait()
+            typer.echo(f"cluster {settings.name} is ready: API on http://{settings.api_host}:{settings.api_port}")
+
+        announcing = asyncio.create_task(announce(), name="announce")
+        try:
+            await server.run(ready=ready)
+        finally:
+            announcing.cancel()
+
+    asyncio.run(serve())

@@ -1,0 +1,127 @@
+"""The demonstration's child processes: started in order, watched, and stopped in reverse, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cluster.errors import ClusterError
+
+STOP_SECONDS = 15.0
+
+
+class ChildError(ClusterError):
+    """A child process ended, or was not ready in time."""
+
+    def __init__(self, name: str, what: str, log: Path) -> None:
+        tail = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-15:]) if log.exists() else ""
+        super().__init__(f"{name} {what}; its log ends with:\n{tail.rstrip()}", hint=f"the whole log is in {log}")
+        self.name = name
+
+
+@dataclass(slots=True)
+class Child:
+    """One running part."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+class Children:
+    """Child processes that never outlive this context.
+
+    Parameters
+    ----------
+    folder
+        Where their logs go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._children: list[Child] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Child:
+        """Start ``fjord`` with these arguments in a session of its own, so that Ctrl-C reaches only the parent."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        log = self._folder / f"{name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "protocols.command_line", "--log-level", "info", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+            )
+        child = Child(name, process, log)
+        self._children.append(child)
+        return child
+
+    def check(self) -> None:
+        """Raise if a child has ended.
+
+        Raises
+        ------
+        ChildError
+            With the end of its log.
+        """
+        for child in self._children:
+            code = child.process.poll()
+            if code is not None:
+                raise ChildError(child.name, f"ended with exit code {code}", child.log)
+
+    def wait_until(self, ready: Callable[[], bool], child: Child, *, seconds: float, tick: Callable[[], None]) -> None:
+        """Wait until `ready`, calling `tick` now and then.
+
+        Raises
+        ------
+        ChildError
+            If a child ends, or `child` is not ready in time.
+        """
+        deadline = time.monotonic() + seconds
+        while not ready():
+            self.check()
+            if time.monotonic() > deadline:
+                raise ChildError(child.name, f"was not ready within {seconds:.0f} s", child.log)
+            tick()
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Stop all children, last started first; kill those that do not stop, with all they started."""
+        for child in reversed(self._children):
+            if child.process.poll() is None:
+                child.process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for child in reversed(self._children):
+            try:
+                child.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+            _kill_session(child.process.pid)
+            child.process.wait()
+        self._children.clear()
+
+
+def _kill_session(leader: int) -> None:
+    """Kill what is left of a child's process group (Spark's Java among it)."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return

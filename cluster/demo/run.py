@@ -1,0 +1,201 @@
+"""Runs the demonstration: processes up, queries in, results shown, queries out, processes down."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+
+from cluster.demo.processes import Children
+from cluster.demo.scenario import GENERATED, TRACE, Scenario
+from cluster.demo.view import DemoState, QueryView, render, row_text, summary_line
+from cluster.java import find_java
+from cluster.service.client import ApiClient, ApiUnreachableError
+from protocols import topics
+from protocols.catalog import decode_mote_entry
+from protocols.errors import FjordError, FrameError
+from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+
+PROXY = "roadside"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """How to run the demonstration."""
+
+    duration_seconds: float
+    motes: int
+    trace: Path | None
+    speed: float
+    keep: Path | None
+
+
+class NoResultsError(FjordError):
+    """The demonstration ran to its end, but a query answered nothing."""
+
+
+def run_demo(settings: DemoSettings) -> None:
+    """Run the demonstration; returns when its time is over.
+
+    Raises
+    ------
+    ChildError
+        If a part fails.
+    NoResultsError
+        If no query answered.
+    """
+    console = Console()
+    java = find_java()
+    console.print(f"Java: {java.description}", highlight=False)
+    # SIGTERM ends it as Ctrl-C does, so that no child is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ExitStack() as stack:
+        folder = settings.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fjord-demo-")))
+        children = stack.enter_context(Children(folder / "logs"))
+        broker, client = _start_parts(settings, folder, children, console, stack)
+        scenario = GENERATED if settings.trace is None else TRACE
+        state = DemoState({query.name: QueryView(query) for query in scenario.queries})
+        for query in scenario.queries:
+            client.add(query.sql, query.name)
+            state.queries[query.name].running = True
+            console.print(f"[bold]{query.name}[/]: {query.sql}", highlight=False, soft_wrap=True)
+        asyncio.run(_show(settings, scenario, state, broker, client, children, console))
+    total = sum(view.rows for view in state.queries.values())
+    console.print(f"{total:,} result rows in {settings.duration_seconds:.0f} s; all parts have been stopped")
+    if total == 0:
+        raise NoResultsError("no query answered anything", hint="keep the logs with --keep and look at them")
+
+
+def _start_parts(
+    settings: DemoSettings, folder: Path, children: Children, console: Console, stack: ExitStack
+) -> tuple[BrokerAddress, ApiClient]:
+    broker = BrokerAddress(port=_free_port())
+    api_port = _free_port()
+    at = ["--broker", str(broker)]
+    with console.status("starting the broker") as spinner:
+
+        def say(text: str) -> None:
+            spinner.update(text) if console.is_terminal else console.print(text, highlight=False)
+
+        child = children.start("broker", ["broker", "--port", str(broker.port)])
+        children.wait_until(lambda: _accepts(broker), child, seconds=30, tick=_nothing)
+        say("starting the cluster: Spark takes some seconds")
+        child = children.start(
+            "cluster", ["cluster", *at, "--data", str(folder / "cluster"), "--api-port", str(api_port)]
+        )
+        client = stack.enter_context(ApiClient(f"http://127.0.0.1:{api_port}"))
+        children.wait_until(lambda: _runs(client), child, seconds=120, tick=_nothing)
+        say("starting the proxy and the motes")
+        proxy = children.start("proxy", ["proxy", *at, "--name", PROXY, "--data", str(folder / "proxy")])
+        fleet = (
+            ["--motes", str(settings.motes)]
+            if settings.trace is None
+            else ["--trace", str(settings.trace), "--speed", str(settings.speed)]
+        )
+        children.start("motes", ["motes", "run", *at, "--proxy", PROXY, *fleet])
+        children.wait_until(lambda: bool(client.streams()), proxy, seconds=60, tick=_nothing)
+    return broker, client
+
+
+async def _show(  # noqa: PLR0917 - everything there is, once
+    settings: DemoSettings,
+    scenario: Scenario,
+    state: DemoState,
+    broker: BrokerAddress,
+    client: ApiClient,
+    children: Children,
+    console: Console,
+) -> None:
+    """Show what comes for as long as asked, dropping queries as the scenario says."""
+
+    async def receive(message: Message) -> None:
+        _take(state, message, console if not console.is_terminal else None)
+
+    link = MqttLink(
+        broker,
+        client_id="fjord-demo",
+        subscriptions=[Subscription(topics.results("+")), Subscription(topics.mote_entry(PROXY, "+"))],
+    )
+    receiving = asyncio.create_task(link.run(receive), name="results")
+    drops = list(scenario.drops)
+    began = time.monotonic()
+    seen_rows, seen_samples, seen_at, reported = 0, 0, began, began
+    with ExitStack() as stack:
+        live = stack.enter_context(Live(console=console, refresh_per_second=4)) if console.is_terminal else None
+        while (elapsed := time.monotonic() - began) < settings.duration_seconds:
+            await asyncio.sleep(0.25)
+            children.check()
+            state.seconds_left = settings.duration_seconds - elapsed
+            while drops and elapsed >= drops[0][0] * settings.duration_seconds:
+                _, name = drops.pop(0)
+                await asyncio.to_thread(client.drop, name)
+                state.queries[name].running = False
+                state.note = f"dropped {name}"
+                if live is None:
+                    console.print(f"-- dropped {name}", highlight=False)
+            now = time.monotonic()
+            if now - seen_at >= 2.0:  # noqa: PLR2004 - rates over two seconds
+                rows = sum(view.rows for view in state.queries.values())
+                samples = state.samples()
+                state.rows_per_second = (rows - seen_rows) / (now - seen_at)
+                state.samples_per_second = (samples - seen_samples) / (now - seen_at)
+                seen_rows, seen_samples, seen_at = rows, samples, now
+            if live is not None:
+                live.update(render(state))
+            elif now - reported >= 5.0:  # noqa: PLR2004 - a line every five seconds
+                reported = now
+                console.print(f"-- {summary_line(state)}", highlight=False, soft_wrap=True)
+    receiving.cancel()
+
+
+def _take(state: DemoState, message: Message, printer: Console | None) -> None:
+    topic = topics.parse(message.topic)
+    if topic.kind == "mote_entry":
+        try:
+            entry = decode_mote_entry(message.payload)
+        except FrameError:
+            return
+        state.motes[entry.mote] = entry
+        return
+    view = state.queries.get(topic.names[0])
+    if view is None:
+        return
+    row = msgspec.json.decode(message.payload)
+    view.rows += 1
+    view.last.append(row)
+    if printer is not None and view.rows <= 5:  # noqa: PLR2004 - the first rows of each query, then counts
+        printer.print(f"{view.query.name}  {row_text(row)}", highlight=False, soft_wrap=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _accepts(broker: BrokerAddress) -> bool:
+    try:
+        with socket.create_connection((broker.host, broker.port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def _runs(client: ApiClient) -> bool:
+    try:
+        return bool(client.status()["fjord"]["ready"])
+    except ApiUnreachableError:
+        return False
+
+
+def _nothing() -> None:
+    """Waiting needs no words: the spinner turns."""

@@ -1,0 +1,92 @@
+"""The demonstration's picture of itself: pure rendering of what has been seen."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from cluster.demo.scenario import DemoQuery
+from protocols.catalog import MoteEntry
+from protocols.durations import format_duration
+
+ROWS_SHOWN = 4
+
+
+@dataclass(slots=True)
+class QueryView:
+    """One query: whether it runs, how many rows came, and the last of them."""
+
+    query: DemoQuery
+    running: bool = False
+    rows: int = 0
+    last: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=ROWS_SHOWN))
+
+
+@dataclass(slots=True)
+class DemoState:
+    """Everything the view shows."""
+
+    queries: dict[str, QueryView]
+    motes: dict[str, MoteEntry] = field(default_factory=dict)
+    rows_per_second: float = 0.0
+    samples_per_second: float = 0.0
+    seconds_left: float = 0.0
+    note: str = ""
+
+    def rates(self) -> list[tuple[str, int]]:
+        """Return how many motes do what, most first."""
+        counted = Counter(_doing(entry) for entry in self.motes.values())
+        return counted.most_common()
+
+    def samples(self) -> int:
+        """Return how many samples the proxy has taken over."""
+        return sum(entry.samples_received for entry in self.motes.values())
+
+
+def render(state: DemoState) -> RenderableType:
+    """Return the live view."""
+    motes = Table("motes", "doing", box=None, expand=False)
+    for doing, count in state.rates():
+        motes.add_row(str(count), doing)
+    parts: list[RenderableType] = [
+        Text(
+            f"{state.samples_per_second:,.0f} samples/s from {len(state.motes)} motes, "
+            f"{state.rows_per_second:,.1f} result rows/s, {state.seconds_left:.0f} s left   {state.note}"
+        ),
+        motes,
+    ]
+    for view in state.queries.values():
+        body = "\n".join(row_text(row) for row in view.last) or "no rows yet"
+        title = f"{view.query.name}: {view.query.about} ({view.rows:,} rows{'' if view.running else ', dropped'})"
+        parts.append(Panel(Text(body), title=Text(title), title_align="left"))
+    return Group(*parts)
+
+
+def row_text(message: dict[str, Any]) -> str:
+    """Return one result message as a line."""
+    values = "  ".join(f"{name}={_short(value)}" for name, value in message.get("row", {}).items())
+    return f"#{message['sequence']:<6} {message.get('start', '')}  {values}"
+
+
+def summary_line(state: DemoState) -> str:
+    """Return the state in one line, for output that is not a terminal."""
+    rates = ", ".join(f"{count} {doing}" for doing, count in state.rates())
+    return (
+        f"{state.samples_per_second:,.0f} samples/s, {state.rows_per_second:,.1f} rows/s | motes: {rates or 'none yet'}"
+    )
+
+
+def _doing(entry: MoteEntry) -> str:
+    if entry.period_us:
+        return f"{entry.state.value} every {format_duration(entry.period_us)}"
+    return entry.state.value
+
+
+def _short(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,160 @@
+"""The HTTP API: queries, streams, results and metrics, for the command line and for applications."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pydantic import BaseModel, Field
+
+from cluster.language.errors import FjordSqlError
+from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
+from cluster.service.result_messages import instant_text
+from protocols import topics
+from protocols.errors import FjordError, TopicError
+
+if TYPE_CHECKING:
+    from cluster.service.server import ClusterServer
+
+MAX_SQL_CHARACTERS = 100_000
+
+
+class NewQuery(BaseModel):
+    """A query to start."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
+    name: Annotated[str | None, Field(max_length=64)] = None
+
+
+def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | None) -> FastAPI:
+    """Return the application.
+
+    Parameters
+    ----------
+    server
+        The cluster it speaks for.
+    metrics
+        What ``/metrics`` shows.
+    token
+        If set, requests must carry it.
+    """
+
+    def authorise(authorization: Annotated[str | None, Header()] = None) -> None:
+        if token is not None and not secrets.compare_digest(authorization or "", f"Bearer {token}"):
+            raise HTTPException(401, "this cluster asks for a token: set FJORD_API_TOKEN")
+
+    api = FastAPI(title="Fjord", version="1", dependencies=[Depends(authorise)], docs_url="/docs", redoc_url=None)
+
+    @api.exception_handler(FjordError)
+    async def refuse(_: Request, error: FjordError) -> JSONResponse:
+        return JSONResponse(error_body(error), status_code=_status_of(error))
+
+    @api.post("/v1/queries", status_code=201)
+    async def add_query(new: NewQuery) -> dict[str, Any]:
+        """Start a query."""
+        query, warnings = await server.queries.add(new.sql, new.name)
+        return {**_describe(query), "warnings": list(warnings)}
+
+    @api.get("/v1/queries")
+    async def list_queries() -> list[dict[str, Any]]:
+        """List running queries, oldest first."""
+        return [
+            {**_describe(query), "rows": server.results.last_sequence(query.name)}
+            for query in server.registry.queries()
+        ]
+
+    @api.delete("/v1/queries/{name}", status_code=204)
+    async def drop_query(name: str) -> None:
+        """End a query."""
+        await server.queries.drop(name)
+
+    @api.post("/v1/explain")
+    async def explain(new: NewQuery) -> Response:
+        """Return how a query would be run, as text."""
+        return Response(server.queries.explain(new.sql), media_type="text/plain; charset=utf-8")
+
+    @api.get("/v1/queries/{name}/results")
+    async def read_results(
+        name: str,
+        after: Annotated[int, Query(ge=0)] = 0,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    ) -> Response:
+        """Return rows with a higher sequence number than `after`: what a subscriber missed."""
+        return Response(await server.results_json(name, after, limit), media_type="application/json")
+
+    @api.get("/v1/streams")
+    async def list_streams() -> list[dict[str, Any]]:
+        """List streams with their fields and how far they have come."""
+        return [
+            {
+                "name": writer.stream,
+                "fields": [
+                    {"name": field.name, "type": field.type.value, "unit": field.unit, "fixed": field.fixed}
+                    for field in writer.table.schema.fields
+                ],
+                "version": writer.table.version,
+                "watermark": None
+                if writer.admission.watermark_us is None
+                else instant_text(writer.admission.watermark_us),
+            }
+            for writer in server.ingest.writers.values()
+        ]
+
+    @api.get("/v1/status")
+    async def status() -> dict[str, Any]:
+        """Return whether everything runs, and how fast."""
+        return server.status()
+
+    @api.get("/v1/quarantine")
+    async def quarantine(limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[dict[str, Any]]:
+        """Return what was refused last, newest first."""
+        return [
+            {
+                "seen": instant_text(item.seen_us),
+                "kind": item.kind,
+                "reason": item.reason,
+                "origin": item.origin,
+                "content": item.content.hex(),
+            }
+            for item in server.registry.quarantined(limit)
+        ]
+
+    @api.get("/metrics")
+    async def show_metrics() -> Response:
+        """Return metrics for Prometheus."""
+        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+
+    return api
+
+
+def error_body(error: FjordError) -> dict[str, Any]:
+    """Return an error as the API shows it."""
+    body: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    if isinstance(error, FjordSqlError):
+        body |= {"line": error.line, "column": error.column, "underlined": error.underlined()}
+    return body
+
+
+def _status_of(error: FjordError) -> int:
+    statuses: list[tuple[type[FjordError], int]] = [
+        (UnknownQueryError, 404),
+        (QueryExistsError, 409),
+        (TooManyQueriesError, 429),
+        (FjordSqlError, 400),
+        (TopicError, 400),
+    ]
+    return next((status for kind, status in statuses if isinstance(error, kind)), 500)
+
+
+def _describe(query: RegisteredQuery) -> dict[str, Any]:
+    return {
+        "name": query.name,
+        "sql": query.sql,
+        "topic": topics.results(query.name),
+        "errors": topics.query_errors(query.name),
+        "epoch": query.since_epoch,
+        "created": instant_text(query.created_us),
+    }

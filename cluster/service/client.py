@@ -1,0 +1,97 @@
+"""A small client of the HTTP API, for the command line and the demonstration."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from cluster.errors import ClusterError
+
+TIMEOUT_SECONDS = 30.0
+
+
+class ApiUnreachableError(ClusterError):
+    """No cluster answers at the address."""
+
+
+class RefusedError(ClusterError):
+    """The cluster refused a request; carries the part of the query it underlined, if any."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        underlined = body.get("underlined")
+        message = str(body.get("message") or body.get("detail") or "the cluster refused without a reason")
+        super().__init__(f"{message}\n{underlined}" if underlined else message, hint=body.get("hint"))
+        self.kind = str(body.get("error", ""))
+        self.line = body.get("line")
+        self.column = body.get("column")
+
+
+class ApiClient:
+    """Talks to one cluster. Use as a context.
+
+    Parameters
+    ----------
+    address
+        Such as ``http://127.0.0.1:8642``.
+    token
+        Sent along if given.
+    """
+
+    def __init__(self, address: str, *, token: str | None = None) -> None:
+        self._address = address
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=address, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def add(self, sql: str, name: str | None = None) -> dict[str, Any]:
+        """Start a query."""
+        return dict(self._ask("POST", "/v1/queries", json={"sql": sql, "name": name}).json())
+
+    def queries(self) -> list[dict[str, Any]]:
+        """Return all running queries."""
+        return list(self._ask("GET", "/v1/queries").json())
+
+    def drop(self, name: str) -> None:
+        """End a query."""
+        self._ask("DELETE", f"/v1/queries/{name}")
+
+    def explain(self, sql: str) -> str:
+        """Return how a query would be run, as text."""
+        return self._ask("POST", "/v1/explain", json={"sql": sql}).text
+
+    def results(self, name: str, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        """Return stored rows of a query with a higher sequence number than `after`."""
+        return list(self._ask("GET", f"/v1/queries/{name}/results", params={"after": after, "limit": limit}).json())
+
+    def streams(self) -> list[dict[str, Any]]:
+        """Return all streams."""
+        return list(self._ask("GET", "/v1/streams").json())
+
+    def status(self) -> dict[str, Any]:
+        """Return how the cluster is."""
+        return dict(self._ask("GET", "/v1/status").json())
+
+    def _ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **arguments)
+        except httpx.HTTPError as error:
+            raise ApiUnreachableError(
+                f"no cluster answers at {self._address}: {error}",
+                hint="start one with `fjord cluster`, or name another with --api",
+            ) from error
+        if response.is_error:
+            try:
+                body = response.json()
+            except ValueError:
+                body = {"message": f"the cluster answered {response.status_code} {response.reason_phrase}"}
+            raise RefusedError(body if isinstance(body, dict) else {"message": str(body)})
+        return response

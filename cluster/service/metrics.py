@@ -1,0 +1,61 @@
+"""The cluster's metrics, read from its counters when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from cluster.service.server import ClusterServer
+
+
+class ClusterMetrics(Collector):
+    """Collects from a cluster. Labels are bounded: streams, and the few reasons for refusing.
+
+    Parameters
+    ----------
+    server
+        Whose counters.
+    registry
+        Where to register.
+    """
+
+    def __init__(self, server: ClusterServer, registry: CollectorRegistry) -> None:
+        self._server = server
+        self.registry = registry
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return all metrics as they stand."""
+        batches = CounterMetricFamily(
+            "fjord_ingest_batches_total", "Batches by what became of them", labels=["stream", "outcome"]
+        )
+        rows = CounterMetricFamily("fjord_ingest_rows_total", "Rows stored", labels=["stream"])
+        late = CounterMetricFamily("fjord_ingest_late_rows_total", "Rows set aside as late", labels=["stream"])
+        for stream, writer in self._server.ingest.writers.items():
+            counters = writer.admission.counters
+            for outcome, count in (
+                ("taken", counters.taken),
+                ("repeated", counters.repeated),
+                ("gap", counters.gaps),
+                ("rejected", counters.rejected),
+            ):
+                batches.add_metric([stream, outcome], count)
+            rows.add_metric([stream], counters.rows)
+            late.add_metric([stream], counters.late_rows)
+        refused = CounterMetricFamily("fjord_ingest_refused_total", "Messages refused", labels=["reason"])
+        for reason, count in self._server.ingest.refused.items():
+            refused.add_metric([reason], count)
+        yield from (batches, rows, late, refused)
+        yield CounterMetricFamily(
+            "fjord_results_published_rows_total", "Result rows published", value=self._server.publisher.published_rows
+        )
+        yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._server.fjord_restarts)
+        yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._server.registry.plan.queries))
+        yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._server.registry.plan.epoch)

@@ -1,0 +1,93 @@
+"""Publishes the results table to the result topics: at least once, numbered, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import polars as pl
+import structlog
+
+from cluster.service.registry import Registry
+from cluster.service.result_messages import error_message, result_message
+from cluster.storage.results_table import ERROR, ResultsTable
+from protocols import topics
+from protocols.mqtt import LinkError, Message, MqttLink
+
+log = structlog.get_logger(__name__)
+
+IN_FLIGHT = 200
+"""Rows published before the broker has acknowledged the first of them."""
+
+
+class Publisher:
+    """Tails the results table.
+
+    Parameters
+    ----------
+    results
+        The table.
+    registry
+        Keeps the position up to which the broker has acknowledged everything.
+    link
+        Where to publish.
+    """
+
+    def __init__(self, results: ResultsTable, registry: Registry, link: MqttLink) -> None:
+        self._results = results
+        self._registry = registry
+        self._link = link
+        self._committed = asyncio.Event()
+        self.published_rows = 0
+
+    def notify_from(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        """Return a function that any thread may call when the table has a new version."""
+
+        def notify() -> None:
+            loop.call_soon_threadsafe(self._committed.set)
+
+        return notify
+
+    async def run(self) -> None:
+        """Publish for ever; a broker that goes away delays rows, and loses none."""
+        while True:
+            await self._link.connected.wait()
+            try:
+                moved = await self.publish_next()
+            except LinkError as error:
+                log.warning("results wait for the broker", error=str(error))
+                await asyncio.sleep(0.5)
+                continue
+            if not moved:
+                try:
+                    await asyncio.wait_for(self._committed.wait(), timeout=1.0)
+                except TimeoutError:
+                    continue
+                self._committed.clear()
+
+    async def publish_next(self) -> bool:
+        """Publish what the next version of the table added; return False if there is none yet."""
+        version, done = self._registry.published()
+        if not self._results.log.exists(version + 1):
+            return False
+        rows = await asyncio.to_thread(self._results.read_commit, version + 1)
+        for chunk in rows.slice(done).iter_slices(IN_FLIGHT):
+            await asyncio.gather(*(self._link.publish(message) for message in _messages(chunk)))
+            done += chunk.height
+            self.published_rows += chunk.height
+            if done < rows.height:
+                self._registry.set_published(version, done)
+        self._registry.set_published(version + 1, 0)
+        return True
+
+
+def _messages(rows: pl.DataFrame) -> list[Message]:
+    messages = []
+    for query, sequence, start_us, end_us, kind, row in rows.select(
+        "query", "sequence", "start_us", "end_us", "kind", "row"
+    ).iter_rows():
+        if kind == ERROR:
+            messages.append(Message(topics.query_errors(query), error_message(query, sequence, start_us, row)))
+        else:
+            messages.append(Message(topics.results(query), result_message(query, sequence, start_us, end_us, row)))
+    return messages

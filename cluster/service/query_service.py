@@ -1,0 +1,119 @@
+"""Adding and dropping queries: text -> plan -> registry -> demand. What the HTTP API and tests call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+import structlog
+
+from cluster.errors import ClusterError
+from cluster.ingest.service import Ingest
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.demand import demands_of, streams_of
+from cluster.plan.explain import explain_query
+from cluster.plan.rewrite import rewrite
+from cluster.service.registry import RegisteredQuery, Registry
+from protocols import topics
+from protocols.demands import QueryDemand, StreamDemand
+from protocols.frames import VERSION, encode
+from protocols.mqtt import LinkError, Message, MqttLink
+
+log = structlog.get_logger(__name__)
+
+
+class QueryService:
+    """Queries come and go here.
+
+    Parameters
+    ----------
+    name
+        Of the cluster, for demands.
+    registry
+        Remembers queries and plans.
+    ingest
+        Knows the streams and how far they have come.
+    link
+        Where demands are published.
+    """
+
+    def __init__(self, name: str, registry: Registry, ingest: Ingest, link: MqttLink) -> None:
+        self._name = name
+        self._registry = registry
+        self._ingest = ingest
+        self._link = link
+        self._lock = asyncio.Lock()
+
+    async def add(self, sql: str, name: str | None = None) -> tuple[RegisteredQuery, tuple[str, ...]]:
+        """Start a query; return it and the warnings its text gave rise to.
+
+        Raises
+        ------
+        FjordSqlError
+            If the text is not a query, or names what does not exist.
+        QueryExistsError, TooManyQueriesError, TopicError
+            See :meth:`Registry.add`.
+        """
+        async with self._lock:
+            query = translate(sql, self._catalog())
+            node = rewrite(query.node).node
+            streams = self._registry.plan.streams | streams_of(node)
+            registered = self._registry.add(name, sql, node, self._positions(streams))
+            await self._publish_demands(streams_of(node))
+            log.info("query added", query=registered.name, epoch=registered.since_epoch)
+            return registered, tuple(query.warnings)
+
+    async def drop(self, name: str) -> None:
+        """End a query.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        """
+        async with self._lock:
+            query = self._registry.query(name)
+            self._registry.drop(name, self._positions(self._registry.plan.streams))
+            await self._publish_demands(streams_of(query.node))
+            log.info("query dropped", query=name)
+
+    def explain(self, sql: str) -> str:
+        """Return what a query means and how it would be run, as text.
+
+        Raises
+        ------
+        FjordSqlError
+            If the text is not a query over the streams there are.
+        """
+        return explain_query(sql, self._catalog())
+
+    async def publish_all_demands(self) -> None:
+        """Publish the demand on every known stream: after a connect, the broker may have forgotten."""
+        await self._publish_demands(self._ingest.schemas.keys() | self._registry.plan.streams)
+
+    def demand_on(self, stream: str) -> StreamDemand:
+        """Return what all queries together need of a stream."""
+        demands: list[QueryDemand] = []
+        for query in self._registry.queries():
+            demands.extend(demands_of(query.name, query.node).get(stream, ()))
+        return StreamDemand(VERSION, self._name, stream, self._registry.plan.epoch, tuple(demands))
+
+    def _catalog(self) -> Catalog:
+        return Catalog.of(self._ingest.schemas.values())
+
+    def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
+        missing = streams - self._ingest.writers.keys()
+        if missing:
+            raise ClusterError(f"stream {min(missing)!r} has no table")
+        return {stream: self._ingest.writers[stream].table.version for stream in streams}
+
+    async def _publish_demands(self, streams: AbstractSet[str]) -> None:
+        for stream in sorted(streams):
+            message = Message(topics.demand(stream), encode(self.demand_on(stream)), retain=True)
+            try:
+                await self._link.publish(message)
+            except LinkError as error:
+                # Published again on the next connect: demands are state, not events.
+                log.warning("demand waits for the broker", stream=stream, error=str(error))

@@ -1,0 +1,259 @@
+"""The registry: which queries there are, and their plan. SQLite is the truth; plan files are its copies."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from cluster.errors import ClusterError, StorageError
+from cluster.language.algebra import Node
+from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from protocols.topics import check_name
+
+QUARANTINE_ROWS = 1000
+
+_MIGRATIONS = (
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+    CREATE TABLE queries (
+        name TEXT PRIMARY KEY, sql TEXT NOT NULL, node BLOB NOT NULL,
+        since_epoch INTEGER NOT NULL, created_us INTEGER NOT NULL
+    );
+    CREATE TABLE plans (epoch INTEGER PRIMARY KEY, plan BLOB NOT NULL);
+    CREATE TABLE published (id INTEGER PRIMARY KEY CHECK (id = 0), version INTEGER NOT NULL, row INTEGER NOT NULL);
+    CREATE TABLE quarantine (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, seen_us INTEGER NOT NULL, kind TEXT NOT NULL, reason TEXT NOT NULL,
+        origin TEXT NOT NULL, content BLOB NOT NULL
+    );
+    """,
+)
+"""One script per schema version, never changed once released."""
+
+
+class QueryExistsError(ClusterError):
+    """A query of this name is running."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a query {name!r} already", hint="choose another name, or drop it first")
+        self.name = name
+
+
+class UnknownQueryError(ClusterError):
+    """There is no query of this name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"  # noqa: PLR2004
+        super().__init__(f"there is no query {name!r}", hint=f"running queries: {listed}")
+        self.name = name
+
+
+class TooManyQueriesError(ClusterError):
+    """The configured limit on queries is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredQuery:
+    """A query as its user sees it."""
+
+    name: str
+    sql: str
+    node: Node
+    since_epoch: int
+    created_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Something that was refused."""
+
+    seen_us: int
+    kind: str
+    reason: str
+    origin: str
+    content: bytes
+
+
+class Registry:
+    """Queries, plans, and the publisher's position, in one SQLite file.
+
+    Parameters
+    ----------
+    path
+        The file; made if it does not exist.
+    plans
+        Where plan files are written for the Fjord.
+    max_queries
+        More are refused.
+    """
+
+    def __init__(self, path: Path, plans: PlanFiles, *, max_queries: int = 10_000) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._plans = plans
+        self._max_queries = max_queries
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._migrate(path)
+        except sqlite3.DatabaseError as error:
+            raise StorageError(f"the registry {path} cannot be opened: {error}") from error
+        if self.plan.epoch == 0:
+            # A first plan without queries lets the Fjord run once, and so be warm when the first query comes.
+            with self._database:
+                self._store(Plan(1))
+        # A crash between the registry's commit and the plan file leaves the file to be written now.
+        plans.write(self.plan)
+
+    @property
+    def fjord(self) -> str:
+        """Identity of this Fjord, drawn once; names its checkpoint and its transactions."""
+        self._database.execute("INSERT OR IGNORE INTO meta VALUES ('fjord', ?)", (uuid.uuid4().hex[:12],))
+        (found,) = self._database.execute("SELECT value FROM meta WHERE key = 'fjord'").fetchone()
+        return str(found)
+
+    def fix(self, key: str, value: int) -> int:
+        """Return the number kept under `key`, which is `value` if there was none: for what may never change again."""
+        self._database.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, str(value)))
+        (found,) = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return int(found)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the newest epoch."""
+        found = self._database.execute("SELECT plan FROM plans ORDER BY epoch DESC LIMIT 1").fetchone()
+        return Plan(0) if found is None else msgspec.json.decode(found[0], type=Plan)
+
+    def queries(self) -> list[RegisteredQuery]:
+        """Return all running queries, oldest first."""
+        rows = self._database.execute(
+            "SELECT name, sql, node, since_epoch, created_us FROM queries ORDER BY since_epoch"
+        )
+        return [
+            RegisteredQuery(name, sql, msgspec.json.decode(node, type=Node), since_epoch, created_us)
+            for name, sql, node, since_epoch, created_us in rows
+        ]
+
+    def query(self, name: str) -> RegisteredQuery:
+        """Return one running query.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        """
+        running = self.queries()
+        for query in running:
+            if query.name == name:
+                return query
+        raise UnknownQueryError(name, [query.name for query in running])
+
+    def add(self, name: str | None, sql: str, node: Node, positions: Mapping[str, int]) -> RegisteredQuery:
+        """Register a query; it begins after `positions`, the present versions of all streams that any query reads.
+
+        Raises
+        ------
+        QueryExistsError, TooManyQueriesError, TopicError
+            If the name is taken, there are too many queries, or the name cannot be part of a topic.
+        """
+        before = self.plan
+        taken = {query.name for query in before.queries}
+        if len(taken) >= self._max_queries:
+            raise TooManyQueriesError(
+                f"{len(taken):,} queries are running, the limit is {self._max_queries:,}",
+                hint="drop some, or raise the limit",
+            )
+        if name is None:
+            name = self._free_name(taken)
+        elif check_name(name, "query name") in taken:
+            raise QueryExistsError(name)
+        epoch = before.epoch + 1
+        query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000)
+        plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute(
+                "INSERT INTO queries VALUES (?, ?, ?, ?, ?)",
+                (name, sql, msgspec.json.encode(node), epoch, query.created_us),
+            )
+            self._store(plan)
+        self._plans.write(plan)
+        return query
+
+    def drop(self, name: str, positions: Mapping[str, int]) -> None:
+        """End a query; what it has read up to `positions` it still answers.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        """
+        self.query(name)
+        before = self.plan
+        kept = tuple(query for query in before.queries if query.name != name)
+        plan = Plan(before.epoch + 1, kept, dict(positions))
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute("DELETE FROM queries WHERE name = ?", (name,))
+            self._store(plan)
+        self._plans.write(plan)
+
+    def published(self) -> tuple[int, int]:
+        """Return up to where results have been published: a version of the results table, and rows of the next one."""
+        found = self._database.execute("SELECT version, row FROM published").fetchone()
+        return (0, 0) if found is None else (int(found[0]), int(found[1]))
+
+    def set_published(self, version: int, row: int) -> None:
+        """Note that everything up to `version`, and `row` rows of the one after it, has been published."""
+        self._database.execute("INSERT OR REPLACE INTO published VALUES (0, ?, ?)", (version, row))
+
+    def quarantine(self, kind: str, reason: str, origin: str, content: bytes) -> None:
+        """Keep something that was refused; the oldest goes when there are too many."""
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute(
+                "INSERT INTO quarantine (seen_us, kind, reason, origin, content) VALUES (?, ?, ?, ?, ?)",
+                (time.time_ns() // 1000, kind, reason, origin, content),
+            )
+            self._database.execute(
+                "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", (QUARANTINE_ROWS,)
+            )
+
+    def quarantined(self, limit: int = 100) -> list[Quarantined]:
+        """Return what was refused last, newest first."""
+        rows = self._database.execute(
+            "SELECT seen_us, kind, reason, origin, content FROM quarantine ORDER BY id DESC LIMIT ?", (limit,)
+        )
+        return [Quarantined(*row) for row in rows]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def _store(self, plan: Plan) -> None:
+        # Older plans live on as files for as long as a replay may need them.
+        self._database.execute("DELETE FROM plans")
+        self._database.execute("INSERT INTO plans VALUES (?, ?)", (plan.epoch, msgspec.json.encode(plan)))
+
+    def _free_name(self, taken: set[str]) -> str:
+        (used,) = self._database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
+        number = int(used) + 1
+        while f"q{number}" in taken:
+            number += 1
+        self._database.execute("INSERT OR REPLACE INTO meta VALUES ('names', ?)", (str(number),))
+        return f"q{number}"
+
+    def _migrate(self, path: Path) -> None:
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        if version > len(_MIGRATIONS):
+            raise StorageError(
+                f"the registry {path} has schema version {version}, this program knows up to {len(_MIGRATIONS)}",
+                hint="run the newer program that wrote it",
+            )
+        for number, script in enumerate(_MIGRATIONS[version:], start=version + 1):
+            self._database.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")

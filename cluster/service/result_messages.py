@@ -1,0 +1,58 @@
+"""The JSON in which results and errors are published (docs/protocol.md)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from cluster.fjord.batch import NEVER
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant_text(instant_us: int) -> str | None:
+    """Return an instant in ISO 8601 with microseconds and ``Z``; None for one that never comes.
+
+    Examples
+    --------
+    >>> instant_text(1_330_560_000_000_000)
+    '2012-03-01T00:00:00.000000Z'
+    """
+    if instant_us >= NEVER:
+        return None
+    try:
+        moment = _EPOCH + timedelta(microseconds=instant_us)
+    except OverflowError:
+        return f"{instant_us}us"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
+def result_message(query: str, sequence: int, start_us: int, end_us: int, row: str) -> bytes:
+    """Return the payload of one result row.
+
+    Parameters
+    ----------
+    query
+        Its name.
+    sequence
+        Counts the query's rows from 1.
+    start_us, end_us
+        The row is part of the answer at every instant in [start, end).
+    row
+        The row as a JSON object.
+    """
+    head = {
+        "query": query,
+        "sequence": sequence,
+        "start": instant_text(start_us),
+        "end": instant_text(end_us),
+        "row": msgspec.Raw(row.encode()),
+    }
+    return msgspec.json.encode(head)
+
+
+def error_message(query: str, sequence: int, start_us: int, message: str) -> bytes:
+    """Return the payload of one error of a running query; `message` is a JSON string."""
+    at = instant_text(start_us)
+    return msgspec.json.encode({"query": query, "sequence": sequence, "at": at, "error": msgspec.Raw(message.encode())})

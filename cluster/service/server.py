@@ -1,0 +1,307 @@
+"""A whole cluster in one process: ingest, Fjord on Spark, registry, API and publisher, under one task group."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+import uvicorn
+from prometheus_client import CollectorRegistry
+
+from cluster.errors import ClusterError, StorageError
+from cluster.ingest.service import Ingest
+from cluster.plan.epoch import PlanFiles
+from cluster.service.api import make_api
+from cluster.service.metrics import ClusterMetrics
+from cluster.service.publisher import Publisher
+from cluster.service.query_service import QueryService
+from cluster.service.registry import Registry
+from cluster.service.result_messages import instant_text
+from cluster.service.settings import ClusterSettings
+from cluster.spark.session import SessionSettings, open_session
+from cluster.storage.results_table import ERROR, ResultsTable
+from protocols import topics
+from protocols.catalog import Presence, Status
+from protocols.errors import TopicError
+from protocols.frames import VERSION, encode
+from protocols.mqtt import Message, MqttLink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = structlog.get_logger(__name__)
+
+RESTART_PAUSE_SECONDS = 5.0
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class ClusterServer:
+    """Everything a cluster is made of.
+
+    Parameters
+    ----------
+    settings
+        How to run it.
+
+    Raises
+    ------
+    ClusterError
+        If another cluster uses the data folder, or the API would be open to the network without a token.
+    """
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        if settings.api_host not in LOOPBACK and not settings.api_token:
+            raise ClusterError(
+                f"the API would listen on {settings.api_host} for anybody",
+                hint="set FJORD_API_TOKEN, or listen on 127.0.0.1",
+            )
+        self.settings = settings
+        folder = settings.folder.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(folder)
+        self._folder = folder
+        plans = PlanFiles(folder / "plans")
+        self.registry = Registry(folder / "registry.sqlite", plans, max_queries=settings.max_queries)
+        self._fjord = self.registry.fjord
+        self.buckets = self.registry.fix("buckets", settings.buckets)
+        self.ingest = Ingest(
+            folder / "streams",
+            quarantine=self.registry.quarantine,
+            commit_interval_seconds=settings.commit_interval_seconds,
+            silence_seconds=settings.silence_seconds,
+        )
+        self.results = ResultsTable(str(folder / "results"), self._fjord)
+        status = topics.cluster_status(settings.name)
+        self._link = MqttLink(
+            settings.broker,
+            client_id=f"fjord-cluster-{settings.name}",
+            subscriptions=self.ingest.subscriptions,
+            births=[Message(status, self._status(Presence.ONLINE), retain=True)],
+            will=Message(status, self._status(Presence.OFFLINE), retain=True),
+            on_connect=self._connected,
+        )
+        self._result_link = MqttLink(settings.broker, client_id=f"fjord-results-{settings.name}")
+        self.ingest.attach(self._link)
+        self.queries = QueryService(settings.name, self.registry, self.ingest, self._link)
+        self.publisher = Publisher(self.results, self.registry, self._result_link)
+        self.metrics = ClusterMetrics(self, CollectorRegistry())
+        self._spark: SparkSession | None = None
+        self.fjord_query: StreamingQuery | None = None
+        self.fjord_restarts = 0
+        self.fjord_starts = 0
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ask the server to stop; :meth:`run` then returns."""
+        self._stopping.set()
+
+    async def run(self, *, ready: asyncio.Event | None = None) -> None:
+        """Run until :meth:`stop`. `ready` is set when the API answers and the Fjord runs."""
+        notify = self.publisher.notify_from(asyncio.get_running_loop())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [
+                    tasks.create_task(self._link.run(self._handle), name="link"),
+                    tasks.create_task(self._result_link.run(_ignore), name="result link"),
+                    tasks.create_task(self.ingest.run(), name="ingest"),
+                    tasks.create_task(self.publisher.run(), name="publisher"),
+                ]
+                async with self._serving(tasks):
+                    running.append(tasks.create_task(self._keep_fjord(notify, ready), name="fjord"))
+                    await self._stopping.wait()
+                    await self._say_offline()
+                    for task in running:
+                        task.cancel()
+        finally:
+            await asyncio.to_thread(self._stop_spark)
+            self.registry.close()
+            os.close(self._lock)
+
+    @property
+    def fjord_ready(self) -> bool:
+        """True once the Fjord has finished a micro-batch: a new query does not wait for Spark's start any more."""
+        query = self.fjord_query
+        return query is not None and query.isActive and query.lastProgress is not None
+
+    def status(self) -> dict[str, Any]:
+        """Return what the API's status shows."""
+        query = self.fjord_query
+        progress: Any = query.lastProgress if query is not None and query.isActive else None
+        return {
+            "name": self.settings.name,
+            "broker": {"address": str(self.settings.broker), "connected": self._link.connected.is_set()},
+            "fjord": {
+                "running": query is not None and query.isActive,
+                "ready": self.fjord_ready,
+                "starts": self.fjord_starts,
+                "epoch": self.registry.plan.epoch,
+                "micro_batch": progress["batchId"] if progress else None,
+                "micro_batch_milliseconds": progress["batchDuration"] if progress else None,
+            },
+            "queries": len(self.registry.plan.queries),
+            "streams": sorted(self.ingest.schemas),
+            "rows_stored": sum(writer.admission.counters.rows for writer in self.ingest.writers.values()),
+            "rows_late": sum(writer.admission.counters.late_rows for writer in self.ingest.writers.values()),
+            "rows_published": self.publisher.published_rows,
+            "refused": dict(self.ingest.refused),
+        }
+
+    async def results_json(self, query: str, after: int, limit: int) -> bytes:
+        """Return rows of a query, dropped ones included, as a JSON array of the published messages."""
+        rows = await asyncio.to_thread(
+            lambda: ResultsTable(self.results.root, self._fjord).rows_after(query, after, limit)
+        )
+        messages = [
+            {
+                "query": query,
+                "sequence": row["sequence"],
+                "start": instant_text(row["start_us"]),
+                "end": instant_text(row["end_us"]),
+                ("error" if row["kind"] == ERROR else "row"): msgspec.Raw(row["row"].encode()),
+            }
+            for row in rows.iter_rows(named=True)
+        ]
+        return msgspec.json.encode(messages)
+
+    @asynccontextmanager
+    async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
+        """Serve the API; a port in use is found before anything else starts."""
+        api = make_api(self, self.metrics.registry, self.settings.api_token)
+        config = uvicorn.Config(api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        server = _ApiServer(config)
+        listening = _listen(self.settings.api_host, self.settings.api_port)
+        serving = tasks.create_task(server.serve(sockets=[listening]), name="api")
+        log.info("API listens", address=f"http://{self.settings.api_host}:{listening.getsockname()[1]}")
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await serving
+
+    async def _keep_fjord(self, notify: Any, ready: asyncio.Event | None) -> None:
+        """Start Spark and the Fjord, and start the Fjord again if it fails."""
+        began = time.monotonic()
+        self._spark = await asyncio.to_thread(
+            open_session,
+            SessionSettings(
+                master=self.settings.master,
+                partitions=self.settings.partitions,
+                driver_memory=self.settings.driver_memory,
+            ),
+            self._folder / "spark",
+        )
+        log.info("Spark runs", version=self._spark.version, seconds=round(time.monotonic() - began, 1))
+        while True:
+            await asyncio.to_thread(self._start_fjord, notify)
+            query = self.fjord_query
+            while query is not None and query.isActive:
+                if ready is not None and self.fjord_ready:
+                    ready.set()
+                await asyncio.sleep(0.5)
+            reason = query.exception() if query is not None else None
+            self.fjord_restarts += 1
+            log.error("the Fjord stopped and will be started again", reason=str(reason)[:2000])
+            await asyncio.sleep(RESTART_PAUSE_SECONDS)
+
+    def _start_fjord(self, notify: Any) -> None:
+        from cluster.spark.hosting import start_fjord  # noqa: PLC0415 - Spark takes a second to import
+        from cluster.spark.source import SourceOptions  # noqa: PLC0415
+
+        assert self._spark is not None  # noqa: S101 - set just before
+        self.fjord_query = start_fjord(
+            self._spark,
+            options=SourceOptions(
+                streams_folder=str(self._folder / "streams"),
+                plans_folder=str(self._folder / "plans"),
+                buckets=self.buckets,
+                max_partitions=self._spark.sparkContext.defaultParallelism,
+                max_rows=self.settings.max_rows,
+            ),
+            checkpoint=self._folder / f"checkpoint-{self._fjord}",
+            results=self.results,
+            on_commit=notify,
+            run=uuid.uuid4().hex,
+            trigger_seconds=self.settings.trigger_seconds,
+        )
+        self.fjord_starts += 1
+        log.info("the Fjord runs", epoch=self.registry.plan.epoch, queries=len(self.registry.plan.queries))
+
+    def _stop_spark(self) -> None:
+        if self.fjord_query is not None and self.fjord_query.isActive:
+            self.fjord_query.stop()
+        if self._spark is not None:
+            self._spark.stop()
+
+    async def _handle(self, message: Message) -> None:
+        try:
+            topic = topics.parse(message.topic)
+        except TopicError as error:
+            log.warning("message refused", topic=message.topic, error=str(error))
+            return
+        await self.ingest.handle(message, topic)
+
+    async def _connected(self) -> None:
+        await self.queries.publish_all_demands()
+
+    async def _say_offline(self) -> None:
+        if self._link.connected.is_set():
+            await self._link.publish(
+                Message(topics.cluster_status(self.settings.name), self._status(Presence.OFFLINE), retain=True)
+            )
+
+    def _status(self, presence: Presence) -> bytes:
+        return encode(Status(VERSION, self.settings.name, presence, self._fjord, time.time_ns() // 1000))
+
+
+class _ApiServer(uvicorn.Server):
+    def install_signal_handlers(self) -> None:
+        """Leave signals to the command."""
+
+    def capture_signals(self) -> Any:  # uvicorn's newer name for the same
+        from contextlib import nullcontext  # noqa: PLC0415
+
+        return nullcontext()
+
+
+async def _ignore(_: Message) -> None:
+    """The result link receives nothing."""
+
+
+def _listen(host: str, port: int) -> Any:
+    import socket  # noqa: PLC0415
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise ClusterError(
+            f"the API cannot listen on {host}:{port}: {error.strerror}",
+            hint="another cluster may run there; choose another --api-port",
+        ) from error
+    return listening
+
+
+def _lock(folder: Path) -> int:
+    """Take the data folder for this process alone."""
+    handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise StorageError(
+            f"another cluster runs on the data folder {folder}", hint="stop it, or choose another --data"
+        ) from error
+    return handle

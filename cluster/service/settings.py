@@ -1,0 +1,63 @@
+"""Settings of a cluster: every one with its default and what it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protocols.mqtt import BrokerAddress
+
+DEFAULT_API_PORT = 8642
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """How to run a cluster.
+
+    Parameters
+    ----------
+    name
+        Of this cluster; part of topics.
+    folder
+        Where stream tables, results, plans, registry and checkpoint are kept.
+    broker
+        The MQTT broker.
+    api_host, api_port
+        Where the HTTP API listens; loopback unless a token is set.
+    api_token
+        If set, requests must carry it as ``Authorization: Bearer``.
+    master
+        Spark's master URL.
+    buckets
+        Parts into which operator state is divided. Fixed for the life of a data folder.
+    partitions
+        Tasks that run the downstream Fjord.
+    driver_memory
+        Heap of Spark's driver.
+    max_rows
+        Rows of a stream one micro-batch reads at most.
+    trigger_seconds
+        Least time between two micro-batches.
+    commit_interval_seconds
+        Least time between two commits to a stream table.
+    silence_seconds
+        A proxy offline for this long no longer holds back watermarks.
+    max_queries
+        More are refused.
+    """
+
+    name: str = "cluster"
+    folder: Path = Path(".fjord/cluster")
+    broker: BrokerAddress = field(default_factory=BrokerAddress)
+    api_host: str = "127.0.0.1"
+    api_port: int = DEFAULT_API_PORT
+    api_token: str | None = field(default=None, repr=False)
+    master: str = "local[*]"
+    buckets: int = 4
+    partitions: int = 2
+    driver_memory: str = "1g"
+    max_rows: int = 2_000_000
+    trigger_seconds: float = 0.0
+    commit_interval_seconds: float = 0.1
+    silence_seconds: float = 30.0
+    max_queries: int = 10_000
