@@ -1,0 +1,70 @@
+"""The last query over a sensor is dropped: its mote goes to sleep, and its radio's counters show it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.system.conftest import RunningCluster
+
+MOTES = 8
+
+pytestmark = [pytest.mark.system, pytest.mark.spark]
+
+
+def counters(path: Path) -> dict[str, dict[str, int]]:
+    if not path.exists():
+        return {}
+    found: dict[str, dict[str, int]] = json.loads(path.read_text())["motes"]
+    return found
+
+
+def wait_for(reached: Callable[[], Any], *, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.1)
+
+
+def periods(path: Path) -> list[int]:
+    return [mote["period_us"] for mote in counters(path).values()]
+
+
+def sent(path: Path, name: str) -> int:
+    return sum(mote[name] for mote in counters(path).values())
+
+
+def test_rates_follow_the_queries_and_the_last_one_gone_lets_motes_sleep(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    path = tmp_path / "counters.json"
+    proxy = cluster.start_proxy("sleeper")
+    motes = cluster.start_motes("sleeper", "--motes", str(MOTES), "--counters", str(path))
+    cluster.wait_for_stream("traffic", proxy)
+
+    cluster.api.add("SELECT sensor, speed FROM traffic", "slow")
+    wait_for(lambda: periods(path) == [1_000_000] * MOTES)
+    cluster.api.add("SELECT sensor, speed FROM traffic SAMPLE EVERY 250 MILLISECONDS", "fast")
+    wait_for(lambda: periods(path) == [250_000] * MOTES)
+    cluster.api.drop("fast")
+    wait_for(lambda: periods(path) == [1_000_000] * MOTES)
+    cluster.api.drop("slow")
+    wait_for(lambda: periods(path) == [0] * MOTES)
+
+    samples, packets, listened = (sent(path, name) for name in ("samples", "packets", "listen_us"))
+    began = time.monotonic()
+    wait_for(lambda: sent(path, "wake_ups") and time.monotonic() - began > 6.0)
+    seconds = time.monotonic() - began
+    assert sent(path, "samples") == samples, "a sleeping mote takes no samples"
+    # Asleep it only asks, every two seconds: at 1 Hz it would have sent a packet every second.
+    asked = (sent(path, "packets") - packets) / MOTES
+    assert 1 <= asked <= seconds / 2 + 1.5
+    assert (sent(path, "listen_us") - listened) / MOTES <= 0.1 * seconds * 1e6
+    motes.process.terminate()
