@@ -185,7 +185,7 @@ class Mote:
             while len(self._waiting) >= size or (over and self._waiting):
                 batch, self._waiting = self._waiting[:size], self._waiting[size:]
                 instructions.append(self._send(radio_us, batch))
-        if not instructions and self._may_listen(radio_us):
+        if not instructions and radio_us >= self._asks_at(radio_us):
             instructions.append(self._send(radio_us, []))
         instructions.append(WakeAt(self._next_wake(radio_us)))
         return instructions
@@ -310,8 +310,26 @@ class Mote:
     def _ended(self, instant_us: int) -> bool:
         return self.ends_us is not None and instant_us >= self.ends_us
 
-    def _next_wake(self, radio_us: int) -> int:
+    def _asks_at(self, radio_us: int) -> int:
+        """Return when to send a packet only to listen after it.
+
+        A packet with samples that is due soon will do as well, and costs nothing more.
+        """
         ask_us = self._window_began_us + self.program.listen.every_us
+        packet_us = self._next_packet_at()
+        if packet_us is not None and packet_us <= max(ask_us, radio_us) + self.program.listen.every_us:
+            return packet_us + 1
+        return ask_us
+
+    def _next_packet_at(self) -> int | None:
+        """Return when the next packet with samples is due; None if none is."""
+        if not self.sampling or self._ended(self._next_sample_us):
+            return None
+        missing = max(0, self.program.samples_per_packet - len(self._waiting) - 1)
+        return self.clock.radio_time_of(self._next_sample_us + missing * self.program.period_us)
+
+    def _next_wake(self, radio_us: int) -> int:
+        ask_us = self._asks_at(radio_us)
         if not self.sampling or self._ended(self._next_sample_us):
             return max(ask_us, radio_us + 1)
         sample_us = self.clock.radio_time_of(self._next_sample_us)

@@ -1,0 +1,116 @@
+"""Replay of recorded readings, and the errors a bad file gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from firmware_sim.errors import TraceError
+from firmware_sim.phenomena.trace import Trace, TraceColumns, mote_names
+from protocols.streams import Field, FieldType
+
+MINUTES_US = 60_000_000
+
+
+def write(tmp_path: Path, text: str, name: str = "trace.csv") -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+DAY = """time,sensor,speed,lane
+2012-03-01T00:00:00,a,60.5,1
+2012-03-01T00:00:00,b,50,2
+2012-03-01T00:05:00,a,61,1
+2012-03-01T00:10:00,a,,1
+2012-03-01T00:20:00,b,52,2
+"""
+ORIGIN_US = 1_330_560_000_000_000
+
+
+def test_each_sensor_is_a_mote_and_other_columns_are_fields(tmp_path: Path) -> None:
+    trace = Trace(write(tmp_path, DAY))
+    assert [mote.name for mote in trace.motes] == ["a", "b"]
+    assert trace.motes[0].stream.fields == (
+        Field("sensor", FieldType.TEXT, fixed=True),
+        Field("speed", FieldType.REAL),
+        Field("lane", FieldType.INTEGER),
+    )
+    assert trace.motes[1].properties == {"sensor": "b"}
+    assert (trace.begins_us, trace.interval_us, trace.readings) == (ORIGIN_US, 5 * MINUTES_US, 5)
+    assert trace.ends_us == ORIGIN_US + 25 * MINUTES_US
+    assert trace.motes[0].default_period_us == 5 * MINUTES_US
+
+
+@pytest.mark.parametrize(
+    ("mote", "minutes", "values"),
+    [
+        (0, 0, (60.5, 1)),
+        (0, 4, (60.5, 1)),  # a reading holds until the next one
+        (0, 5, (61.0, 1)),
+        (0, 10, (None, 1)),  # an empty cell is NULL
+        (0, 15, (None, None)),  # no reading: NULL
+        (1, 4, (50.0, 2)),
+        (1, 5, (None, None)),
+        (1, 20, (52.0, 2)),
+        (0, -1, (None, None)),
+    ],
+)
+def test_what_a_mote_senses(tmp_path: Path, mote: int, minutes: int, values: tuple[float | None, ...]) -> None:
+    trace = Trace(write(tmp_path, DAY))
+    assert trace.sense(mote, ORIGIN_US + minutes * MINUTES_US, ("speed", "lane")) == values
+
+
+def test_parquet_and_other_column_names(tmp_path: Path) -> None:
+    path = tmp_path / "trace.parquet"
+    pl.DataFrame({"at": [0, 1_000_000], "loop": [7, 7], "mph": [1.0, 2.0], "junk": ["x", "y"]}).write_parquet(path)
+    trace = Trace(path, columns=TraceColumns("at", "loop", {"mph": "mph"}), stream="road")
+    assert trace.motes[0].stream.field("mph").unit == "mph"
+    assert trace.motes[0].stream.field_names == ("loop", "mph")
+    assert trace.sense(0, 1_000_000, ("mph",)) == (2.0,)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("when,sensor,speed\n2012-03-01T00:00:00,a,1\n", "no column 'time'; its columns are when, sensor, speed"),
+        ("time,loop,speed\n2012-03-01T00:00:00,a,1\n", "no column 'sensor'"),
+        ("time,sensor\n2012-03-01T00:00:00,a\n", "no column to sample"),
+        ("time,sensor,speed\n2012-03-01T00:00:00,a,1\nyesterday,a,1\n", "row 3 .* 'yesterday'"),
+        ("time,sensor,speed\n2012-03-01T00:00:00,,1\n", "row 2 .* has no sensor"),
+        ("time,sensor,speed\n", "no rows"),
+        ("", "cannot be read"),
+    ],
+)
+def test_bad_trace_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        Trace(write(tmp_path, text))
+
+
+def test_missing_field_and_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no column 'flow'") as caught:
+        Trace(write(tmp_path, DAY), columns=TraceColumns(fields={"flow": ""}))
+    assert "--field" in str(caught.value.hint)
+    with pytest.raises(TraceError, match="there is no trace"):
+        Trace(tmp_path / "nothing.csv")
+
+
+def test_the_recorded_day_senses_every_reading_once() -> None:
+    path = Path(__file__).parents[2] / "examples" / "traffic" / "la_loop_speeds_day.parquet"
+    trace = Trace(path)
+    rows = pl.read_parquet(path)
+    assert (len(trace.motes), trace.readings) == (207, rows.height)
+    begins_us, ends_us = trace.begins_us, trace.ends_us
+    assert begins_us is not None
+    assert ends_us is not None
+    for place in (0, 100, 206):
+        name = trace.motes[place].properties["sensor"]
+        expected = rows.filter(pl.col("sensor").cast(pl.String) == name).sort("time")["speed"].to_list()
+        sensed = [trace.sense(place, at, ("speed",))[0] for at in range(begins_us, ends_us, trace.interval_us)]
+        assert sensed == expected
+
+
+def test_names_are_fit_for_topics_and_different() -> None:
+    assert mote_names(["a b", "a_b", "--", "ü"]) == ["a_b", "a_b-2", "mote", "mote-2"]
