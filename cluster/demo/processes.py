@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from cluster.errors import ClusterError
+from protocols.child_process import ending_with_this_process
+from protocols.event_log import LEVEL_VARIABLE
 
 STOP_SECONDS = 15.0
 
@@ -63,12 +65,12 @@ class Children:
         log = self._folder / f"{name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "protocols.command_line", "--log-level", "info", *arguments],
+                ending_with_this_process([sys.executable, "-m", "protocols.command_line", *arguments]),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, LEVEL_VARIABLE: "info", **(environment or {})},
             )
         child = Child(name, process, log)
         self._children.append(child)
@@ -87,8 +89,8 @@ class Children:
             if code is not None:
                 raise ChildError(child.name, f"ended with exit code {code}", child.log)
 
-    def wait_until(self, ready: Callable[[], bool], child: Child, *, seconds: float, tick: Callable[[], None]) -> None:
-        """Wait until `ready`, calling `tick` now and then.
+    def wait_until(self, ready: Callable[[], bool], child: Child, *, seconds: float) -> None:
+        """Wait until `ready`.
 
         Raises
         ------
@@ -100,7 +102,6 @@ class Children:
             self.check()
             if time.monotonic() > deadline:
                 raise ChildError(child.name, f"was not ready within {seconds:.0f} s", child.log)
-            tick()
             time.sleep(0.1)
 
     def stop(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import tempfile
 import time
 from contextlib import ExitStack
@@ -15,11 +14,12 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
 from cluster.demo.scenario import GENERATED, TRACE, Scenario
 from cluster.demo.view import DemoState, QueryView, render, row_text, summary_line
 from cluster.java import find_java
-from cluster.service.client import ApiClient, ApiUnreachableError
+from cluster.service.client import ApiClient
 from protocols import topics
 from protocols.catalog import decode_mote_entry
 from protocols.errors import FjordError, FrameError
@@ -78,32 +78,28 @@ def run_demo(settings: DemoSettings) -> None:
 def _start_parts(
     settings: DemoSettings, folder: Path, children: Children, console: Console, stack: ExitStack
 ) -> tuple[BrokerAddress, ApiClient]:
-    broker = BrokerAddress(port=_free_port())
-    api_port = _free_port()
-    at = ["--broker", str(broker)]
+    parts = Parts.on_free_ports(children, folder)
     with console.status("starting the broker") as spinner:
 
         def say(text: str) -> None:
-            spinner.update(text) if console.is_terminal else console.print(text, highlight=False)
+            if console.is_terminal:
+                spinner.update(text)
+            else:
+                console.print(text, highlight=False)
 
-        child = children.start("broker", ["broker", "--port", str(broker.port)])
-        children.wait_until(lambda: _accepts(broker), child, seconds=30, tick=_nothing)
+        parts.start_broker()
         say("starting the cluster: Spark takes some seconds")
-        child = children.start(
-            "cluster", ["cluster", *at, "--data", str(folder / "cluster"), "--api-port", str(api_port)]
-        )
-        client = stack.enter_context(ApiClient(f"http://127.0.0.1:{api_port}"))
-        children.wait_until(lambda: _runs(client), child, seconds=120, tick=_nothing)
+        parts.start_cluster()
         say("starting the proxy and the motes")
-        proxy = children.start("proxy", ["proxy", *at, "--name", PROXY, "--data", str(folder / "proxy")])
+        proxy = parts.start_proxy(PROXY)
         fleet = (
             ["--motes", str(settings.motes)]
             if settings.trace is None
             else ["--trace", str(settings.trace), "--speed", str(settings.speed)]
         )
-        children.start("motes", ["motes", "run", *at, "--proxy", PROXY, *fleet])
-        children.wait_until(lambda: bool(client.streams()), proxy, seconds=60, tick=_nothing)
-    return broker, client
+        parts.start_motes(PROXY, *fleet)
+        parts.wait_for_stream("traffic", proxy)
+    return parts.broker, stack.enter_context(ApiClient(parts.api_address))
 
 
 async def _show(  # noqa: PLR0917 - everything there is, once
@@ -174,28 +170,3 @@ def _take(state: DemoState, message: Message, printer: Console | None) -> None:
     view.last.append(row)
     if printer is not None and view.rows <= 5:  # noqa: PLR2004 - the first rows of each query, then counts
         printer.print(f"{view.query.name}  {row_text(row)}", highlight=False, soft_wrap=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _accepts(broker: BrokerAddress) -> bool:
-    try:
-        with socket.create_connection((broker.host, broker.port), timeout=1.0):
-            return True
-    except OSError:
-        return False
-
-
-def _runs(client: ApiClient) -> bool:
-    try:
-        return bool(client.status()["fjord"]["ready"])
-    except ApiUnreachableError:
-        return False
-
-
-def _nothing() -> None:
-    """Waiting needs no words: the spinner turns."""

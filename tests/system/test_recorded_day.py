@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 import msgspec
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from tests.system.conftest import RunningCluster
 
 DAY = Path(__file__).parents[2] / "examples" / "traffic" / "la_loop_speeds_day.parquet"
-AVERAGES = (
-    "SELECT sensor, AVG(speed) AS speed FROM recorded WINDOW(RANGE 30 MINUTES SLIDE 30 MINUTES) GROUP BY sensor"
-)
+AVERAGES = "SELECT sensor, AVG(speed) AS speed FROM recorded WINDOW(RANGE 30 MINUTES SLIDE 30 MINUTES) GROUP BY sensor"
 CROWDED = "SELECT sensor, speed FROM recorded WHERE speed < 45"
 SPEED = 2_880
 """A day in half a minute."""
@@ -36,12 +34,12 @@ class Subscriber:
         self.rows: dict[str, list[dict[str, Any]]] = {query: [] for query in queries}
         self._arrived = asyncio.Event()
         self._link = MqttLink(
-            cluster.broker,
+            cluster.parts.broker,
             client_id=f"subscriber-{'-'.join(queries)}",
             subscriptions=[Subscription(topics.results(query)) for query in queries],
         )
 
-    async def __aenter__(self) -> Subscriber:
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._link.run(self._take))
         await self._link.connected.wait()
         return self
@@ -80,9 +78,9 @@ def expected_crowded() -> set[tuple[str, datetime, float]]:
 
 
 async def test_every_average_of_a_day_and_a_second_query_midway(cluster: RunningCluster) -> None:
-    proxy = cluster.start_proxy("recorder")
-    cluster.start_motes("recorder", "--trace", str(DAY), "--stream", "recorded", "--speed", str(SPEED))
-    await asyncio.to_thread(cluster.wait_for_stream, "recorded", proxy)
+    proxy = cluster.parts.start_proxy("recorder")
+    cluster.parts.start_motes("recorder", "--trace", str(DAY), "--stream", "recorded", "--speed", str(SPEED))
+    await asyncio.to_thread(cluster.parts.wait_for_stream, "recorded", proxy)
     expected = expected_averages()
     assert len(expected) == 207 * 48
     starts_before = cluster.api.status()["fjord"]["starts"]

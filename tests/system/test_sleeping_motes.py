@@ -45,9 +45,9 @@ def test_rates_follow_the_queries_and_the_last_one_gone_lets_motes_sleep(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
     path = tmp_path / "counters.json"
-    proxy = cluster.start_proxy("sleeper")
-    motes = cluster.start_motes("sleeper", "--motes", str(MOTES), "--counters", str(path))
-    cluster.wait_for_stream("traffic", proxy)
+    proxy = cluster.parts.start_proxy("sleeper")
+    motes = cluster.parts.start_motes("sleeper", "--motes", str(MOTES), "--counters", str(path))
+    cluster.parts.wait_for_stream("traffic", proxy)
 
     cluster.api.add("SELECT sensor, speed FROM traffic", "slow")
     wait_for(lambda: periods(path) == [1_000_000] * MOTES)

@@ -1,0 +1,99 @@
+"""Which broker to start, and whether that is safe: decisions as functions of data."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from proxy.broker.address import Engine
+from proxy.broker.errors import EngineLimitError, EngineMissingError, UnsafeListenerError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WantedEngine: TypeAlias = Literal["auto", "mosquitto", "amqtt"]
+"""What a user can ask for; "auto" prefers Mosquitto."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What the broker should be.
+
+    Parameters
+    ----------
+    host
+        Address to listen on.
+    port
+        TCP port; 0 takes a free one.
+    password_file
+        Users and passwords as written by ``mosquitto_passwd``; None lets everybody in.
+    persist
+        Folder that keeps sessions and retained messages over a restart; None keeps them in memory.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    password_file: Path | None = None
+    persist: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """An engine, why it was taken, and the program to run (None: it runs inside this process)."""
+
+    engine: Engine
+    reason: str
+    program: Path | None = None
+
+
+def choose_engine(wanted: WantedEngine, settings: BrokerSettings, program: Path | None) -> Choice:
+    """Decide on an engine.
+
+    Parameters
+    ----------
+    wanted
+        What the user asked for.
+    settings
+        What the broker should be.
+    program
+        The Mosquitto program of this machine, None where there is none.
+
+    Raises
+    ------
+    UnsafeListenerError
+        Others could reach it and it would ask for no password.
+    EngineMissingError
+        The wish needs Mosquitto and there is none.
+    EngineLimitError
+        The wish is beyond amqtt.
+    """
+    if settings.password_file is None and not is_loopback(settings.host):
+        raise UnsafeListenerError(settings.host)
+    options = [
+        name
+        for name, value in (("--password-file", settings.password_file), ("--persist", settings.persist))
+        if value is not None
+    ]
+    if wanted == "amqtt":
+        if options:
+            raise EngineLimitError(options[0])
+        return Choice(engine=Engine.AMQTT, reason="asked for")
+    if program is not None:
+        reason = "asked for" if wanted == "mosquitto" else f"installed as {program}"
+        return Choice(engine=Engine.MOSQUITTO, reason=reason, program=program)
+    if wanted == "mosquitto":
+        raise EngineMissingError("--engine mosquitto")
+    if options:
+        raise EngineMissingError(options[0])
+    return Choice(engine=Engine.AMQTT, reason="Mosquitto is not installed")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

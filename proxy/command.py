@@ -1,0 +1,108 @@
+"""``fjord proxy``: a proxy beside a gateway, until Ctrl-C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from protocols.command_line import byte_size_option, duration_option
+
+if TYPE_CHECKING:
+    from proxy.settings import ProxySettings
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def proxy(
+    *,
+    name: Annotated[str | None, typer.Option(help="Name of this proxy.", show_default="roadside")] = None,
+    broker: Annotated[
+        str | None, typer.Option(help="The broker, HOST or HOST:PORT.", show_default="127.0.0.1:1883")
+    ] = None,
+    username: Annotated[
+        str | None, typer.Option(help="User at the broker; the password comes from FJORD_BROKER_PASSWORD.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Folder of catalog and spool.", show_default=".fjord/proxy-<name>")
+    ] = None,
+    flush_interval: Annotated[
+        int | None, duration_option(help="Longest wait of a sample for its batch.", shown_default="100ms")
+    ] = None,
+    spool_size: Annotated[
+        int | None, byte_size_option(help="Batches kept on disk for the cluster.", shown_default="1GiB")
+    ] = None,
+    silence_after: Annotated[
+        int | None,
+        duration_option(help="A mote not heard for this long is silent.", shown_default="3 times its longest gap"),
+    ] = None,
+    max_clock_ahead: Annotated[
+        int | None, duration_option(help="Refuse packets from further in the future.", shown_default="any clock")
+    ] = None,
+    samples_per_packet: Annotated[
+        int | None, typer.Option(help="Samples a mote packs into a packet.", show_default="1")
+    ] = None,
+    listen_every: Annotated[
+        int | None, duration_option(help="Time between a mote's listen windows.", shown_default="2s")
+    ] = None,
+    listen_for: Annotated[int | None, duration_option(help="Length of a listen window.", shown_default="100ms")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Port for Prometheus, on 127.0.0.1 only.", show_default="none")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings.", dir_okay=False)] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Write all settings as a commented TOML file, and exit.")
+    ] = False,
+) -> None:
+    """Run a proxy until Ctrl-C: it tells motes what to sample and forwards what they send."""
+    import asyncio
+    import os
+
+    from proxy.settings import PASSWORD_VARIABLE, as_toml, load_settings
+
+    options = {
+        "name": name,
+        "broker": broker,
+        "username": username,
+        "data": data,
+        "flush_interval": flush_interval,
+        "spool_size": spool_size,
+        "silence_after": silence_after,
+        "max_clock_ahead": max_clock_ahead,
+        "samples_per_packet": samples_per_packet,
+        "listen_every": listen_every,
+        "listen_for": listen_for,
+        "metrics_port": metrics_port,
+    }
+    settings = load_settings(options, os.environ, config)
+    if print_config:
+        typer.echo(as_toml(settings))
+        return
+    asyncio.run(_run(settings, os.environ.get(PASSWORD_VARIABLE)))
+
+
+async def _run(settings: ProxySettings, password: str | None) -> None:
+    import asyncio
+    import contextlib
+    import signal
+
+    from proxy.link_seam import mqtt_link
+    from proxy.metrics import serve_metrics
+    from proxy.service import ProxyService
+    from proxy.stores import open_stores
+
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    address = settings.broker_address(password)
+    with contextlib.ExitStack() as stack:
+        stores = stack.enter_context(
+            open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries)
+        )
+        service = ProxyService(settings, stores, mqtt_link(address))
+        if settings.metrics_port is not None:
+            stack.callback(serve_metrics(service.metrics, settings.metrics_port))
+        typer.echo(f"proxy: {settings.name} at broker {address}, data in {settings.folder}")
+        await service.run(stop)

@@ -1,0 +1,43 @@
+"""The folder in which a proxy keeps what must survive it, owned by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from proxy.errors import DataFolderError, DataFolderInUseError
+
+
+@contextlib.contextmanager
+def owned_data_folder(folder: Path) -> Iterator[Path]:
+    """Make the folder if need be and own it until the context ends, or the process does.
+
+    Raises
+    ------
+    DataFolderInUseError
+        Another process owns it.
+    DataFolderError
+        It cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("a+", encoding="ascii")
+    except OSError as error:
+        raise DataFolderError(
+            f"cannot use the data folder {folder}: {error.strerror}", hint="choose another with --data"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            owner = lock.read().strip()
+            raise DataFolderInUseError(folder, f" (process {owner})" if owner.isdigit() else "") from error
+        lock.seek(0)
+        lock.truncate()
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield folder

@@ -1,0 +1,191 @@
+"""Publishes spooled batches and takes acknowledgements: the shell around :mod:`proxy.delivery_window`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+import structlog
+
+from protocols import topics
+from protocols.batches import Ack
+from protocols.mqtt import LinkError, Message
+from proxy.delivery_window import (
+    AckReceived,
+    BatchSpooled,
+    Connected,
+    DeleteThrough,
+    DeliveryEvent,
+    DeliveryWindow,
+    Disconnected,
+    ImpossibleAck,
+    Resending,
+    Send,
+    TimePassed,
+)
+from proxy.metrics import ProxyMetrics
+from proxy.spool import SpooledBatch
+from proxy.stores import Stores
+
+log = structlog.get_logger(__name__)
+
+
+class Publisher(Protocol):
+    """What delivery needs of a link."""
+
+    async def publish(self, message: Message) -> None:
+        """Publish; raises LinkError."""
+
+
+class Delivery:
+    """Delivery of all streams.
+
+    Parameters
+    ----------
+    proxy
+        Whose batches.
+    stores
+        Where they are.
+    link
+        Over which they go.
+    metrics
+        Counts what happens.
+    in_flight, resend_after_us
+        As in :class:`proxy.delivery_window.DeliveryWindow`.
+    """
+
+    def __init__(
+        self,
+        proxy: str,
+        stores: Stores,
+        link: Publisher,
+        metrics: ProxyMetrics,
+        *,
+        in_flight: int,
+        resend_after_us: int,
+    ) -> None:
+        self._proxy = proxy
+        self._stores = stores
+        self._link = link
+        self._metrics = metrics
+        self._in_flight = in_flight
+        self._resend_after_us = resend_after_us
+        self._connected = False
+        self._to_send: deque[tuple[str, int]] = deque()
+        self._wake = asyncio.Event()
+        self._deletions: dict[str, int] = {}
+        first = stores.spool.first_waiting()
+        self.windows = {
+            each.stream: self._window(first.get(each.stream, each.sequence + 1) - 1, each.sequence)
+            for each in stores.spool.progress()
+        }
+
+    def spooled(self, batches: Iterable[SpooledBatch], now_us: int) -> None:
+        """Batches are on disk."""
+        for each in batches:
+            self._metrics.count("batches_spooled")
+            window = self.windows.get(each.stream)
+            if window is None:
+                window = self.windows[each.stream] = self._window(each.sequence - 1, each.sequence - 1)
+            self._handle(each.stream, window, BatchSpooled(each.sequence), now_us)
+
+    def acknowledged(self, ack: Ack, now_us: int) -> None:
+        """The cluster says what it has."""
+        if ack.proxy != self._proxy or ack.epoch != self._stores.spool.epoch:
+            self._refuse_ack(ack, "epoch", f"is for proxy {ack.proxy!r}, epoch {ack.epoch!r}")
+            return
+        window = self.windows.get(ack.stream)
+        if window is None:
+            self._refuse_ack(ack, "stream", "is for a stream of which nothing was sent")
+            return
+        before = window.acknowledged
+        for rejection in ack.rejected:
+            if before < rejection.sequence <= min(ack.through, window.spooled):
+                self._metrics.count("batches_rejected")
+                log.error(
+                    "cluster rejected a batch", stream=ack.stream, batch=rejection.sequence, reason=rejection.reason
+                )
+        self._handle(ack.stream, window, AckReceived(ack.through), now_us)
+        if window.acknowledged > before:
+            self._metrics.count("batches_acknowledged", by=window.acknowledged - before)
+
+    def connected(self, now_us: int) -> None:
+        """There is a new connection: begin after the last acknowledged batch."""
+        self._connected = True
+        self._to_send.clear()
+        self._all(Connected(), now_us)
+
+    def cluster_began(self, now_us: int) -> None:
+        """A cluster has started: it may lack what was published before."""
+        if self._connected:
+            self.connected(now_us)
+
+    def disconnected(self, now_us: int) -> None:
+        """The connection is gone."""
+        self._connected = False
+        self._to_send.clear()
+        self._all(Disconnected(), now_us)
+
+    def time_passed(self, now_us: int) -> None:
+        """Look whether something has to be sent again."""
+        self._all(TimePassed(), now_us)
+
+    def take_deletions(self) -> dict[str, int]:
+        """Take, by stream, through which batch the spool can be emptied."""
+        deletions, self._deletions = self._deletions, {}
+        return deletions
+
+    async def send(self) -> None:
+        """Publish what is due, one batch after another, until the connection breaks."""
+        topic = topics.batches(self._proxy)
+        while True:
+            if not self._to_send:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            stream, sequence = self._to_send.popleft()
+            if sequence <= self.windows[stream].acknowledged:
+                continue
+            payload = await self._stores.in_thread(self._stores.spool.read, stream, sequence)
+            if payload is None:
+                continue  # acknowledged meanwhile
+            await self._link.publish(Message(topic, payload))
+            self._metrics.count("batches_sent")
+
+    def _window(self, acknowledged: int, spooled: int) -> DeliveryWindow:
+        window = DeliveryWindow(acknowledged, spooled, self._in_flight, self._resend_after_us)
+        window.connected = self._connected
+        return window
+
+    def _all(self, event: DeliveryEvent, now_us: int) -> None:
+        for stream, window in self.windows.items():
+            self._handle(stream, window, event, now_us)
+
+    def _handle(self, stream: str, window: DeliveryWindow, event: DeliveryEvent, now_us: int) -> None:
+        for instruction in window.handle(event, now_us):
+            match instruction:
+                case Send(sequence):
+                    self._to_send.append((stream, sequence))
+                case DeleteThrough(sequence):
+                    self._deletions[stream] = sequence
+                case Resending(sequence, reason):
+                    self._to_send = deque(each for each in self._to_send if each[0] != stream)
+                    self._metrics.count("resends", reason)
+                    log.warning("sending batches again", stream=stream, first=sequence, reason=reason)
+                case ImpossibleAck(through, reason):
+                    label = "regressed" if through < window.acknowledged else "ahead"
+                    count = self._metrics.count("acks_refused", label)
+                    if count & (count - 1) == 0:
+                        log.error("an acknowledgement cannot be right", stream=stream, problem=reason, times=count)
+        if self._to_send:
+            self._wake.set()
+
+    def _refuse_ack(self, ack: Ack, label: str, problem: str) -> None:
+        count = self._metrics.count("acks_refused", label)
+        if count & (count - 1) == 0:
+            log.warning("an acknowledgement is not for this proxy", stream=ack.stream, problem=problem, times=count)
+
+
+__all__ = ["Delivery", "LinkError", "Publisher"]

@@ -1,0 +1,180 @@
+"""The sender's side of go-back-N: which spooled batch is published when, and which is deleted.
+
+Pure, one per stream. At most `in_flight` batches are published and not acknowledged. If nothing is acknowledged for
+`resend_after_us`, or the receiver repeats that it misses something, sending begins again after the last acknowledged.
+A receiver that stays silent is tried ever more seldom, up to 16 times `resend_after_us`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_REPEATS_UNTIL_RESEND = 2
+_LONGEST_PATIENCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpooled:
+    """A batch is on disk; numbers grow by one."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class AckReceived:
+    """The receiver has everything up to and including `through`."""
+
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """There is a new connection, or receiver; what was sent to the one before may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """There is no connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Nothing happened but time."""
+
+
+DeliveryEvent = BatchSpooled | AckReceived | Connected | Disconnected | TimePassed
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Publish this batch."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteThrough:
+    """Everything up to and including this batch is stored by the receiver."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resending:
+    """Sending begins again with this batch: `reason` is "silence" or "gap"."""
+
+    sequence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImpossibleAck:
+    """The receiver acknowledged what was never sent, or less than it acknowledged before (it lost its memory)."""
+
+    through: int
+    reason: str
+
+
+DeliveryInstruction = Send | DeleteThrough | Resending | ImpossibleAck
+
+
+@dataclass(slots=True)
+class DeliveryWindow:
+    """Where delivery of one stream stands.
+
+    Parameters
+    ----------
+    acknowledged
+        Everything up to this number is done.
+    spooled
+        Highest number on disk.
+    in_flight
+        Batches that may be published and unacknowledged.
+    resend_after_us
+        Patience with a receiver that says nothing.
+    """
+
+    acknowledged: int = 0
+    spooled: int = 0
+    in_flight: int = 32
+    resend_after_us: int = 3_000_000
+    sent: int = 0
+    connected: bool = False
+    _progress_us: int = 0
+    _repeats: int = 0
+    _resent_for: int = -1
+    _patience: int = 1
+
+    def __post_init__(self) -> None:
+        self.sent = self.acknowledged
+
+    @property
+    def waiting(self) -> int:
+        """Batches that are not yet acknowledged."""
+        return self.spooled - self.acknowledged
+
+    def handle(self, event: DeliveryEvent, now_us: int) -> list[DeliveryInstruction]:
+        """Return what to do after `event` at `now_us` of any clock that never goes back."""
+        match event:
+            case BatchSpooled(sequence):
+                if sequence != self.spooled + 1:
+                    raise ValueError(f"batch {sequence} spooled after {self.spooled}")
+                self.spooled = sequence
+                return self._fill(now_us)
+            case AckReceived(through):
+                return self._acknowledge(through, now_us)
+            case Connected():
+                self.connected = True
+                self.sent = self.acknowledged
+                self._repeats = 0
+                self._resent_for = -1
+                self._patience = 1
+                return self._fill(now_us)
+            case Disconnected():
+                self.connected = False
+                return []
+            case TimePassed():
+                patience_us = self._patience * self.resend_after_us
+                if not self.connected or self.sent == self.acknowledged or now_us - self._progress_us < patience_us:
+                    return []
+                self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
+                return self._go_back(now_us, "silence")
+
+    def _acknowledge(self, through: int, now_us: int) -> list[DeliveryInstruction]:
+        if through > self.spooled:
+            return [ImpossibleAck(through, f"acknowledges batch {through}, the last one is {self.spooled}")]
+        if through < self.acknowledged:
+            # An old ack that was overtaken, or a receiver that began anew; only the second comes again and again.
+            return [ImpossibleAck(through, f"acknowledges up to {through}, before it was {self.acknowledged}")]
+        if through > self.acknowledged:
+            self.acknowledged = through
+            # An ack of something sent before we went back: those need not be sent again.
+            self.sent = max(self.sent, through)
+            self._progress_us = now_us
+            self._repeats = 0
+            self._patience = 1
+            return [DeleteThrough(through), *self._fill(now_us)]
+        if not self.connected or self.sent == self.acknowledged or self._resent_for == through:
+            return []
+        self._repeats += 1
+        if self._repeats < _REPEATS_UNTIL_RESEND:
+            return []
+        # Every batch behind a gap makes the receiver repeat itself: go back once for all of them.
+        self._resent_for = through
+        return self._go_back(now_us, "gap")
+
+    def _go_back(self, now_us: int, reason: str) -> list[DeliveryInstruction]:
+        self.sent = self.acknowledged
+        self._repeats = 0
+        self._progress_us = now_us
+        return [Resending(self.acknowledged + 1, reason), *self._fill(now_us)]
+
+    def _fill(self, now_us: int) -> list[DeliveryInstruction]:
+        if not self.connected:
+            return []
+        if self.sent == self.acknowledged:
+            self._progress_us = now_us
+        upper = min(self.spooled, self.acknowledged + self.in_flight)
+        sends: list[DeliveryInstruction] = [Send(sequence) for sequence in range(self.sent + 1, upper + 1)]
+        self.sent = max(self.sent, upper)
+        return sends

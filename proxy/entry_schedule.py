@@ -1,0 +1,53 @@
+"""When which mote's catalog entry is published: soon after a change, seldom for counters, never too often.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class EntrySchedule:
+    """Which entries are to be published, and when.
+
+    Parameters
+    ----------
+    changed_interval_us
+        At least this long between two entries of a mote.
+    counters_interval_us
+        As before, when only counters have changed.
+    """
+
+    changed_interval_us: int
+    counters_interval_us: int
+    _published_us: dict[str, int] = field(default_factory=dict)
+    _changed: set[str] = field(default_factory=set)
+    _counted: set[str] = field(default_factory=set)
+
+    def note(self, mote: str, *, changed: bool) -> None:
+        """Something about a mote is new."""
+        (self._changed if changed else self._counted).add(mote)
+
+    def forget_published(self) -> None:
+        """The broker may have lost everything."""
+        self._changed.update(self._published_us)
+
+    def due(self, now_us: int) -> list[str]:
+        """Return the motes whose entries are due, and take them as published now."""
+        found = [mote for mote in self._changed if self._ready(mote, now_us, self.changed_interval_us)]
+        found += [
+            mote
+            for mote in self._counted - self._changed
+            if self._ready(mote, now_us, max(self.changed_interval_us, self.counters_interval_us))
+        ]
+        for mote in found:
+            self._published_us[mote] = now_us
+            self._changed.discard(mote)
+            self._counted.discard(mote)
+        return found
+
+    def _ready(self, mote: str, now_us: int, interval_us: int) -> bool:
+        published_us = self._published_us.get(mote)
+        return published_us is None or now_us - published_us >= interval_us

@@ -1,0 +1,72 @@
+"""What a proxy cannot do: the branch of Fjord's exception tree that belongs to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocols.errors import FjordError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ProxyError(FjordError):
+    """Root of the proxy's own errors."""
+
+
+class ConfigurationError(ProxyError):
+    """A setting that is unknown, of a wrong form or out of range."""
+
+
+class DataFolderError(ProxyError):
+    """The data folder cannot be made or written."""
+
+
+class DataFolderInUseError(DataFolderError):
+    """Another proxy already works on this data folder."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        super().__init__(
+            f"another proxy{owner} already works on {folder}",
+            hint="stop it, or give this one a --name or --data of its own",
+        )
+        self.folder = folder
+
+
+class StoreError(ProxyError):
+    """A file of the data folder cannot be used."""
+
+    def __init__(self, path: Path, message: str, *, hint: str) -> None:
+        super().__init__(f"{path}: {message}", hint=hint)
+        self.path = path
+
+
+class StoreVersionError(StoreError):
+    """A file written by a newer program."""
+
+    def __init__(self, path: Path, found: int, supported: int) -> None:
+        super().__init__(
+            path,
+            f"written by a newer Fjord (schema version {found}, this program knows up to {supported})",
+            hint="upgrade this program; it leaves the file as it is",
+        )
+        self.found = found
+        self.supported = supported
+
+
+class StoreCorruptError(StoreError):
+    """A file that is no database, or a damaged one."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            path,
+            f"not a readable database: {reason}",
+            hint="move the file away to begin anew (what it holds is not sent), or restore it",
+        )
+
+
+class StoreFullError(StoreError):
+    """The disk takes no more."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path, f"cannot be written: {reason}", hint="free disk space; the proxy tries again")

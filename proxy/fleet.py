@@ -1,0 +1,274 @@
+"""All motes of a proxy and the streams they feed: the proxy's decisions, without any input or output.
+
+Pure. The shell (:mod:`proxy.service`) hands over decoded frames and the time, and carries out the instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from protocols.catalog import MoteEntry, MoteState
+from protocols.demands import StreamDemand
+from protocols.errors import SchemaError
+from protocols.packets import Announcement, Packet
+from protocols.programs import SamplingProgram
+from proxy.batching import BatchLimits, CutBatch, MotePosition
+from proxy.decoding import check_properties
+from proxy.fleet_instructions import (
+    FleetInstruction,
+    ForMote,
+    OfferStream,
+    RefuseAnnouncement,
+    RefuseDemand,
+    RememberAnnouncement,
+    RememberProgram,
+    TuplesDropped,
+)
+from proxy.merging import FoldedDemand, ProgramStyle, RefusedDemand, SensorLimits, program_for
+from proxy.mote_events import (
+    AnnouncementReceived,
+    AnnouncementRefused,
+    DemandChanged,
+    PacketReceived,
+    TimePassed,
+    TuplesAccepted,
+)
+from proxy.mote_tracking import MoteTracking
+from proxy.program_book import ProgramBook
+from proxy.stream_state import StreamProgress, StreamState
+from proxy.tracking_limits import TrackingLimits
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLimits:
+    """How large a fleet may be and how it is treated."""
+
+    motes: int = 10_000
+    streams: int = 1_000
+    tracking: TrackingLimits = field(default_factory=TrackingLimits)
+    batches: BatchLimits = field(default_factory=BatchLimits)
+    style: ProgramStyle = field(default_factory=ProgramStyle)
+
+
+class Fleet:
+    """The state of a proxy.
+
+    Parameters
+    ----------
+    proxy
+        Its name.
+    limits
+        Sizes and patience.
+    now_us
+        Radio clock now.
+    programs, positions, streams
+        What is remembered from before a restart: programs, how far packets were taken over, and how far streams came.
+    """
+
+    def __init__(
+        self,
+        proxy: str,
+        limits: FleetLimits,
+        *,
+        now_us: int,
+        programs: Iterable[SamplingProgram] = (),
+        positions: Mapping[str, MotePosition] | None = None,
+        streams: Iterable[StreamProgress] = (),
+    ) -> None:
+        self.motes: dict[str, MoteTracking] = {}
+        self.streams = {each.stream: StreamState(each, limits.batches) for each in streams}
+        self._proxy = proxy
+        self._limits = limits
+        self._book = ProgramBook(programs)
+        self._positions = dict(positions or {})
+        self._fed_by: dict[str, dict[str, MoteTracking]] = {}
+        self._now_us = now_us
+        self._merged: dict[tuple[FoldedDemand, SensorLimits], SamplingProgram] = {}
+
+    def restore(self, announcements: Iterable[Announcement]) -> list[FleetInstruction]:
+        """Take over the motes known from before a restart; return streams to offer and demands that do not fit."""
+        instructions: list[FleetInstruction] = []
+        for announcement in announcements:
+            stream = self._stream(announcement.stream.name)
+            mote = self._mote(announcement.mote)
+            if stream is None or mote is None or stream.schema not in {None, announcement.stream}:
+                continue
+            mote.restore(announcement)
+            self._fed_by.setdefault(announcement.stream.name, {})[mote.mote] = mote
+            if stream.schema is None:
+                instructions.append(OfferStream(announcement.stream))
+                refused = stream.describe(announcement.stream)
+                instructions += [RefuseDemand(announcement.stream.name, each) for each in refused]
+            instructions += self._apply_demand(stream, mote, self._now_us)
+        return instructions
+
+    def packet(self, packet: Packet, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
+        """Return what to do about a packet."""
+        mote = self.motes.get(packet.mote) or self._mote(packet.mote)
+        if mote is None:
+            return [RefuseAnnouncement(packet.mote, "too_many_motes", f"there are {self._limits.motes} motes already")]
+        announcement = mote.announcement
+        stream = None if announcement is None else self.streams[announcement.stream.name]
+        event = PacketReceived(packet, radio_us, heard_us, None if stream is None else stream.watermark_us)
+        instructions: list[FleetInstruction] = []
+        for each in mote.handle(event):
+            if isinstance(each, TuplesAccepted) and stream is not None and announcement is not None:
+                dropped = stream.accept(each.tuples)
+                if dropped:
+                    instructions.append(TuplesDropped(announcement.stream.name, dropped))
+            instructions.append(ForMote(packet.mote, each))
+        if stream is not None:
+            stream.touched = True
+        return instructions
+
+    def announcement(self, announcement: Announcement, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
+        """Return what to do about an announcement."""
+        name = announcement.stream.name
+        mote = self._mote(announcement.mote)
+        if mote is None:
+            detail = f"there are {self._limits.motes} motes already"
+            return [RefuseAnnouncement(announcement.mote, "too_many_motes", detail)]
+        problem = self._problem(announcement)
+        if problem is not None:
+            self._leave_stream(mote)
+            mote.handle(AnnouncementRefused(announcement.boot, radio_us))
+            return [RefuseAnnouncement(announcement.mote, *problem)]
+        stream = self.streams[name]
+        known = mote.announcement
+        if known is None or known.stream.name != name:
+            self._leave_stream(mote)
+        instructions: list[FleetInstruction] = []
+        if stream.schema != announcement.stream:
+            dropped = stream.give_up_waiting()
+            if dropped:
+                instructions.append(TuplesDropped(name, dropped))
+            instructions.append(OfferStream(announcement.stream))
+            instructions += [RefuseDemand(name, each) for each in stream.describe(announcement.stream)]
+        self._fed_by.setdefault(name, {})[mote.mote] = mote
+        for each in mote.handle(AnnouncementReceived(announcement, radio_us, heard_us)):
+            instructions.append(ForMote(mote.mote, each))
+        if known != announcement:
+            instructions.append(RememberAnnouncement(announcement))
+        stream.touched = True
+        return instructions + self._apply_demand(stream, mote, radio_us)
+
+    def demand(self, stream_name: str, demand: StreamDemand | None, *, radio_us: int) -> list[FleetInstruction]:
+        """Return what to do about the demand on a stream; None: nobody asks."""
+        stream = self._stream(stream_name)
+        if stream is None:
+            detail = RefusedDemand("*", f"there are {self._limits.streams} streams already")
+            return [RefuseDemand(stream_name, detail)]
+        instructions: list[FleetInstruction] = [RefuseDemand(stream_name, each) for each in stream.demand(demand)]
+        self._merged.clear()
+        for mote in self._fed_by.get(stream_name, {}).values():
+            instructions += self._apply_demand(stream, mote, radio_us)
+        stream.touched = True
+        return instructions
+
+    def time_passed(self, radio_us: int) -> list[FleetInstruction]:
+        """Return what to do when nothing came: motes that have fallen silent."""
+        self._now_us = radio_us
+        instructions: list[FleetInstruction] = []
+        forgotten: list[str] = []
+        for mote in self.motes.values():
+            held = mote.promise
+            instructions += [ForMote(mote.mote, each) for each in mote.handle(TimePassed(radio_us))]
+            if mote.announcement is None:
+                if mote.silent:
+                    forgotten.append(mote.mote)
+            elif held != mote.promise:
+                self.streams[mote.announcement.stream.name].touched = True
+        for name in forgotten:
+            del self.motes[name]
+        return instructions
+
+    def cut(self, radio_us: int) -> list[CutBatch]:
+        """Return the batches that are due; they are numbered and must all be spooled, in this order."""
+        batches: list[CutBatch] = []
+        for name, stream in self.streams.items():
+            if stream.schema is None or not stream.due(radio_us):
+                continue
+            fed_by = self._fed_by.get(name, {}).values()
+            promises = [promise for promise in (mote.promise for mote in fed_by) if promise is not None]
+            batches += stream.cut(promises, radio_us)
+        return batches
+
+    def entry(self, mote: str) -> MoteEntry | None:
+        """Return a mote's entry in the catalog, None if it has not announced itself."""
+        found = self.motes.get(mote)
+        return None if found is None else found.entry()
+
+    def states(self) -> dict[MoteState, int]:
+        """Return how many motes are in each state."""
+        counts = dict.fromkeys(MoteState, 0)
+        for mote in self.motes.values():
+            if mote.announcement is not None:
+                counts[mote.state] += 1
+        return counts
+
+    def positions(self) -> list[MotePosition]:
+        """Return how far the packets of all motes whose tuples no longer wait have been taken over."""
+        waiting = {name for name, stream in self.streams.items() if stream.waiting}
+        return [
+            mote.numbers.position
+            for mote in self.motes.values()
+            if mote.numbers.heard and (mote.announcement is None or mote.announcement.stream.name not in waiting)
+        ]
+
+    def _stream(self, name: str) -> StreamState | None:
+        found = self.streams.get(name)
+        if found is None and len(self.streams) < self._limits.streams:
+            found = self.streams[name] = StreamState(StreamProgress(name), self._limits.batches)
+        return found
+
+    def _mote(self, name: str) -> MoteTracking | None:
+        found = self.motes.get(name)
+        if found is None and len(self.motes) < self._limits.motes:
+            found = self.motes[name] = MoteTracking(
+                name,
+                proxy=self._proxy,
+                book=self._book,
+                limits=self._limits.tracking,
+                started_us=self._now_us,
+                position=self._positions.pop(name, None),
+            )
+        return found
+
+    def _problem(self, announcement: Announcement) -> tuple[str, str] | None:
+        """Why an announcement cannot be taken: a word and a sentence; None if it can."""
+        try:
+            check_properties(announcement)
+        except SchemaError as error:
+            return "properties", str(error)
+        name = announcement.stream.name
+        stream = self._stream(name)
+        if stream is None:
+            return "too_many_streams", f"there are {self._limits.streams} streams already"
+        others = set(self._fed_by.get(name, {})) - {announcement.mote}
+        if stream.schema not in {None, announcement.stream} and others:
+            return "schema", (
+                f"mote {announcement.mote!r} gives stream {name!r} other fields than {min(others)!r} does"
+            )
+        return None
+
+    def _leave_stream(self, mote: MoteTracking) -> None:
+        if mote.announcement is not None:
+            name = mote.announcement.stream.name
+            self._fed_by.get(name, {}).pop(mote.mote, None)
+            self.streams[name].touched = True
+
+    def _apply_demand(self, stream: StreamState, mote: MoteTracking, radio_us: int) -> list[FleetInstruction]:
+        announcement = mote.announcement
+        if announcement is None:
+            return []
+        limits = SensorLimits(announcement.default_period_us, announcement.minimum_period_us)
+        key = (stream.folded, limits)
+        remember: list[FleetInstruction] = []
+        program = self._merged.get(key)
+        if program is None:
+            merged = program_for(stream.folded, limits, self._limits.style)
+            program = self._merged[key] = merged.program
+            remember.append(RememberProgram(program, announcement.stream.name, merged.reason))
+        changes = mote.handle(DemandChanged(program, radio_us))
+        return remember + [ForMote(mote.mote, each) for each in changes]

@@ -1,0 +1,72 @@
+"""What a fleet tells its shell to do: instructions of :mod:`proxy.fleet`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocols.packets import Announcement
+from protocols.programs import SamplingProgram
+from protocols.streams import StreamSchema
+from proxy.merging import RefusedDemand
+from proxy.mote_events import MoteInstruction
+
+
+@dataclass(frozen=True, slots=True)
+class ForMote:
+    """An instruction of one mote's state machine."""
+
+    mote: str
+    instruction: MoteInstruction
+
+
+@dataclass(frozen=True, slots=True)
+class RememberAnnouncement:
+    """Keep what the mote is over restarts."""
+
+    announcement: Announcement
+
+
+@dataclass(frozen=True, slots=True)
+class RememberProgram:
+    """Keep a program over restarts, so that its samples can be read."""
+
+    program: SamplingProgram
+    stream: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferStream:
+    """Tell everybody that there is such a stream."""
+
+    schema: StreamSchema
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseAnnouncement:
+    """A mote said something about itself that cannot be taken; `reason` fits a metric label."""
+
+    mote: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseDemand:
+    """A query's demand cannot be answered."""
+
+    stream: str
+    refused: RefusedDemand
+
+
+@dataclass(frozen=True, slots=True)
+class TuplesDropped:
+    """The oldest waiting tuples were given up: there was no room."""
+
+    stream: str
+    count: int
+
+
+FleetInstruction = (
+    ForMote | RememberAnnouncement | RememberProgram | OfferStream | RefuseAnnouncement | RefuseDemand | TuplesDropped
+)

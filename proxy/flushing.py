@@ -1,0 +1,70 @@
+"""What a flush writes to disk, done in the stores' thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from protocols.batches import encode_batch
+from protocols.demands import StreamDemand
+from protocols.packets import Announcement
+from protocols.programs import SamplingProgram
+from proxy.batching import CutBatch, MotePosition
+from proxy.quarantine import RefusedFrame
+from proxy.spool import SpooledBatch
+from proxy.stores import Stores
+from proxy.stream_state import StreamProgress
+
+
+@dataclass(slots=True)
+class CatalogChanges:
+    """What the catalog on disk does not know yet."""
+
+    announcements: dict[str, Announcement] = field(default_factory=dict)
+    programs: list[SamplingProgram] = field(default_factory=list)
+    demands: dict[str, StreamDemand] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.announcements or self.programs or self.demands)
+
+
+def store_batches(
+    stores: Stores, proxy: str, cut: Sequence[CutBatch], positions: Iterable[MotePosition]
+) -> list[SpooledBatch]:
+    """Encode batches and put them on disk, with how far streams and motes have come with them.
+
+    Raises
+    ------
+    StoreError
+        Nothing was stored.
+    """
+    spooled: list[SpooledBatch] = []
+    progress: dict[str, StreamProgress] = {}
+    latest = {each.mote: each for each in positions}
+    for each in cut:
+        name = each.schema.name
+        payload = encode_batch(each.as_batch(proxy, stores.spool.epoch))
+        spooled.append(SpooledBatch(name, each.sequence, len(each.tuples), payload))
+        progress[name] = StreamProgress(name, each.sequence, each.watermark_us, each.sampling)
+        for mote, position in each.positions.items():
+            known = latest.get(mote)
+            if known is None or (known.boot, known.sequence) < (position.boot, position.sequence):
+                latest[mote] = position
+    stores.spool.append(spooled, progress.values(), latest.values())
+    return spooled
+
+
+def store_catalog(stores: Stores, changes: CatalogChanges) -> None:
+    """Put changes of the catalog on disk; raises StoreError."""
+    stores.catalog.remember(changes.announcements.values(), changes.programs, changes.demands.values())
+
+
+def store_refused(stores: Stores, frames: list[RefusedFrame]) -> None:
+    """Put refused frames on disk; raises StoreError."""
+    stores.quarantine.write(frames)
+
+
+def delete_acknowledged(stores: Stores, through: dict[str, int]) -> None:
+    """Delete batches the cluster has; raises StoreError."""
+    for stream, sequence in through.items():
+        stores.spool.delete_through(stream, sequence)

@@ -1,0 +1,87 @@
+"""What the proxy needs of its link to the broker, and what the link has to know of the proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from protocols import topics
+from protocols.catalog import Presence, Status
+from protocols.frames import VERSION, encode
+from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+
+
+class Link(Protocol):
+    """What the service needs of :class:`protocols.mqtt.MqttLink`."""
+
+    connected: asyncio.Event
+
+    async def run(self, handle: Callable[[Message], Awaitable[None]]) -> None:
+        """Receive until cancelled."""
+
+    async def publish(self, message: Message) -> None:
+        """Publish; raises LinkError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Where the time comes from, in microseconds: `radio` never goes back, `real` is the time of day."""
+
+    radio: Callable[[], int] = lambda: time.monotonic_ns() // 1_000
+    real: Callable[[], int] = lambda: time.time_ns() // 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a link has to know to connect for a proxy: who it is, what it hears, its birth and its death."""
+
+    client_id: str
+    subscriptions: tuple[Subscription, ...]
+    birth: Message
+    death: Message
+    on_connect: Callable[[], Awaitable[None]]
+
+
+MakeLink = Callable[[Greeting], Link]
+
+
+def greeting(proxy: str, epoch: str, since_us: int, on_connect: Callable[[], Awaitable[None]]) -> Greeting:
+    """Return the greeting of a proxy that began at `since_us`."""
+
+    def status(presence: Presence) -> Message:
+        payload = encode(Status(VERSION, proxy, presence, epoch, since_us))
+        return Message(topics.proxy_status(proxy), payload, retain=True)
+
+    return Greeting(
+        client_id=f"fjord-proxy-{proxy}",
+        subscriptions=(
+            # The demand first: retained, it comes before the packets it decides about.
+            Subscription(topics.demand("+")),
+            Subscription(topics.cluster_status("+")),
+            Subscription(topics.acks(proxy)),
+            Subscription(topics.announcement(proxy, "+")),
+            Subscription(topics.packet(proxy, "+")),
+        ),
+        birth=status(Presence.ONLINE),
+        death=status(Presence.OFFLINE),
+        on_connect=on_connect,
+    )
+
+
+def mqtt_link(address: BrokerAddress) -> MakeLink:
+    """Return what makes the real link."""
+
+    def make(greet: Greeting) -> Link:
+        return MqttLink(
+            address,
+            client_id=greet.client_id,
+            subscriptions=greet.subscriptions,
+            births=(greet.birth,),
+            will=greet.death,
+            on_connect=greet.on_connect,
+        )
+
+    return make

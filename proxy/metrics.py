@@ -1,0 +1,120 @@
+"""What a proxy counts, for Prometheus: plain numbers on the way, families only when they are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from proxy.errors import ConfigurationError
+
+PREFIX = "fjord_proxy_"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A counter: what it says, and the label it carries, empty for none."""
+
+    help: str
+    label: str = ""
+
+
+COUNTERS: Mapping[str, Counted] = {
+    "packets": Counted("Packets of motes that were taken."),
+    "packets_refused": Counted("Packets, or samples of them, that were not taken, by reason.", "reason"),
+    "packets_lost": Counted("Packets missing by their sequence numbers."),
+    "frames_refused": Counted("Messages that are no valid frame, by reason.", "reason"),
+    "announcements": Counted("Announcements that were taken."),
+    "announcements_refused": Counted("Announcements that were not taken, by reason.", "reason"),
+    "demands": Counted("Changes of demand that were taken."),
+    "demands_refused": Counted("Demands of queries that cannot be answered."),
+    "samples": Counted("Samples taken over into batches."),
+    "samples_late": Counted("Samples stamped before their stream's watermark."),
+    "samples_dropped": Counted("Accepted samples given up as there was no room, by stream.", "stream"),
+    "controls": Counted("Control frames sent in listen windows, by instruction.", "instruction"),
+    "controls_unsent": Counted("Control frames not sent: the window had closed, or there was no connection."),
+    "motes_unresponsive": Counted("Motes that did not take up a program they were sent several times."),
+    "motes_silent_times": Counted("Times a mote fell silent."),
+    "mote_reboots": Counted("Times a mote began anew."),
+    "batches_spooled": Counted("Batches stored in the spool."),
+    "batches_sent": Counted("Batches published, repetitions included."),
+    "batches_acknowledged": Counted("Batches the cluster has."),
+    "batches_rejected": Counted("Batches the cluster will never take."),
+    "resends": Counted("Times sending began again, by reason.", "reason"),
+    "acks_refused": Counted("Acknowledgements that cannot be right, by reason.", "reason"),
+    "spool_full": Counted("Flushes put off because the spool is full."),
+    "store_errors": Counted("Failed writes to the data folder; they are tried again."),
+    "quarantined": Counted("Frames put into the quarantine."),
+}
+
+
+class ProxyMetrics(Collector):
+    """The counters of one proxy, and gauges read when asked.
+
+    Parameters
+    ----------
+    gauges
+        Returns, by name, the help text, the label's name and the value by label.
+    """
+
+    def __init__(self, gauges: Callable[[], Mapping[str, tuple[str, str, Mapping[str, float]]]] | None = None) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._gauges = gauges
+
+    def count(self, name: str, label: str = "", by: int = 1) -> int:
+        """Add to a counter of :data:`COUNTERS` and return its new value."""
+        self._counts[name, label] += by
+        return self._counts[name, label]
+
+    def value(self, name: str, label: str | None = None) -> int:
+        """Return a counter; without a label, the sum over all labels."""
+        if label is not None:
+            return self._counts[name, label]
+        return sum(count for (each, _), count in self._counts.items() if each == name)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the families, as Prometheus' registry asks for them."""
+        counts = dict(self._counts)
+        for name, what in COUNTERS.items():
+            family = CounterMetricFamily(PREFIX + name, what.help, labels=[what.label] if what.label else [])
+            if what.label:
+                for (each, label), count in counts.items():
+                    if each == name:
+                        family.add_metric([label], count)
+            else:
+                family.add_metric([], counts.get((name, ""), 0))
+            yield family
+        for name, (text, label, values) in (self._gauges() if self._gauges else {}).items():
+            gauge = GaugeMetricFamily(PREFIX + name, text, labels=[label] if label else [])
+            for each, value in values.items():
+                gauge.add_metric([each] if label else [], value)
+            yield gauge
+
+
+def serve_metrics(metrics: ProxyMetrics, port: int) -> Callable[[], None]:
+    """Serve the metrics on 127.0.0.1; return what ends it.
+
+    Raises
+    ------
+    ConfigurationError
+        The port cannot be used.
+    """
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    try:
+        server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot serve metrics on 127.0.0.1 port {port}: {error.strerror}", hint="choose another --metrics-port"
+        ) from error
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return end

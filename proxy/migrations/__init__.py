@@ -1,0 +1,1 @@
+"""Schema changes of the proxy's databases: SQL files, ``<database>_<version>.sql``."""

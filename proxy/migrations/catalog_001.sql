@@ -1,0 +1,3 @@
+CREATE TABLE announcements (mote TEXT PRIMARY KEY, payload BLOB NOT NULL);
+CREATE TABLE programs (number INTEGER PRIMARY KEY, wanted INTEGER NOT NULL, payload BLOB NOT NULL);
+CREATE TABLE demands (stream TEXT PRIMARY KEY, payload BLOB NOT NULL);

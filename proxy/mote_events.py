@@ -1,0 +1,162 @@
+"""What happens to a mote and what its proxy does about it: events and instructions of :mod:`proxy.mote_tracking`.
+
+``radio_us`` is a clock of the proxy that never goes back, ``heard_us`` real time, both in microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from protocols.packets import Announcement, Control, Packet
+from protocols.programs import SamplingProgram
+from proxy.batching import WaitingTuple
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncementReceived:
+    """The mote said what it is, and the stream's schema agrees."""
+
+    announcement: Announcement
+    radio_us: int
+    heard_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncementRefused:
+    """The mote said what it is, and the proxy cannot take it so."""
+
+    boot: int
+    radio_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class PacketReceived:
+    """A packet of the mote arrived.
+
+    Parameters
+    ----------
+    packet
+        The packet.
+    radio_us, heard_us
+        When.
+    watermark_us
+        The stream's low watermark, None before the first.
+    """
+
+    packet: Packet
+    radio_us: int
+    heard_us: int
+    watermark_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DemandChanged:
+    """The mote should run this program."""
+
+    program: SamplingProgram
+    radio_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Nothing happened but time."""
+
+    radio_us: int
+
+
+MoteEvent = AnnouncementReceived | AnnouncementRefused | PacketReceived | DemandChanged | TimePassed
+
+
+class Refusal(StrEnum):
+    """Why a packet, or samples of it, are not taken; fit to be a metric label."""
+
+    REPLAYED = "replayed"
+    """Its sequence number was seen before."""
+    CLOCK = "clock"
+    """The mote's clock is too far ahead."""
+    UNANNOUNCED = "unannounced"
+    """The mote has not said what it is."""
+    UNKNOWN_PROGRAM = "unknown_program"
+    """Which fields its samples carry is not known."""
+    SHAPE = "shape"
+    """Wrong number or type of values."""
+    LATE = "late"
+    """Stamped before the stream's watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendControl:
+    """Send this now; the mote listens for `window_us` after its packet."""
+
+    control: Control
+    window_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TuplesAccepted:
+    """Forward these."""
+
+    tuples: tuple[WaitingTuple, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Put the packet in the quarantine: it, or `samples` of its samples, cannot be taken."""
+
+    reason: Refusal
+    detail: str
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PacketsLost:
+    """So many packets are missing before this one."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rebooted:
+    """The mote has begun anew."""
+
+    boot: int
+
+
+@dataclass(frozen=True, slots=True)
+class WentSilent:
+    """The mote was not heard for `after_us` and no longer holds the watermark."""
+
+    after_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeardAgain:
+    """A silent mote is back."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeverAcknowledged:
+    """The mote was told so often what to do and still runs something else."""
+
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishEntry:
+    """Publish the mote's catalog entry; soon if what it does has changed, else when convenient."""
+
+    changed: bool
+
+
+MoteInstruction = (
+    SendControl
+    | TuplesAccepted
+    | Refused
+    | PacketsLost
+    | Rebooted
+    | WentSilent
+    | HeardAgain
+    | NeverAcknowledged
+    | PublishEntry
+)

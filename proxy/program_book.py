@@ -1,0 +1,50 @@
+"""The sampling programs a proxy has ever asked for lately, by number.
+
+Samples carry no field names, only the number of the program they were taken under. A mote may deliver samples of an
+older program long after a newer one was sent, so the last programs stay known, also over a restart.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from protocols.programs import SLEEP, SamplingProgram, program_number
+
+MOST_PROGRAMS = 1_000
+"""Programs that stay known. A number is derived from the content, so all motes share them."""
+
+
+class ProgramBook:
+    """Programs by number, the least recently wanted forgotten first.
+
+    Parameters
+    ----------
+    programs
+        Known from before, the most recently wanted last.
+    most
+        How many are kept.
+    """
+
+    def __init__(self, programs: Iterable[SamplingProgram] = (), *, most: int = MOST_PROGRAMS) -> None:
+        self._programs: OrderedDict[int, SamplingProgram] = OrderedDict()
+        self._most = most
+        for program in programs:
+            self.note(program)
+
+    def note(self, program: SamplingProgram) -> int:
+        """Keep `program` and return its number."""
+        number = program_number(program)
+        if program != SLEEP:
+            self._programs[number] = program
+            self._programs.move_to_end(number)
+            if len(self._programs) > self._most:
+                self._programs.popitem(last=False)
+        return number
+
+    def get(self, number: int) -> SamplingProgram | None:
+        """Return the program with this number, None if it is not known."""
+        return SLEEP if number == 0 else self._programs.get(number)
+
+    def __len__(self) -> int:
+        return len(self._programs)

@@ -1,0 +1,249 @@
+"""Received messages: decoded, handed to the fleet, and what the fleet says carried out or noted for the next flush."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import structlog
+
+from protocols import topics
+from protocols.batches import decode_ack
+from protocols.catalog import Presence, decode_status
+from protocols.demands import StreamDemand, decode_demand
+from protocols.errors import FrameError, TopicError
+from protocols.frames import VERSION, encode
+from protocols.mqtt import LinkError, Message
+from protocols.packets import RunProgram, decode_announcement, decode_packet
+from protocols.streams import StreamSchema
+from proxy.delivery import Delivery, Publisher
+from proxy.entry_schedule import EntrySchedule
+from proxy.fleet import Fleet
+from proxy.fleet_instructions import (
+    FleetInstruction,
+    ForMote,
+    OfferStream,
+    RefuseAnnouncement,
+    RefuseDemand,
+    RememberAnnouncement,
+    RememberProgram,
+    TuplesDropped,
+)
+from proxy.flushing import CatalogChanges
+from proxy.link_seam import Clocks
+from proxy.metrics import ProxyMetrics
+from proxy.mote_events import (
+    HeardAgain,
+    MoteInstruction,
+    NeverAcknowledged,
+    PacketsLost,
+    PublishEntry,
+    Rebooted,
+    Refusal,
+    Refused,
+    SendControl,
+    TuplesAccepted,
+    WentSilent,
+)
+from proxy.quarantine import Quarantine, RefusedFrame
+
+log = structlog.get_logger(__name__)
+
+_parse_topic = lru_cache(maxsize=65_536)(topics.parse)
+
+
+class Receiver:
+    """Takes messages of one proxy.
+
+    Parameters
+    ----------
+    proxy
+        Its name.
+    fleet, delivery
+        Who decides about motes, and about acknowledgements.
+    link
+        Over which motes are answered.
+    quarantine, metrics, entries
+        Where refused frames go, what is counted, and which catalog entries are due.
+    clocks
+        Where the time comes from.
+    """
+
+    def __init__(
+        self,
+        proxy: str,
+        fleet: Fleet,
+        delivery: Delivery,
+        link: Publisher,
+        *,
+        quarantine: Quarantine,
+        metrics: ProxyMetrics,
+        entries: EntrySchedule,
+        clocks: Clocks,
+    ) -> None:
+        self.offers: dict[str, StreamSchema] = {}
+        self.unoffered: set[str] = set()
+        self.changes = CatalogChanges()
+        self._proxy = proxy
+        self._fleet = fleet
+        self._delivery = delivery
+        self._link = link
+        self._quarantine = quarantine
+        self._metrics = metrics
+        self._entries = entries
+        self._clocks = clocks
+
+    async def receive(self, message: Message) -> None:
+        """Take one message; whatever is wrong with it is counted and kept in the quarantine."""
+        radio_us = self._clocks.radio()
+        try:
+            parsed = _parse_topic(message.topic)
+            match parsed.kind:
+                case "packet":
+                    instructions = self._packet(message, parsed.names[1], radio_us)
+                case "announcement":
+                    instructions = self._announcement(message, parsed.names[1], radio_us)
+                case "acks":
+                    instructions = self._ack(message, radio_us)
+                case "cluster_status":
+                    instructions = self._cluster(message, radio_us)
+                case "demand":
+                    instructions = self._demand(message, parsed.names[0], radio_us)
+                case _:
+                    self._refuse_frame(message, "topic", f"nothing is expected on {message.topic}")
+                    return
+        except FrameError as error:
+            self._refuse_frame(message, error.reason, str(error))
+        except TopicError as error:
+            self._refuse_frame(message, "topic", str(error))
+        else:
+            await self.carry_out(instructions, message, radio_us)
+
+    async def carry_out(
+        self, instructions: list[FleetInstruction], message: Message | None = None, radio_us: int = 0
+    ) -> None:
+        """Do what the fleet says; `message` is what led to it."""
+        for instruction in instructions:
+            match instruction:
+                case ForMote(mote, inner):
+                    await self._for_mote(mote, inner, message, radio_us)
+                case RememberAnnouncement(announcement):
+                    self.changes.announcements[announcement.mote] = announcement
+                case RememberProgram(program, stream, reason):
+                    self.changes.programs.append(program)
+                    log.info("sampling program", stream=stream, program=reason)
+                case OfferStream(schema):
+                    self.offers[schema.name] = schema
+                    self.unoffered.add(schema.name)
+                case RefuseAnnouncement(mote, reason, detail):
+                    self._refuse("announcements_refused", reason, detail, message, mote=mote)
+                case RefuseDemand(stream, refused):
+                    self._refuse("demands_refused", "", refused.reason, message, stream=stream, query=refused.query)
+                case TuplesDropped(stream, count):
+                    self._dropped(stream, count)
+
+    def _ack(self, message: Message, radio_us: int) -> list[FleetInstruction]:
+        if message.retain:
+            raise FrameError("retained", "an acknowledgement that the broker kept says nothing about now")
+        self._delivery.acknowledged(decode_ack(message.payload), radio_us)
+        return []
+
+    def _cluster(self, message: Message, radio_us: int) -> list[FleetInstruction]:
+        if message.payload:
+            status = decode_status(message.payload)
+            # What the broker kept is not news.
+            if status.presence is Presence.ONLINE and not message.retain:
+                self._delivery.cluster_began(radio_us)
+        return []
+
+    def _packet(self, message: Message, mote: str, radio_us: int) -> list[FleetInstruction]:
+        if message.retain:
+            raise FrameError("retained", "a packet that the broker kept is an old one")
+        packet = decode_packet(message.payload)
+        if packet.mote != mote:
+            raise FrameError("mote", f"packet of mote {packet.mote!r} on the topic of {mote!r}")
+        self._metrics.count("packets")
+        return self._fleet.packet(packet, radio_us=radio_us, heard_us=self._clocks.real())
+
+    def _announcement(self, message: Message, mote: str, radio_us: int) -> list[FleetInstruction]:
+        if message.retain:
+            raise FrameError("retained", "an announcement that the broker kept is an old one")
+        announcement = decode_announcement(message.payload)
+        if announcement.mote != mote:
+            raise FrameError("mote", f"announcement of mote {announcement.mote!r} on the topic of {mote!r}")
+        self._metrics.count("announcements")
+        return self._fleet.announcement(announcement, radio_us=radio_us, heard_us=self._clocks.real())
+
+    def _demand(self, message: Message, stream: str, radio_us: int) -> list[FleetInstruction]:
+        if message.payload:
+            demand = decode_demand(message.payload)
+            if demand.stream != stream:
+                raise FrameError("stream", f"demand on stream {demand.stream!r} on the topic of {stream!r}")
+        else:  # the broker was told to forget it
+            demand = StreamDemand(VERSION, "none", stream, 0, ())
+        self._metrics.count("demands")
+        self.changes.demands[stream] = demand
+        return self._fleet.demand(stream, demand, radio_us=radio_us)
+
+    async def _for_mote(self, mote: str, instruction: MoteInstruction, message: Message | None, radio_us: int) -> None:
+        match instruction:
+            case PublishEntry(changed):
+                self._entries.note(mote, changed=changed)
+            case TuplesAccepted(tuples):
+                self._metrics.count("samples", by=len(tuples))
+            case SendControl():
+                await self._send_control(mote, instruction, radio_us)
+            case Refused(reason, detail, samples):
+                if reason is Refusal.LATE:
+                    self._metrics.count("samples_late", by=samples)
+                self._refuse("packets_refused", reason.value, detail, message, mote=mote)
+            case _:
+                self._report(mote, instruction)
+
+    def _report(self, mote: str, instruction: MoteInstruction) -> None:
+        match instruction:
+            case PacketsLost(count):
+                self._metrics.count("packets_lost", by=count)
+                log.debug("packets lost", mote=mote, packets=count)
+            case Rebooted(boot):
+                self._metrics.count("mote_reboots")
+                log.info("mote began anew", mote=mote, boot=boot)
+            case WentSilent(after_us):
+                self._metrics.count("motes_silent_times")
+                log.warning("mote is silent", mote=mote, seconds=after_us / 1e6)
+            case HeardAgain():
+                log.info("mote is heard again", mote=mote)
+            case NeverAcknowledged(attempts):
+                self._metrics.count("motes_unresponsive")
+                log.warning("mote does not take up its program", mote=mote, attempts=attempts)
+
+    async def _send_control(self, mote: str, instruction: SendControl, radio_us: int) -> None:
+        if self._clocks.radio() - radio_us >= instruction.window_us:
+            self._metrics.count("controls_unsent")
+            return
+        try:
+            # Quality of service 0: what does not arrive in the window must not arrive at all.
+            await self._link.publish(Message(topics.control(self._proxy, mote), encode(instruction.control), qos=0))
+        except LinkError:
+            self._metrics.count("controls_unsent")
+            return
+        for each in instruction.control.instructions:
+            self._metrics.count("controls", "run_program" if isinstance(each, RunProgram) else "send_announcement")
+
+    def _dropped(self, stream: str, count: int) -> None:
+        total = self._metrics.count("samples_dropped", stream, by=count)
+        if (total - count).bit_length() != total.bit_length():
+            log.error("no room: the oldest samples are dropped", stream=stream, samples=total)
+
+    def _refuse_frame(self, message: Message, reason: str, detail: str) -> None:
+        self._refuse("frames_refused", reason, detail, message, topic=message.topic[:120])
+
+    def _refuse(self, counter: str, reason: str, detail: str, message: Message | None, **where: str) -> None:
+        times = self._metrics.count(counter, reason)
+        if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...: a flood of them does not flood the log
+            log.warning("refused", what=counter, reason=reason, detail=detail, times=times, **where)
+        if message is not None:
+            self._metrics.count("quarantined")
+            frame = RefusedFrame(
+                self._clocks.real(), message.topic, reason or counter, detail, message.payload[:65_536]
+            )
+            self._quarantine.put(frame)

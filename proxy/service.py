@@ -1,0 +1,287 @@
+"""The proxy as one asyncio process: hands frames and time to the pure cores and carries out what they say.
+
+Tasks: the link receives; "flush" cuts batches and writes to disk; "send batches" publishes them; "catalog" publishes
+entries; "clock" tells the cores that time passes. One thread waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+
+import structlog
+
+from protocols import topics
+from protocols.catalog import StreamOffer
+from protocols.frames import VERSION, encode
+from protocols.mqtt import LinkError, Message
+from protocols.programs import ListenSchedule
+from proxy.batching import BatchLimits, CutBatch, MotePosition
+from proxy.delivery import Delivery
+from proxy.entry_schedule import EntrySchedule
+from proxy.errors import StoreError
+from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet_instructions import FleetInstruction
+from proxy.flushing import CatalogChanges, delete_acknowledged, store_batches, store_catalog, store_refused
+from proxy.link_seam import Clocks, MakeLink, greeting
+from proxy.merging import ProgramStyle
+from proxy.metrics import ProxyMetrics
+from proxy.receiving import Receiver
+from proxy.settings import ProxySettings
+from proxy.stores import Stores
+from proxy.tracking_limits import TrackingLimits
+
+log = structlog.get_logger(__name__)
+
+_CLOCK_SECONDS = 0.5
+_CATALOG_SECONDS = 0.25
+_PAUSE_AFTER_LOST_PUBLISH_SECONDS = 0.5
+_FAREWELL_SECONDS = 2.0
+_POSITIONS_EVERY_US = 30_000_000
+
+
+def fleet_limits(settings: ProxySettings) -> FleetLimits:
+    """Return the settings that concern the fleet."""
+    return FleetLimits(
+        motes=settings.max_motes,
+        streams=settings.max_streams,
+        tracking=TrackingLimits(
+            silence_after_us=settings.silence_after,
+            patience_us=settings.patience,
+            max_clock_ahead_us=settings.max_clock_ahead,
+        ),
+        batches=BatchLimits(settings.waiting_samples, settings.batch_rows, settings.batch_size),
+        style=ProgramStyle(settings.samples_per_packet, ListenSchedule(settings.listen_every, settings.listen_for)),
+    )
+
+
+class ProxyService:
+    """One proxy, running.
+
+    Parameters
+    ----------
+    settings
+        How it runs.
+    stores
+        Its databases, open.
+    make_link
+        Makes its link to the broker.
+    clocks
+        Where the time comes from.
+    """
+
+    def __init__(
+        self, settings: ProxySettings, stores: Stores, make_link: MakeLink, *, clocks: Clocks | None = None
+    ) -> None:
+        self.settings = settings
+        self.stores = stores
+        self.metrics = ProxyMetrics(self._gauges)
+        self._clocks = clocks or Clocks()
+        now_us = self._clocks.radio()
+        self.fleet = Fleet(
+            settings.name,
+            fleet_limits(settings),
+            now_us=now_us,
+            programs=stores.catalog.programs(),
+            positions=stores.spool.positions(),
+            streams=stores.spool.progress(),
+        )
+        self._greeting = greeting(settings.name, stores.spool.epoch, self._clocks.real(), self._on_connect)
+        self.link = make_link(self._greeting)
+        self.entries = EntrySchedule(settings.entry_interval, settings.counters_interval)
+        self.delivery = Delivery(
+            settings.name,
+            stores,
+            self.link,
+            self.metrics,
+            in_flight=settings.in_flight,
+            resend_after_us=settings.resend_after,
+        )
+        self.receiver = Receiver(
+            settings.name,
+            self.fleet,
+            self.delivery,
+            self.link,
+            quarantine=stores.quarantine,
+            metrics=self.metrics,
+            entries=self.entries,
+            clocks=self._clocks,
+        )
+        self._flushing = asyncio.Lock()
+        self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
+        self._positions_us = now_us
+        self._stopping = False
+        self._sender: asyncio.Task[None] | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set: then write what waits, say farewell and return."""
+        await self.receiver.carry_out(self._restore())
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            running = [
+                tasks.create_task(self.link.run(self._receive), name="link"),
+                tasks.create_task(self._flush_regularly(), name="flush"),
+                tasks.create_task(self._publish_catalog(), name="catalog"),
+                tasks.create_task(self._tell_time(), name="clock"),
+            ]
+            await stop.wait()
+            await self._say_farewell()
+            for task in (*running, self._sender):
+                if task is not None:
+                    task.cancel()
+
+    async def flush(self) -> None:
+        """Cut what waits into batches, put them on disk, and hand them over for delivery.
+
+        A failed write is counted and tried again at the next flush: nothing is cut meanwhile, and the bounded queue of
+        each stream takes the rest.
+        """
+        async with self._flushing:
+            await self._write(self._flush_batches())
+            frames = self.stores.quarantine.take_pending()
+            if frames:
+                await self._write(self.stores.in_thread(store_refused, self.stores, frames))
+            await self._write(self._flush_catalog())
+            deletions = self.delivery.take_deletions()
+            if deletions:
+                await self._write(self.stores.in_thread(delete_acknowledged, self.stores, deletions))
+
+    def _restore(self) -> list[FleetInstruction]:
+        instructions: list[FleetInstruction] = []
+        now_us = self._clocks.radio()
+        for demand in self.stores.catalog.demands():
+            instructions += self.fleet.demand(demand.stream, demand, radio_us=now_us)
+        return instructions + self.fleet.restore(self.stores.catalog.announcements())
+
+    async def _receive(self, message: Message) -> None:
+        if not self._stopping:
+            await self.receiver.receive(message)
+
+    async def _flush_batches(self) -> None:
+        batches, positions = self._uncommitted
+        if not batches:
+            if self.stores.spool.size_bytes >= self.settings.spool_size:
+                times = self.metrics.count("spool_full")
+                if times & (times - 1) == 0:
+                    log.error("spool is full: samples wait in memory", spool_bytes=self.stores.spool.size_bytes)
+                return
+            now_us = self._clocks.radio()
+            batches = self.fleet.cut(now_us)
+            if self._stopping or now_us - self._positions_us >= _POSITIONS_EVERY_US:
+                positions = self.fleet.positions()
+                self._positions_us = now_us
+            if not batches and not positions:
+                return
+            self._uncommitted = (batches, positions)
+        spooled = await self.stores.in_thread(store_batches, self.stores, self.settings.name, batches, positions)
+        self._uncommitted = ([], [])
+        self.delivery.spooled(spooled, self._clocks.radio())
+
+    async def _flush_catalog(self) -> None:
+        changes = self.receiver.changes
+        if not changes:
+            return
+        self.receiver.changes = CatalogChanges()
+        try:
+            await self.stores.in_thread(store_catalog, self.stores, changes)
+        except StoreError:
+            newer = self.receiver.changes
+            newer.announcements = changes.announcements | newer.announcements
+            newer.programs = changes.programs + newer.programs
+            newer.demands = changes.demands | newer.demands
+            raise
+
+    async def _write(self, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except StoreError as error:
+            times = self.metrics.count("store_errors")
+            if times & (times - 1) == 0:
+                log.error("cannot write to the data folder", error=str(error), times=times)  # noqa: TRY400 (explained)
+
+    async def _flush_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.flush_interval / 1e6)
+            await self.flush()
+
+    async def _on_connect(self) -> None:
+        self.entries.forget_published()
+        self.receiver.unoffered.update(self.receiver.offers)
+        if self._sender is not None:
+            self._sender.cancel()
+        if self._tasks is not None:
+            self._sender = self._tasks.create_task(self._send_batches(), name="send batches")
+
+    async def _send_batches(self) -> None:
+        while True:
+            self.delivery.connected(self._clocks.radio())
+            try:
+                await self.delivery.send()
+            except LinkError as error:
+                # Where the connection is gone, the link connects again and replaces this task.
+                log.warning("a batch was not published", error=str(error))
+                self.delivery.disconnected(self._clocks.radio())
+                await asyncio.sleep(_PAUSE_AFTER_LOST_PUBLISH_SECONDS)
+                await self.link.connected.wait()
+
+    async def _publish_catalog(self) -> None:
+        while True:
+            await asyncio.sleep(_CATALOG_SECONDS)
+            await self.link.connected.wait()
+            due = self.entries.due(self._clocks.radio())
+            try:
+                while self.receiver.unoffered:
+                    name = min(self.receiver.unoffered)
+                    offer = StreamOffer(VERSION, self.settings.name, self.receiver.offers[name])
+                    topic = topics.stream_offer(self.settings.name, name)
+                    await self.link.publish(Message(topic, encode(offer), retain=True))
+                    self.receiver.unoffered.discard(name)
+                while due:
+                    entry = self.fleet.entry(due[-1])
+                    if entry is not None:
+                        topic = topics.mote_entry(self.settings.name, due[-1])
+                        await self.link.publish(Message(topic, encode(entry), retain=True))
+                    due.pop()
+            except LinkError as error:
+                log.debug("catalog was not published", error=str(error))
+                for mote in due:
+                    self.entries.note(mote, changed=True)
+
+    async def _tell_time(self) -> None:
+        while True:
+            await asyncio.sleep(_CLOCK_SECONDS)
+            now_us = self._clocks.radio()
+            await self.receiver.carry_out(self.fleet.time_passed(now_us))
+            self.delivery.time_passed(now_us)
+
+    async def _say_farewell(self) -> None:
+        self._stopping = True
+        await self.flush()
+        with contextlib.suppress(LinkError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                await self.link.publish(self._greeting.death)
+
+    def _gauges(self) -> Mapping[str, tuple[str, str, Mapping[str, float]]]:
+        streams = self.fleet.streams.items()
+        return {
+            "motes": ("Motes by state.", "state", {each.value: n for each, n in self.fleet.states().items()}),
+            "spool_batches": ("Batches that wait for the cluster.", "", {"": self.stores.spool.batches}),
+            "spool_bytes": ("Size of the batches that wait.", "", {"": self.stores.spool.size_bytes}),
+            "samples_waiting": (
+                "Accepted samples in memory.",
+                "stream",
+                {name: each.waiting for name, each in streams},
+            ),
+            "watermark_seconds": (
+                "Low watermark, seconds of application time since 1970.",
+                "stream",
+                {name: each.watermark_us / 1e6 for name, each in streams if each.watermark_us is not None},
+            ),
+            "connected": (
+                "1 while there is a connection to the broker.",
+                "",
+                {"": float(self.link.connected.is_set())},
+            ),
+        }

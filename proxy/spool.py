@@ -1,0 +1,137 @@
+"""The spool: batches on disk until the cluster has acknowledged them.
+
+One transaction stores batches together with how far each stream has come and which packets went into them, so that
+after a crash numbers go on without a gap, nothing is doubled, and what was lost in memory is counted as lost.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.batching import MotePosition
+from proxy.database import open_database, transaction
+from proxy.errors import StoreError
+from proxy.stream_state import StreamProgress
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledBatch:
+    """An encoded batch."""
+
+    stream: str
+    sequence: int
+    rows: int
+    payload: bytes
+
+
+class Spool:
+    """Batches on disk. Used by one thread at a time.
+
+    Parameters
+    ----------
+    path
+        Of the database.
+    proxy
+        Whose; a spool of another proxy is refused.
+
+    Attributes
+    ----------
+    epoch
+        Random token drawn when the spool was made.
+    size_bytes, batches
+        How much waits to be acknowledged.
+
+    Raises
+    ------
+    StoreError
+        It cannot be opened, or belongs to another proxy.
+    """
+
+    def __init__(self, path: Path, proxy: str) -> None:
+        self.path = path
+        self._connection = open_database(path, "spool", durable=True)
+        try:
+            self.epoch = self._identify(proxy)
+        except StoreError:
+            self._connection.close()
+            raise
+        found = self._connection.execute("SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches").fetchone()
+        self.batches, self.size_bytes = int(found[0]), int(found[1])
+
+    def _identify(self, proxy: str) -> str:
+        with transaction(self._connection, self.path):
+            row = self._connection.execute("SELECT proxy, epoch FROM identity").fetchone()
+            if row is None:
+                row = (proxy, secrets.token_hex(8))
+                self._connection.execute("INSERT INTO identity VALUES (1, ?, ?)", row)
+        if row[0] != proxy:
+            raise StoreError(
+                self.path,
+                f"belongs to proxy {row[0]!r}, not {proxy!r}",
+                hint="give each proxy a data folder of its own",
+            )
+        return str(row[1])
+
+    def append(
+        self,
+        batches: Sequence[SpooledBatch],
+        progress: Iterable[StreamProgress] = (),
+        positions: Iterable[MotePosition] = (),
+    ) -> None:
+        """Store batches, with what must be known of them after a restart; on return they are on disk.
+
+        Raises
+        ------
+        StoreFullError, StoreError
+            Nothing was stored.
+        """
+        with transaction(self._connection, self.path):
+            self._connection.executemany(
+                "INSERT INTO batches VALUES (?, ?, ?, ?)",
+                [(each.stream, each.sequence, each.rows, each.payload) for each in batches],
+            )
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)",
+                [(each.stream, each.sequence, each.watermark_us, each.sampling) for each in progress],
+            )
+            self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", list(positions))
+        self.batches += len(batches)
+        self.size_bytes += sum(len(each.payload) for each in batches)
+
+    def read(self, stream: str, sequence: int) -> bytes | None:
+        """Return a batch's bytes, None if it is not there any more."""
+        row = self._connection.execute(
+            "SELECT payload FROM batches WHERE stream = ? AND sequence = ?", (stream, sequence)
+        ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def delete_through(self, stream: str, sequence: int) -> None:
+        """Delete the batches of a stream up to and including this one."""
+        with transaction(self._connection, self.path):
+            rows = self._connection.execute(
+                "DELETE FROM batches WHERE stream = ? AND sequence <= ? RETURNING length(payload)", (stream, sequence)
+            ).fetchall()
+        self.batches -= len(rows)
+        self.size_bytes -= sum(int(row[0]) for row in rows)
+
+    def progress(self) -> list[StreamProgress]:
+        """Return how far each stream had come."""
+        rows = self._connection.execute("SELECT stream, sequence, watermark_us, sampling FROM progress").fetchall()
+        return [StreamProgress(row[0], row[1], row[2], bool(row[3])) for row in rows]
+
+    def positions(self) -> dict[str, MotePosition]:
+        """Return, by mote, up to which packet its samples are stored."""
+        rows = self._connection.execute("SELECT mote, boot, sequence, clock_us FROM positions").fetchall()
+        return {row[0]: MotePosition(*row) for row in rows}
+
+    def first_waiting(self) -> dict[str, int]:
+        """Return, by stream, the number of the first batch that is not acknowledged."""
+        rows = self._connection.execute("SELECT stream, min(sequence) FROM batches GROUP BY stream").fetchall()
+        return {row[0]: int(row[1]) for row in rows}
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()

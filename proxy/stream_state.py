@@ -1,0 +1,139 @@
+"""One stream at its proxy: schema, demand, waiting tuples, watermark and batch numbers.
+
+Pure. Where a batch is cut, the low watermark moves; both go out together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from protocols.demands import StreamDemand
+from protocols.programs import SECOND_US
+from protocols.streams import StreamSchema
+from proxy.batching import BatchLimits, CutBatch, WaitingTuple, WaitingTuples
+from proxy.merging import FoldedDemand, RefusedDemand, fold_demands
+from proxy.watermarks import LOWEST_US, Promise, advance
+
+REASSURE_AFTER_US = 10 * SECOND_US
+"""While motes sample, the cluster hears at least this often that the proxy is there: slow motes are no dead proxy."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """Where a stream stood when its last batch was spooled."""
+
+    stream: str
+    sequence: int = 0
+    watermark_us: int | None = None
+    sampling: bool = False
+
+
+@dataclass(slots=True)
+class StreamState:
+    """The state of one stream.
+
+    Parameters
+    ----------
+    progress
+        From before a restart.
+    limits
+        Of waiting tuples and batches.
+    schema
+        None until a mote announces the stream.
+    """
+
+    progress: StreamProgress
+    limits: BatchLimits
+    schema: StreamSchema | None = None
+    folded: FoldedDemand = field(default_factory=FoldedDemand)
+    touched: bool = True
+    _waiting: WaitingTuples = field(init=False)
+    _demand: StreamDemand | None = None
+    _cut_us: int | None = None
+
+    def __post_init__(self) -> None:
+        self._waiting = WaitingTuples(self.limits)
+
+    @property
+    def watermark_us(self) -> int | None:
+        """What the stream has promised with the batches cut so far."""
+        return self.progress.watermark_us
+
+    @property
+    def waiting(self) -> int:
+        """Tuples that wait for the next batch."""
+        return len(self._waiting)
+
+    def accept(self, tuples: Sequence[WaitingTuple]) -> int:
+        """Let tuples wait for the next batch; return how many old ones were dropped for them."""
+        self.touched = True
+        return self._waiting.add(tuples)
+
+    def demand(self, demand: StreamDemand | None) -> tuple[RefusedDemand, ...]:
+        """Take the demand on this stream, None for none; return what of it cannot be answered."""
+        self._demand = demand
+        return self._fold()
+
+    def give_up_waiting(self) -> int:
+        """Drop the tuples that wait, as when the schema changes under them; return how many."""
+        return self._waiting.give_up()
+
+    def describe(self, schema: StreamSchema) -> tuple[RefusedDemand, ...]:
+        """Take the stream's schema; return what of the demand cannot be answered with it."""
+        self.schema = schema
+        return self._fold()
+
+    def cut(self, promises: Iterable[Promise], now_us: int) -> list[CutBatch]:
+        """Return the next batches: all waiting tuples, and how far the stream has come with them.
+
+        Parameters
+        ----------
+        promises
+            Of the motes that hold the watermark.
+        now_us
+            Of a clock that never goes back.
+        """
+        schema = self.schema
+        if schema is None:
+            return []
+        self.touched = False
+        held_by = list(promises)
+        before = self.progress
+        sampling = bool(held_by)
+        batches: list[CutBatch] = []
+        while True:
+            taken = self._waiting.take(schema)
+            last = not self._waiting
+            watermark_us = before.watermark_us
+            if last:
+                watermark_us = advance(watermark_us, held_by)
+            if not taken and not self._worth_telling(watermark_us, sampling=sampling, now_us=now_us):
+                break
+            self.progress = StreamProgress(schema.name, self.progress.sequence + 1, watermark_us, sampling)
+            told_us = LOWEST_US if watermark_us is None else watermark_us
+            batches.append(CutBatch(schema, self.progress.sequence, told_us, sampling, taken))
+            self._cut_us = now_us
+            if last:
+                break
+        return batches
+
+    def due(self, now_us: int) -> bool:
+        """Whether a cut may be worth it: something happened, or nothing for a long time."""
+        return self.touched or (
+            self.progress.sampling and self._cut_us is not None and now_us - self._cut_us >= REASSURE_AFTER_US
+        )
+
+    def _worth_telling(self, watermark_us: int | None, *, sampling: bool, now_us: int) -> bool:
+        if watermark_us is None or (self.progress.sequence == 0 and not sampling):
+            return False
+        if watermark_us != self.progress.watermark_us or sampling != self.progress.sampling:
+            return True
+        return sampling and self._cut_us is not None and now_us - self._cut_us >= REASSURE_AFTER_US
+
+    def _fold(self) -> tuple[RefusedDemand, ...]:
+        if self.schema is None or self._demand is None:
+            self.folded = FoldedDemand()
+        else:
+            self.folded = fold_demands(self._demand.demands, self.schema)
+        return self.folded.refused

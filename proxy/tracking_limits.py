@@ -1,0 +1,56 @@
+"""With how much patience motes are treated, and what is counted about each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from protocols.programs import SECOND_US, SLEEP, SamplingProgram
+
+SHORTEST_SILENCE_US = 2 * SECOND_US
+_GAPS_UNTIL_SILENT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingLimits:
+    """With how much patience motes are treated.
+
+    Parameters
+    ----------
+    silence_after_us
+        Not heard for this long, a mote is silent; None takes three times the longest gap its listen schedule allows,
+        and at least two seconds. Real time.
+    patience_us
+        How long a mote that should sample but has not begun holds back the watermark, so that its first samples are not
+        late. Real time.
+    attempts
+        After so many controls without effect the mote is reported.
+    max_clock_ahead_us
+        How far a mote's clock may be ahead of real time; None does not look, as a replay runs on a clock of its own.
+    """
+
+    silence_after_us: int | None = None
+    patience_us: int = 10 * SECOND_US
+    attempts: int = 5
+    max_clock_ahead_us: int | None = None
+
+    def silent_after_us(self, programs: Iterable[SamplingProgram]) -> int:
+        """Return how long a mote that runs one of these programs may be unheard, in real time.
+
+        However slowly it samples, a mote sends something once per listen interval.
+        """
+        if self.silence_after_us is not None:
+            return self.silence_after_us
+        longest_us = max(program.listen.every_us for program in (SLEEP, *programs))
+        return max(_GAPS_UNTIL_SILENT * longest_us, SHORTEST_SILENCE_US)
+
+
+@dataclass(slots=True)
+class MoteCounters:
+    """What happened to a mote's packets and samples since this proxy began."""
+
+    packets_received: int = 0
+    packets_lost: int = 0
+    packets_rejected: int = 0
+    samples_received: int = 0
+    samples_late: int = 0

@@ -1,0 +1,47 @@
+"""The low watermark of a stream at a proxy: before which instant no further tuple will be forwarded.
+
+Pure. It is the minimum of the promises of all motes that may still deliver, and never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LOWEST_US = -(2**62)
+"""The watermark that promises nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """How one mote bounds the watermark.
+
+    Parameters
+    ----------
+    instant_us
+        No sample of the mote that is still to come is stamped before it; None if the proxy does not know yet, and then
+        the watermark stands.
+    """
+
+    instant_us: int | None
+
+
+def advance(watermark_us: int | None, promises: Iterable[Promise]) -> int | None:
+    """Return the new low watermark, once no accepted tuple waits any more.
+
+    Parameters
+    ----------
+    watermark_us
+        What it was; None before the first.
+    promises
+        Of the motes that hold it; without any it stands.
+    """
+    lowest: int | None = None
+    for promise in promises:
+        if promise.instant_us is None:
+            return watermark_us
+        if lowest is None or promise.instant_us < lowest:
+            lowest = promise.instant_us
+    if lowest is None:
+        return watermark_us
+    return lowest if watermark_us is None else max(lowest, watermark_us)

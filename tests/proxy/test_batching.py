@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.batches import decode_batch, encode_batch
+from protocols.streams import Field, FieldType, StreamSchema
+from proxy.batching import BatchLimits, CutBatch, MotePosition, WaitingTuple, WaitingTuples
+
+SCHEMA = StreamSchema("s", (Field("a", FieldType.REAL), Field("t", FieldType.TEXT), Field("b", FieldType.BOOLEAN)))
+
+
+def waiting(start, *values, mote="m", sequence=0):
+    return WaitingTuple(start, values or (1.0, "x", None), MotePosition(mote, 1, sequence, 0))
+
+
+def queue(*tuples, **limits):
+    made = WaitingTuples(BatchLimits(**limits))
+    made.add(tuples)
+    return made
+
+
+def starts(tuples):
+    return [each.start_us for each in tuples]
+
+
+@pytest.mark.parametrize(
+    ("limits", "batches"),
+    [
+        ({}, [[1, 2, 3]]),
+        ({"rows": 2}, [[1, 3], [2]]),
+        ({"size_bytes": 1}, [[3], [1], [2]]),
+        ({"waiting": 2}, [[1, 2]]),
+    ],
+)
+def test_cut(limits, batches):
+    made = queue(waiting(3), waiting(1), waiting(2), **limits)
+    found = []
+    while made:
+        found.append(starts(made.take(SCHEMA)))
+    assert found == batches
+
+
+def test_size_counts_the_text():
+    made = queue(*[waiting(each, 1.0, "é" * 100, None) for each in range(10)], size_bytes=1_000)
+    taken = made.take(SCHEMA)
+    assert 0 < len(taken) < 5
+
+
+def test_dropped_are_the_oldest_and_counted():
+    made = queue(waiting(1), waiting(2), waiting=2)
+    assert made.add([waiting(3)]) == 1
+    assert (made.dropped, starts(made.take(SCHEMA))) == (1, [2, 3])
+
+
+def test_positions_are_the_latest_of_each_mote():
+    cut = CutBatch(
+        SCHEMA,
+        1,
+        0,
+        True,
+        (
+            waiting(1, sequence=4),
+            waiting(2, sequence=5),
+            waiting(2, sequence=3),
+            waiting(3, mote="n", sequence=1),
+        ),
+    )
+    assert {name: each.sequence for name, each in cut.positions.items()} == {"m": 5, "n": 1}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-(2**60), 2**60),
+            st.none() | st.floats(allow_nan=False),
+            st.none() | st.text(max_size=5),
+            st.none() | st.booleans(),
+        ),
+        max_size=20,
+    )
+)
+def test_batch_holds_what_waited(rows):
+    tuples = tuple(waiting(start, *values) for start, *values in rows)
+    made = decode_batch(encode_batch(CutBatch(SCHEMA, 1, 0, False, tuples).as_batch("p", "e")))
+    columns = [column.values(made.rows) for column in made.columns]
+    found = [tuple(each) for each in zip(*columns, strict=True)] if rows else []
+    assert found == [(start, "m", *values) for start, *values in rows]

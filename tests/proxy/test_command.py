@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from proxy.command import app
+from proxy.data_folder import owned_data_folder
+from proxy.errors import DataFolderInUseError
+from proxy.metrics import ProxyMetrics, serve_metrics
+
+RUN = "from proxy.command import app; app()"
+
+
+def test_print_config_is_toml_with_the_options_in_it():
+    result = CliRunner().invoke(app, ["--print-config", "--flush-interval", "2s"])
+    assert result.exit_code == 0
+    assert tomllib.loads(result.output)["flush_interval"] == "2s"
+
+
+@pytest.mark.parametrize("arguments", [["--flush-interval", "soon"], ["--metrics-port", "x"], ["--colour", "red"]])
+def test_wrong_usage(arguments):
+    assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+def test_second_proxy_on_a_data_folder_is_refused(tmp_path):
+    with owned_data_folder(tmp_path):
+        result = CliRunner().invoke(app, ["--data", str(tmp_path)])
+    assert isinstance(result.exception, DataFolderInUseError)
+
+
+def test_metrics_are_served_on_this_machine_only():
+    import socket
+    import urllib.request
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    metrics = ProxyMetrics()
+    metrics.count("packets", by=3)
+    end = serve_metrics(metrics, port)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert "fjord_proxy_packets_total 3.0" in answer.read().decode()
+    finally:
+        end()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_ends_cleanly_without_a_broker(tmp_path, ending):
+    environment = os.environ | {"FJORD_BROKER_PASSWORD": "hidden-word"}
+    arguments = ["--data", str(tmp_path / "d"), "--broker", "127.0.0.1:1", "--username", "u"]
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        process.send_signal(ending)
+        said += process.communicate(timeout=20)[0]
+    assert process.returncode == 0, said
+    assert re.search(r"proxy: roadside at broker 127\.0\.0\.1:1", said)
+    assert "hidden-word" not in said

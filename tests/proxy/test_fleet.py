@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import pytest
+
+from protocols.packets import RunProgram
+from protocols.programs import SamplingProgram, program_number
+from protocols.streams import Field, FieldType, StreamSchema
+from proxy.batching import BatchLimits, MotePosition
+from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet_instructions import (
+    ForMote,
+    OfferStream,
+    RefuseAnnouncement,
+    RefuseDemand,
+    RememberAnnouncement,
+    TuplesDropped,
+)
+from proxy.mote_events import Refused, SendControl
+from proxy.stream_state import StreamProgress
+
+S = 1_000_000
+SPEED = SamplingProgram(("speed",), 10 * S)
+NUMBER = program_number(SPEED)
+
+
+def fleet(**options):
+    limits = options.pop("limits", FleetLimits())
+    return Fleet("p", limits, now_us=0, **options)
+
+
+def kinds(instructions):
+    return [type(each.instruction if isinstance(each, ForMote) else each).__name__ for each in instructions]
+
+
+def told(instructions):
+    return [
+        each.instruction.control.instructions[0]
+        for each in instructions
+        if isinstance(each, ForMote) and isinstance(each.instruction, SendControl)
+    ]
+
+
+def batches(found):
+    return [
+        (each.sequence, each.watermark_us, each.sampling, [(t.start_us, t.position.mote) for t in each.tuples])
+        for each in found
+    ]
+
+
+def hear(proxy, packet, radio=0):
+    return proxy.packet(packet, radio_us=radio, heard_us=radio)
+
+
+def announce(proxy, announcement):
+    return proxy.announcement(announcement, radio_us=0, heard_us=0)
+
+
+def sampling_fleet(frames, *motes, **options):
+    proxy = fleet(**options)
+    proxy.demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
+    for mote in motes:
+        announce(proxy, frames.announcement(mote))
+    return proxy
+
+
+def test_announcement_is_kept_and_its_stream_offered_once(frames):
+    proxy = fleet()
+    first = announce(proxy, frames.announcement("m1"))
+    assert OfferStream(frames.TRAFFIC) in first
+    assert RememberAnnouncement(frames.announcement("m1")) in first
+    assert not any(isinstance(each, OfferStream) for each in announce(proxy, frames.announcement("m2")))
+    assert not any(isinstance(each, RememberAnnouncement) for each in announce(proxy, frames.announcement("m2")))
+
+
+@pytest.mark.parametrize(
+    ("announcement", "reason"),
+    [
+        ({"schema": StreamSchema("traffic", (Field("speed", FieldType.TEXT),)), "properties": {}}, "schema"),
+        ({"properties": {"segment": "north"}}, "properties"),
+        ({"properties": {"speed": 1.0}}, "properties"),
+        ({"properties": {"colour": 1}}, "properties"),
+    ],
+)
+def test_announcement_that_does_not_fit_is_refused_and_the_others_go_on(frames, announcement, reason):
+    proxy = sampling_fleet(frames, "m1")
+    (refused,) = announce(proxy, frames.announcement("m2", **announcement))
+    assert isinstance(refused, RefuseAnnouncement)
+    assert (refused.mote, refused.reason) == ("m2", reason)
+    assert told(hear(proxy, frames.packet(0, mote="m2", listen=9))) == []
+    assert told(hear(proxy, frames.packet(0, mote="m1", listen=9))) == [RunProgram(SPEED, 0)]
+
+
+def test_only_mote_of_a_stream_may_change_its_fields(frames):
+    proxy = sampling_fleet(frames, "m1")
+    hear(proxy, frames.packet(0, (0, 1.0), program=NUMBER))
+    schema = StreamSchema("traffic", (Field("speed", FieldType.REAL),))
+    found = announce(proxy, frames.announcement("m1", boot=2, schema=schema, properties={}))
+    assert OfferStream(schema) in found
+    assert TuplesDropped("traffic", 1) in found
+
+
+def test_demand_before_or_after_the_announcement_gives_the_same_program(frames):
+    before, after = sampling_fleet(frames, "m1"), fleet()
+    announce(after, frames.announcement("m1"))
+    after.demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
+    packet = frames.packet(0, listen=9)
+    assert told(hear(before, packet)) == told(hear(after, packet)) == [RunProgram(SPEED, 0)]
+
+
+def test_unknown_field_of_a_demand_is_refused_when_the_schema_becomes_known(frames):
+    proxy = fleet()
+    assert proxy.demand("traffic", frames.demand(("a", ["colour"], None)), radio_us=0) == []
+    refused = [each for each in announce(proxy, frames.announcement()) if isinstance(each, RefuseDemand)]
+    assert [each.refused.query for each in refused] == ["a"]
+
+
+def test_fleet_is_bounded(frames):
+    proxy = fleet(limits=FleetLimits(motes=1, streams=1))
+    announce(proxy, frames.announcement("m1"))
+    assert kinds(hear(proxy, frames.packet(0, mote="m2"))) == ["RefuseAnnouncement"]
+    assert kinds(announce(proxy, frames.announcement("m2"))) == ["RefuseAnnouncement"]
+    assert kinds(proxy.demand("weather", frames.demand(stream="weather"), radio_us=0)) == ["RefuseDemand"]
+
+
+def test_unannounced_mote_that_falls_silent_is_forgotten(frames):
+    proxy = fleet()
+    hear(proxy, frames.packet(0))
+    proxy.time_passed(6 * S)
+    assert proxy.motes == {}
+
+
+def test_watermark_is_the_lowest_promise_and_moves_with_the_batches(frames):
+    #  m1   promises 0    samples 0, promises 10           samples 10, promises 20
+    #  m2   promises 0                 samples 0, promises 10
+    #  cut             0 |          0 |                 10 |               10 (tuple only)
+    proxy = sampling_fleet(frames, "m1", "m2")
+    hear(proxy, frames.packet(0, mote="m1", listen=9))
+    hear(proxy, frames.packet(0, mote="m2", listen=9))
+    assert batches(proxy.cut(0)) == [(1, 0, True, [])]
+    hear(proxy, frames.packet(1, (0, 1.0), mote="m1", promise=10 * S, program=NUMBER))
+    assert batches(proxy.cut(0)) == [(2, 0, True, [(0, "m1")])]
+    assert proxy.cut(0) == []
+    hear(proxy, frames.packet(1, (0, 2.0), mote="m2", promise=10 * S, program=NUMBER))
+    assert batches(proxy.cut(0)) == [(3, 10 * S, True, [(0, "m2")])]
+    hear(proxy, frames.packet(2, (10 * S, 1.0), mote="m1", clock=10 * S, promise=20 * S, program=NUMBER))
+    assert batches(proxy.cut(0)) == [(4, 10 * S, True, [(10 * S, "m1")])]
+
+
+def test_silent_mote_no_longer_holds_the_watermark_and_its_samples_are_late(frames):
+    proxy = sampling_fleet(frames, "m1", "m2")
+    for mote in ("m1", "m2"):
+        hear(proxy, frames.packet(0, mote=mote, promise=0, program=NUMBER))
+    hear(proxy, frames.packet(1, mote="m1", promise=50 * S, program=NUMBER), radio=5 * S)
+    assert batches(proxy.cut(5 * S))[-1][1] == 0
+    proxy.time_passed(7 * S)
+    assert batches(proxy.cut(7 * S)) == [(2, 50 * S, True, [])]
+    found = hear(proxy, frames.packet(1, (0, 1.0), mote="m2", program=NUMBER), radio=8 * S)
+    assert [each.instruction.reason for each in found if isinstance(each.instruction, Refused)] == ["late"]
+    assert proxy.cut(8 * S) == []
+
+
+def test_when_the_last_mote_sleeps_nobody_waits_for_the_stream(frames):
+    proxy = sampling_fleet(frames, "m1")
+    hear(proxy, frames.packet(0, promise=5, program=NUMBER))
+    assert batches(proxy.cut(0)) == [(1, 5, True, [])]
+    proxy.demand("traffic", frames.demand(), radio_us=0)
+    hear(proxy, frames.packet(1, promise=6))
+    assert batches(proxy.cut(0)) == [(2, 5, False, [])]
+    assert proxy.cut(60 * S) == []
+
+
+def test_slow_motes_are_no_dead_proxy(frames):
+    proxy = sampling_fleet(frames, "m1")
+    hear(proxy, frames.packet(0, promise=5, program=NUMBER))
+    assert len(proxy.cut(0)) == 1
+    assert proxy.cut(10 * S - 1) == []
+    assert batches(proxy.cut(10 * S)) == [(2, 5, True, [])]
+
+
+def test_many_tuples_make_several_batches_and_the_last_one_moves_the_watermark(frames):
+    proxy = sampling_fleet(frames, "m1", limits=FleetLimits(batches=BatchLimits(rows=2)))
+    samples = [(each, 1.0) for each in (2, 0, 1)]
+    hear(proxy, frames.packet(0, *samples, clock=2, promise=3, program=NUMBER))
+    assert batches(proxy.cut(0)) == [
+        (1, -(2**62), True, [(0, "m1"), (2, "m1")]),
+        (2, 3, True, [(1, "m1")]),
+    ]
+
+
+def test_without_room_the_oldest_samples_go(frames):
+    proxy = sampling_fleet(frames, "m1", limits=FleetLimits(batches=BatchLimits(waiting=2)))
+    found = hear(proxy, frames.packet(0, (1, 1.0), (2, 1.0), (3, 1.0), clock=3, program=NUMBER))
+    assert TuplesDropped("traffic", 1) in found
+    assert [start for start, _ in batches(proxy.cut(0))[0][3]] == [2, 3]
+
+
+def test_restart_continues_numbers_and_watermark_and_waits_for_its_motes(frames):
+    proxy = fleet(
+        programs=[SPEED],
+        positions={"m1": MotePosition("m1", 1, 4, 0)},
+        streams=[StreamProgress("traffic", 7, 5, sampling=True)],
+    )
+    proxy.demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
+    proxy.restore([frames.announcement("m1"), frames.announcement("m2")])
+    assert proxy.cut(0) == []
+    hear(proxy, frames.packet(5, (6, 1.0), clock=6, promise=9, program=NUMBER))
+    assert batches(proxy.cut(0)) == [(8, 5, True, [(6, "m1")])]
+    proxy.time_passed(6 * S)
+    hear(proxy, frames.packet(6, clock=9, promise=10, program=NUMBER), radio=6 * S)
+    assert batches(proxy.cut(6 * S)) == [(9, 10, True, [])]
+
+
+def test_positions_are_those_of_motes_whose_tuples_do_not_wait(frames):
+    proxy = sampling_fleet(frames, "m1")
+    hear(proxy, frames.packet(3, (0, 1.0), program=NUMBER))
+    assert proxy.positions() == []
+    (cut,) = proxy.cut(0)
+    assert cut.positions == {"m1": MotePosition("m1", 1, 3, 0)}
+    assert proxy.positions() == [MotePosition("m1", 1, 3, 0)]
+
+
+def test_mote_that_is_new_and_not_heard_yet_holds_the_watermark_for_a_while(frames):
+    proxy = sampling_fleet(frames, "m1", "m2")
+    hear(proxy, frames.packet(0, mote="m1", promise=1800 * S, program=NUMBER))
+    assert proxy.cut(0) == []
+    hear(proxy, frames.packet(0, mote="m2", clock=30 * S, listen=9))
+    assert batches(proxy.cut(0)) == [(1, 30 * S, True, [])]
+
+
+def test_rebooted_mote_does_not_hold_the_watermark_before_it_is_heard(frames):
+    proxy = sampling_fleet(frames, "m1", "m2")
+    for mote in ("m1", "m2"):
+        hear(proxy, frames.packet(0, mote=mote, promise=10 * S, program=NUMBER))
+    announce(proxy, frames.announcement("m2", boot=2))
+    hear(proxy, frames.packet(1, mote="m1", promise=20 * S, program=NUMBER))
+    assert batches(proxy.cut(0)) == [(1, 20 * S, True, [])]

@@ -1,0 +1,272 @@
+"""Tables of events and instructions. Radio time is in microseconds and starts at 0."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocols.catalog import MoteState
+from protocols.packets import RunProgram, SendAnnouncement
+from protocols.programs import SLEEP, SamplingProgram, program_number
+from proxy.batching import MotePosition
+from proxy.mote_events import (
+    AnnouncementReceived,
+    AnnouncementRefused,
+    DemandChanged,
+    HeardAgain,
+    NeverAcknowledged,
+    PacketReceived,
+    PacketsLost,
+    PublishEntry,
+    Rebooted,
+    Refused,
+    SendControl,
+    TimePassed,
+    TuplesAccepted,
+    WentSilent,
+)
+from proxy.mote_tracking import MoteTracking
+from proxy.program_book import ProgramBook
+from proxy.tracking_limits import TrackingLimits
+from proxy.watermarks import Promise
+
+S = 1_000_000
+FAST = SamplingProgram(("speed",), S)
+SLOW = SamplingProgram(("flow", "speed"), 5 * S)
+FAST_NUMBER, SLOW_NUMBER = program_number(FAST), program_number(SLOW)
+WINDOW = 50_000
+
+
+def tracking(*programs, position=None, **limits):
+    return MoteTracking(
+        "m1",
+        proxy="p",
+        book=ProgramBook(programs),
+        limits=TrackingLimits(**limits),
+        started_us=0,
+        position=position,
+    )
+
+
+def hear(mote, packet, *, radio=0, heard=0, watermark=None):
+    return [
+        each
+        for each in mote.handle(PacketReceived(packet, radio, heard, watermark))
+        if not isinstance(each, PublishEntry)
+    ]
+
+
+def announced(frames, *programs, desired=SLEEP, **options):
+    mote = tracking(*programs, **options)
+    mote.handle(AnnouncementReceived(frames.announcement(), 0, 0))
+    mote.handle(DemandChanged(desired, 0))
+    return mote
+
+
+def controls(instructions):
+    return [each.control.instructions[0] for each in instructions if isinstance(each, SendControl)]
+
+
+def refusals(instructions):
+    return [each.reason.value for each in instructions if isinstance(each, Refused)]
+
+
+def rows(instructions):
+    return [(t.start_us, t.values) for each in instructions if isinstance(each, TuplesAccepted) for t in each.tuples]
+
+
+def test_unknown_mote_is_asked_who_it_is_in_its_listen_window_only(frames):
+    mote = tracking()
+    assert hear(mote, frames.packet(0)) == []
+    assert controls(hear(mote, frames.packet(1, listen=WINDOW))) == [SendAnnouncement()]
+
+
+def test_refused_mote_is_not_asked_again_until_it_reboots(frames):
+    mote = tracking()
+    mote.handle(AnnouncementRefused(1, 0))
+    assert controls(hear(mote, frames.packet(0, listen=WINDOW))) == []
+    assert controls(hear(mote, frames.packet(0, boot=2, listen=WINDOW))) == [SendAnnouncement()]
+
+
+def test_program_goes_out_once_per_listen_window_until_it_is_acknowledged(frames):
+    mote = announced(frames, desired=FAST)
+    assert controls(hear(mote, frames.packet(0), watermark=30)) == []
+    told = RunProgram(FAST, 30)
+    assert controls(hear(mote, frames.packet(1, listen=WINDOW), watermark=30)) == [told]
+    assert controls(hear(mote, frames.packet(2), watermark=30)) == []
+    assert controls(hear(mote, frames.packet(3, listen=WINDOW), watermark=30)) == [told]
+    assert mote.state is MoteState.CHANGING
+    assert controls(hear(mote, frames.packet(4, listen=WINDOW, program=FAST_NUMBER), watermark=30)) == []
+    assert mote.state is MoteState.SAMPLING
+
+
+def test_without_a_watermark_the_motes_own_promise_is_its_first_instant(frames):
+    mote = announced(frames, desired=FAST)
+    assert controls(hear(mote, frames.packet(0, clock=77, listen=WINDOW))) == [RunProgram(FAST, 77)]
+
+
+def test_no_demand_puts_it_to_sleep(frames):
+    mote = announced(frames, desired=FAST)
+    hear(mote, frames.packet(0, program=FAST_NUMBER))
+    mote.handle(DemandChanged(SLEEP, 0))
+    assert controls(hear(mote, frames.packet(1, program=FAST_NUMBER, listen=WINDOW), watermark=9)) == [
+        RunProgram(SLEEP, 9)
+    ]
+
+
+def test_mote_that_never_acknowledges_is_reported_once(frames):
+    mote = announced(frames, desired=FAST, attempts=3)
+    reports = [
+        sum(isinstance(each, NeverAcknowledged) for each in hear(mote, frames.packet(n, listen=WINDOW)))
+        for n in range(8)
+    ]
+    assert reports == [0, 0, 0, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ((1, 1), []),
+        ((1, 0), ["replayed"]),
+        ((1, 4), [PacketsLost(3)]),
+        ((2, 0), [Rebooted(2)]),
+        ((2, 3), [Rebooted(2), PacketsLost(3)]),
+        ((0, 9), ["replayed"]),
+    ],
+)
+def test_numbers_after_packet_0_of_boot_1(frames, second, expected):
+    mote = announced(frames)
+    hear(mote, frames.packet(0))
+    boot, sequence = second
+    found = [
+        each.reason.value if isinstance(each, Refused) else each
+        for each in hear(mote, frames.packet(sequence, boot=boot))
+    ]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("boot", "clock", "taken"),
+    [(1, 11 * S, True), (0, 11 * S, True), (1, 10 * S, False)],
+    ids=["same boot number", "smaller boot number", "a replay: its clock does not go on"],
+)
+def test_mote_that_lost_its_counters_is_taken_after_it_announced_itself(frames, boot, clock, taken):
+    mote = announced(frames)
+    hear(mote, frames.packet(50, clock=10 * S))
+    assert refusals(hear(mote, frames.packet(0, boot=boot, clock=clock))) == ["replayed"]
+    mote.handle(AnnouncementReceived(frames.announcement(boot=boot), 0, 0))
+    assert (refusals(hear(mote, frames.packet(0, boot=boot, clock=clock))) == []) is taken
+
+
+def test_position_from_before_a_restart_refuses_what_was_taken_and_counts_what_is_missing(frames):
+    mote = tracking(position=MotePosition("m1", 1, 7, 0))
+    assert refusals(hear(mote, frames.packet(7))) == ["replayed"]
+    assert hear(mote, frames.packet(10)) == [PacketsLost(2)]
+
+
+def test_samples_become_rows_with_fixed_fields_and_nulls(frames):
+    mote = announced(frames, desired=SLOW)
+    found = hear(mote, frames.packet(0, (5 * S, 3, 2), (10 * S, None, 1.5), clock=10 * S, program=SLOW_NUMBER))
+    assert rows(found) == [(5 * S, (7, 2.0, 3, None)), (10 * S, (7, 1.5, None, None))]
+
+
+def test_samples_of_the_previous_program_are_read_by_its_field_order(frames):
+    mote = announced(frames, SLOW, desired=FAST)
+    assert rows(hear(mote, frames.packet(0, (0, 3, 2.5), program=SLOW_NUMBER))) == [(0, (7, 2.5, 3, None))]
+    assert rows(hear(mote, frames.packet(1, (1, 2.5), clock=1, program=FAST_NUMBER))) == [(1, (7, 2.5, None, None))]
+
+
+@pytest.mark.parametrize(
+    ("sample", "program", "reason"),
+    [
+        ((0, 1.0, 2), FAST_NUMBER, "shape"),
+        ((0,), FAST_NUMBER, "shape"),
+        ((0, "fast"), FAST_NUMBER, "shape"),
+        ((0, True), FAST_NUMBER, "shape"),
+        ((0, 2**63, 1.0), SLOW_NUMBER, "shape"),
+        ((0, 1.0), 12345, "unknown_program"),
+        ((0, 1.0), 0, "unknown_program"),
+        ((-1, 1.0), FAST_NUMBER, "late"),
+    ],
+)
+def test_bad_samples_are_refused_and_counted(frames, sample, program, reason):
+    mote = announced(frames, SLOW, desired=FAST)
+    found = hear(mote, frames.packet(0, sample, program=program), watermark=0)
+    assert refusals(found) == [reason]
+    assert rows(found) == []
+    assert (mote.counters.packets_rejected, mote.counters.samples_late) == ((0, 1) if reason == "late" else (1, 0))
+
+
+def test_samples_of_an_unannounced_mote_are_refused(frames):
+    assert refusals(hear(tracking(FAST), frames.packet(0, (0, 1.0), program=FAST_NUMBER))) == ["unannounced"]
+
+
+def test_only_the_late_samples_of_a_packet_are_refused(frames):
+    mote = announced(frames, desired=FAST)
+    found = hear(mote, frames.packet(0, (S, 1.0), (2 * S, 2.0), clock=2 * S, program=FAST_NUMBER), watermark=2 * S)
+    assert refusals(found) == ["late"]
+    assert [start for start, _ in rows(found)] == [2 * S]
+
+
+@pytest.mark.parametrize(("ahead", "expected"), [(None, []), (60 * S, []), (59 * S, ["clock"])])
+def test_clock_ahead_of_real_time(frames, ahead, expected):
+    mote = announced(frames, max_clock_ahead_us=ahead)
+    assert refusals(hear(mote, frames.packet(0, clock=160 * S), heard=100 * S)) == expected
+
+
+def test_silence(frames):
+    #  radio  0      6-     6        7
+    #         packet wait   silent   packet: heard again
+    mote = announced(frames, desired=FAST)
+    hear(mote, frames.packet(0, program=FAST_NUMBER))
+    assert mote.handle(TimePassed(6 * S - 1)) == []
+    assert WentSilent(6 * S) in mote.handle(TimePassed(6 * S))
+    assert mote.handle(TimePassed(7 * S)) == []
+    assert (mote.state, mote.promise) == (MoteState.SILENT, None)
+    assert HeardAgain() in hear(mote, frames.packet(1, program=FAST_NUMBER), radio=7 * S)
+    assert mote.state is MoteState.SAMPLING
+
+
+def test_part_in_the_watermark(frames):
+    mote = tracking()
+    assert mote.promise is None
+    mote.restore(frames.announcement())
+    assert mote.promise == Promise(None), "known from before the restart: may be sampling"
+    hear(mote, frames.packet(3, clock=5))
+    assert mote.promise is None, "asleep and nobody asks"
+    mote.handle(DemandChanged(FAST, 0))
+    assert mote.promise == Promise(5), "should sample"
+    hear(mote, frames.packet(4, clock=6, listen=WINDOW), watermark=9)
+    assert mote.promise == Promise(9), "was told so, from the watermark on"
+    mote.handle(TimePassed(5 * S))
+    assert mote.promise == Promise(9)
+    hear(mote, frames.packet(5, clock=20, promise=21, program=FAST_NUMBER), radio=5 * S)
+    assert mote.promise == Promise(21), "samples"
+    mote.handle(DemandChanged(SLEEP, 5 * S))
+    assert mote.promise == Promise(21), "still samples"
+    hear(mote, frames.packet(6, clock=25), radio=5 * S)
+    assert mote.promise is None, "sleeps"
+
+
+def test_mote_that_does_not_begin_holds_the_watermark_for_a_bounded_time(frames):
+    mote = announced(frames, desired=FAST, patience_us=10 * S, silence_after_us=100 * S)
+    hear(mote, frames.packet(0, clock=5, listen=WINDOW))
+    mote.handle(TimePassed(10 * S - 1))
+    assert mote.promise == Promise(5)
+    mote.handle(TimePassed(10 * S))
+    assert mote.promise is None
+
+
+def test_promise_never_goes_back_within_a_boot(frames):
+    mote = announced(frames, desired=FAST)
+    hear(mote, frames.packet(0, promise=50, program=FAST_NUMBER))
+    hear(mote, frames.packet(1, promise=40, program=FAST_NUMBER))
+    assert mote.promise == Promise(50)
+
+
+def test_entry(frames):
+    mote = announced(frames, desired=FAST)
+    hear(mote, frames.packet(0, (0, 1.0), program=FAST_NUMBER), heard=123)
+    hear(mote, frames.packet(3, program=FAST_NUMBER), heard=124)
+    entry = mote.entry()
+    assert (entry.state, entry.period_us, entry.program, entry.heard_us) == (MoteState.SAMPLING, S, FAST_NUMBER, 124)
+    assert (entry.packets_received, entry.packets_lost, entry.samples_received) == (2, 2, 1)

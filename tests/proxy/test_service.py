@@ -1,0 +1,304 @@
+"""The whole proxy against a broker and a fake link, with scripted motes and a scripted cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from protocols import topics
+from protocols.batches import Ack, decode_batch
+from protocols.catalog import MoteState, Presence, Status, decode_mote_entry, decode_status, decode_stream_offer
+from protocols.errors import FrameError
+from protocols.frames import VERSION, encode
+from protocols.mqtt import BrokerAddress, LinkError, Message, MqttLink, Subscription
+from protocols.packets import RunProgram, decode_control
+from protocols.programs import SLEEP, SamplingProgram, program_number
+from proxy.errors import StoreFullError
+from proxy.link_seam import mqtt_link
+from proxy.service import ProxyService
+from proxy.settings import ProxySettings
+from proxy.stores import open_stores
+
+S = 1_000_000
+SPEED = SamplingProgram(("speed",), 10 * S)
+NUMBER = program_number(SPEED)
+
+
+class FakeLink:
+    """Keeps what is published; the test says when there is a connection."""
+
+    def __init__(self, greeting):
+        self.greeting = greeting
+        self.connected = asyncio.Event()
+        self.published = []
+        self.fails = False
+        self.handle = None
+
+    async def run(self, handle):
+        self.handle = handle
+        await self.connect()
+        await asyncio.Event().wait()
+
+    async def connect(self):
+        self.connected.set()
+        await self.greeting.on_connect()
+
+    async def publish(self, message):
+        if self.fails:
+            raise LinkError("not connected")
+        self.published.append(message)
+
+    def on(self, topic):
+        return [each for each in self.published if each.topic == topic]
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return ProxySettings(name="p", data=str(tmp_path / "data"), flush_interval=10_000, entry_interval=1)
+
+
+@contextlib.asynccontextmanager
+async def running(settings, make_link=FakeLink):
+    with open_stores(settings.folder, settings.name, quarantine_entries=10) as stores:
+        service = ProxyService(settings, stores, make_link)
+        stop = asyncio.Event()
+        task = asyncio.create_task(service.run(stop))
+        await asyncio.wait_for(service.link.connected.wait(), 10)
+        yield service
+        stop.set()
+        await asyncio.wait_for(task, 10)
+
+
+async def until(condition, seconds=10):
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - what is waited for comes from other processes and threads
+            await asyncio.sleep(0.005)
+
+
+async def say(service, topic, frame, *, retain=False):
+    await service.link.handle(Message(topic, frame if isinstance(frame, bytes) else encode(frame), retain=retain))
+
+
+async def hear(service, packet):
+    await say(service, topics.packet("p", packet.mote), packet)
+
+
+async def introduce(service, frames):
+    await say(service, topics.demand("traffic"), frames.demand(("a", ["speed"], None)), retain=True)
+    await say(service, topics.announcement("p", "m1"), frames.announcement())
+
+
+def published_batches(link):
+    return [decode_batch(each.payload) for each in link.on(topics.batches("p"))]
+
+
+async def test_bad_frames_are_counted_kept_and_stop_nothing(settings, frames):
+    packet, announced = encode(frames.packet(0, mote="m2")), encode(frames.announcement())
+    async with running(settings) as service:
+        await introduce(service, frames)
+        for topic, payload, retain in [
+            (topics.packet("p", "m1"), b"\xc1", False),
+            (topics.packet("p", "m1"), packet[:5], False),
+            (topics.packet("p", "m1"), b"x" * 70_000, False),
+            (topics.packet("p", "m1"), b"\x91\x63", False),
+            (topics.packet("p", "m1"), packet, False),
+            (topics.packet("p", "m2"), packet, True),
+            (topics.announcement("p", "m2"), announced, False),
+            (topics.announcement("p", "m1"), announced, True),
+            (topics.acks("p"), b"", False),
+            (topics.demand("weather"), encode(frames.demand()), True),
+            ("fjord/v1/motes/p/b d/packet", packet, False),
+            (topics.proxy_status("p"), packet, False),
+        ]:
+            await say(service, topic, payload, retain=retain)
+        counts = {
+            label: service.metrics.value("frames_refused", label)
+            for label in ("garbled", "size", "version", "mote", "retained", "shape", "stream", "topic")
+        }
+        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: published_batches(service.link))
+    assert counts == {
+        "garbled": 3, "size": 1, "version": 1, "mote": 2, "retained": 2, "shape": 0, "stream": 1, "topic": 2,
+    }  # fmt: skip
+    with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
+        assert len(stores.quarantine.frames()) == 10
+
+
+async def test_batch_stays_in_the_spool_over_a_restart_until_it_is_acknowledged(settings, frames):
+    async with running(settings) as first:
+        await introduce(first, frames)
+        await hear(first, frames.packet(0, (0, 1.5), clock=1, program=NUMBER))
+        await until(lambda: published_batches(first.link))
+    async with running(settings) as second:
+        await until(lambda: published_batches(second.link))
+        (batch,) = [each for each in published_batches(second.link) if each.rows]
+        assert published_batches(first.link)[: batch.sequence][-1] == batch
+        assert second.metrics.value("batches_spooled") == 0
+        await hear(second, frames.packet(0, (0, 1.5), clock=1, program=NUMBER))
+        assert second.metrics.value("packets_refused", "replayed") == 1
+        ack = Ack(VERSION, "p", batch.epoch, "traffic", 99)
+        await say(second, topics.acks("p"), ack)
+        assert second.metrics.value("acks_refused", "ahead") == 1
+        await say(second, topics.acks("p"), Ack(VERSION, "p", "another", "traffic", batch.sequence))
+        assert second.metrics.value("acks_refused", "epoch") == 1
+        await hear(second, frames.packet(1, (10 * S, 2.5), clock=10 * S, program=NUMBER))
+        await until(lambda: len(published_batches(second.link)) > 1)
+        assert [each.sequence for each in published_batches(second.link)] == [1, 2]
+        await say(second, topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", 2))
+        await until(lambda: second.stores.spool.batches == 0)
+
+
+async def test_connection_lost_while_publishing_sends_all_again(settings, frames):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        service.link.fails = True
+        service.link.connected.clear()
+        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: service.stores.spool.batches)
+        service.link.fails = False
+        await service.link.connect()
+        await until(lambda: published_batches(service.link))
+        assert [each.sequence for each in published_batches(service.link)] == [1]
+
+
+async def test_cluster_that_begins_is_sent_what_is_not_acknowledged(settings, frames):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: published_batches(service.link))
+        for presence, retain in [(Presence.ONLINE, True), (Presence.OFFLINE, False), (Presence.ONLINE, False)]:
+            await say(service, topics.cluster_status("c"), Status(VERSION, "c", presence, "e", 0), retain=retain)
+        await until(lambda: len(published_batches(service.link)) == 2)
+        assert [each.sequence for each in published_batches(service.link)] == [1, 1]
+
+
+async def test_failing_disk_is_tried_again_and_loses_nothing(settings, frames, monkeypatch):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        good = service.stores.spool.append
+
+        def fail(*arguments):
+            raise StoreFullError(service.stores.spool.path, "disk full")
+
+        monkeypatch.setattr(service.stores.spool, "append", fail)
+        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: service.metrics.value("store_errors") > 1)
+        await hear(service, frames.packet(1, (10 * S, 2.0), clock=10 * S, program=NUMBER))
+        monkeypatch.setattr(service.stores.spool, "append", good)
+        await until(lambda: sum(each.rows for each in published_batches(service.link)) == 2)
+        assert [each.sequence for each in published_batches(service.link)] == [1, 2]
+
+
+async def test_full_spool_drops_the_oldest_waiting_samples_and_says_so(settings, frames):
+    small = settings.model_copy(update={"spool_size": 1, "waiting_samples": 2})
+    async with running(small) as service:
+        await introduce(service, frames)
+        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: published_batches(service.link))
+        samples = [(each * 10 * S, 1.0) for each in (1, 2, 3)]
+        await hear(service, frames.packet(1, *samples, clock=30 * S, program=NUMBER))
+        await until(lambda: service.metrics.value("spool_full"))
+        assert service.metrics.value("samples_dropped", "traffic") == 1
+        batch = published_batches(service.link)[0]
+        await say(service, topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", 1))
+        await until(lambda: len(published_batches(service.link)) > 1)
+        assert published_batches(service.link)[1].rows == 2
+
+
+async def test_control_that_cannot_be_sent_is_counted(settings, frames):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        service.link.fails = True
+        await hear(service, frames.packet(0, listen=50_000))
+        assert service.metrics.value("controls_unsent") == 1
+
+
+async def test_restarted_proxy_does_not_put_motes_to_sleep_before_it_hears_the_demand(settings, frames):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        await hear(service, frames.packet(0, program=NUMBER))
+    async with running(settings) as service:
+        await hear(service, frames.packet(1, listen=50_000, program=NUMBER, clock=1))
+        assert service.link.on(topics.control("p", "m1")) == []
+
+
+async def test_metrics_have_every_name_once(settings, frames):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        names = [family.name for family in service.metrics.collect()]
+    assert len(names) == len(set(names))
+    assert {"fjord_proxy_packets", "fjord_proxy_spool_bytes", "fjord_proxy_motes"} <= set(names)
+
+
+class Field:
+    """Motes and cluster at the other side of a real broker."""
+
+    def __init__(self, address):
+        self.heard = []
+        subscriptions = [Subscription("fjord/v1/proxies/#"), Subscription("fjord/v1/motes/+/+/control")]
+        self.link = MqttLink(address, client_id="field", subscriptions=subscriptions)
+
+    async def keep(self, message):
+        self.heard.append(message)
+
+    async def say(self, topic, frame, *, retain=False):
+        await self.link.publish(Message(topic, encode(frame), retain=retain))
+
+    def frames(self, topic, decode):
+        found = []
+        for each in self.heard:
+            if each.topic == topic:
+                with contextlib.suppress(FrameError):
+                    found.append(decode(each.payload))
+        return found
+
+    def programs(self):
+        controls = self.frames(topics.control("p", "m1"), decode_control)
+        return [each.program for control in controls for each in control.instructions if isinstance(each, RunProgram)]
+
+
+@pytest.mark.system
+async def test_from_demand_to_acknowledged_batch_over_a_broker(settings, frames, broker):
+    address = BrokerAddress(broker.host, broker.port)
+    field = Field(address)
+    keeping = asyncio.create_task(field.link.run(field.keep))
+    await asyncio.wait_for(field.link.connected.wait(), 10)
+    packets, announcements = topics.packet("p", "m1"), topics.announcement("p", "m1")
+    async with running(settings, mqtt_link(address)) as service:
+        await until(lambda: field.frames(topics.proxy_status("p"), decode_status))
+        await field.say(topics.demand("traffic"), frames.demand(("a", ["speed"], None)), retain=True)
+        await field.say(announcements, frames.announcement())
+        await until(lambda: field.frames(topics.stream_offer("p", "traffic"), decode_stream_offer))
+
+        await field.say(packets, frames.packet(0))
+        await until(lambda: service.metrics.value("packets") == 1)
+        assert field.programs() == [], "the radio is off"
+        await field.say(packets, frames.packet(1, clock=5 * S, listen=50_000))
+        await until(field.programs)
+        assert field.programs() == [SPEED]
+
+        packet = frames.packet(2, (10 * S, 55.5), clock=10 * S, promise=20 * S, program=NUMBER)
+        await field.say(packets, packet)
+        await until(lambda: any(each.rows for each in field.frames(topics.batches("p"), decode_batch)))
+        batch = next(each for each in field.frames(topics.batches("p"), decode_batch) if each.rows)
+        assert [column.values(1) for column in batch.columns] == [[10 * S], ["m1"], [7], [55.5], [None], [None]]
+        assert (batch.watermark_us, batch.sampling) == (20 * S, True)
+        assert service.stores.spool.batches > 0
+        await field.say(topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", batch.sequence))
+        await until(lambda: service.stores.spool.batches == 0)
+
+        await field.say(topics.demand("traffic"), frames.demand(), retain=True)
+        await until(lambda: service.metrics.value("demands") == 2)
+        await field.say(packets, frames.packet(3, clock=11 * S, promise=20 * S, listen=50_000, program=NUMBER))
+        await until(lambda: len(field.programs()) == 2)
+        assert field.programs()[-1] == SLEEP
+        await field.say(packets, frames.packet(4, clock=12 * S, promise=20 * S))
+        entry = topics.mote_entry("p", "m1")
+        await until(lambda: field.frames(entry, decode_mote_entry)[-1:] and
+                    field.frames(entry, decode_mote_entry)[-1].state is MoteState.SLEEPING)  # fmt: skip
+    await until(lambda: field.frames(topics.proxy_status("p"), decode_status)[-1].presence is Presence.OFFLINE)
+    keeping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await keeping

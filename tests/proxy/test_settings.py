@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from proxy.errors import ConfigurationError
+from proxy.settings import ProxySettings, as_toml, load_settings, parse_host_port
+
+
+def test_printed_settings_read_back_as_the_defaults(tmp_path):
+    file = tmp_path / "proxy.toml"
+    file.write_text(as_toml(ProxySettings()))
+    assert load_settings({}, {}, file) == ProxySettings()
+    for name in ProxySettings.model_fields:
+        assert f"\n{name} = " in file.read_text() or f"\n# {name} =" in file.read_text()
+
+
+def test_option_before_environment_before_file_before_default(tmp_path):
+    file = tmp_path / "proxy.toml"
+    file.write_text('flush_interval = "1s"\nspool_size = "1MiB"\nbatch_rows = 5\n')
+    environment = {"FJORD_PROXY_FLUSH_INTERVAL": "2s", "FJORD_PROXY_SPOOL_SIZE": "2MiB", "FJORD_BROKER": "b:1"}
+    settings = load_settings({"flush_interval": 3_000_000, "name": None}, environment, file)
+    assert (settings.flush_interval, settings.spool_size, settings.batch_rows) == (3_000_000, 2 * 1024**2, 5)
+    assert (settings.broker, settings.name, str(settings.folder)) == ("b:1", "roadside", ".fjord/proxy-roadside")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('colour = "red"', "colour"),
+        ('flush_interval = "soon"', "'soon' is not a duration"),
+        ('name = "a/b"', "'a/b' cannot be part of a topic"),
+        ("batch_rows = 0", "batch_rows = 0"),
+        ('broker = "host:port"', "'port' is not a port"),
+        ('listen_every = "10ms"', "listen_for is longer"),
+        ("this is no TOML", "is not TOML"),
+    ],
+)
+def test_bad_file(tmp_path, text, words):
+    file = tmp_path / "proxy.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=r"(?s).*") as caught:
+        load_settings({}, {}, file)
+    assert words in str(caught.value)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        load_settings({}, {}, tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gateway", ("gateway", 1883)),
+        ("gateway:1884", ("gateway", 1884)),
+        ("[::1]", ("::1", 1883)),
+        ("[::1]:99", ("::1", 99)),
+    ],
+)
+def test_address(text, expected):
+    assert parse_host_port(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":1883", "a b", "h:0", "h:65536", "h:1x", "mqtt://h:1"])
+def test_bad_address(text):
+    with pytest.raises(ConfigurationError):
+        parse_host_port(text)
+
+
+def test_password_is_never_shown():
+    address = ProxySettings(username="u").broker_address("secret")
+    assert address.password == "secret"
+    assert "secret" not in repr(address)

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from protocols.programs import SLEEP, SamplingProgram
+from proxy.batching import MotePosition
+from proxy.catalog_store import CatalogStore
+from proxy.data_folder import owned_data_folder
+from proxy.database import migrations_of, open_database
+from proxy.errors import DataFolderError, DataFolderInUseError, StoreCorruptError, StoreError, StoreVersionError
+from proxy.quarantine import Quarantine, RefusedFrame
+from proxy.spool import Spool, SpooledBatch
+from proxy.stores import open_stores
+from proxy.stream_state import StreamProgress
+
+FAST = SamplingProgram(("speed",), 1)
+SLOW = SamplingProgram(("speed",), 5)
+
+
+@pytest.fixture
+def spool(tmp_path):
+    made = Spool(tmp_path / "spool.sqlite", "p")
+    yield made
+    made.close()
+
+
+def batch(sequence, stream="s", payload=b"abc"):
+    return SpooledBatch(stream, sequence, 1, payload)
+
+
+def test_spool_keeps_batches_until_they_are_acknowledged(spool):
+    spool.append([batch(1), batch(2, payload=b"defg"), batch(1, "other")])
+    assert (spool.batches, spool.size_bytes, spool.read("s", 2)) == (3, 10, b"defg")
+    spool.delete_through("s", 1)
+    assert (spool.batches, spool.size_bytes, spool.read("s", 1)) == (2, 7, None)
+    assert spool.first_waiting() == {"s": 2, "other": 1}
+
+
+def test_spool_is_the_same_after_it_was_closed(tmp_path):
+    path = tmp_path / "spool.sqlite"
+    first = Spool(path, "p")
+    progress, position = StreamProgress("s", 1, 9, sampling=True), MotePosition("m", 1, 2, 3)
+    first.append([batch(1)], [progress], [position])
+    first.close()
+    again = Spool(path, "p")
+    assert (again.epoch, again.batches, again.size_bytes) == (first.epoch, 1, 3)
+    assert (again.progress(), again.positions(), again.first_waiting()) == ([progress], {"m": position}, {"s": 1})
+    again.close()
+
+
+def test_failed_append_stores_nothing(spool):
+    spool.append([batch(1)])
+    with pytest.raises(StoreError):
+        spool.append([batch(2), batch(1)], [StreamProgress("s", 2)])
+    assert (spool.batches, spool.read("s", 2), spool.progress()) == (1, None, [])
+
+
+def test_each_new_spool_has_an_epoch_of_its_own(tmp_path):
+    epochs = set()
+    for name in "ab":
+        made = Spool(tmp_path / name, "p")
+        epochs.add(made.epoch)
+        made.close()
+    assert len(epochs) == 2
+
+
+def test_spool_of_another_proxy_is_refused(tmp_path, spool):
+    with pytest.raises(StoreError, match="belongs to proxy 'p', not 'q'"):
+        Spool(tmp_path / "spool.sqlite", "q")
+
+
+@pytest.mark.parametrize("kind", ["spool", "catalog", "quarantine"])
+def test_database_of_a_newer_program_is_refused_and_left_alone(tmp_path, kind):
+    path = tmp_path / "x.sqlite"
+    open_database(path, kind, durable=True).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StoreVersionError, match="written by a newer Fjord"):
+        open_database(path, kind, durable=True)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (99,)
+    connection.close()
+
+
+@pytest.mark.parametrize("kind", ["spool", "catalog", "quarantine"])
+def test_new_database_has_the_version_of_its_last_migration(tmp_path, kind):
+    connection = open_database(tmp_path / "x", kind, durable=False)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(migrations_of(kind)),)
+    connection.close()
+
+
+def test_file_that_is_no_database_is_refused(tmp_path):
+    path = tmp_path / "spool.sqlite"
+    path.write_bytes(b"these are no tables" * 100)
+    with pytest.raises(StoreCorruptError, match="not a readable database"):
+        Spool(path, "p")
+
+
+def test_damaged_database_is_refused(tmp_path):
+    path = tmp_path / "spool.sqlite"
+    made = Spool(path, "p")
+    made.append([batch(n, payload=os.urandom(5000)) for n in range(1, 50)])
+    made.close()
+    raw = bytearray(path.read_bytes())
+    raw[4096 : 4096 * 8] = b"\xff" * 4096 * 7
+    path.write_bytes(raw)
+    with pytest.raises(StoreError):
+        Spool(path, "p")
+
+
+def test_catalog_remembers(tmp_path, frames):
+    path = tmp_path / "catalog.sqlite"
+    first = CatalogStore(path)
+    demand = frames.demand(("a", ["speed"], None))
+    first.remember([frames.announcement("m1"), frames.announcement("m2")], [FAST, SLEEP, SLOW, FAST], [demand])
+    first.remember([frames.announcement("m1", boot=2)], [], [frames.demand(epoch=2)])
+    first.close()
+    again = CatalogStore(path)
+    assert {each.mote: each.boot for each in again.announcements()} == {"m1": 2, "m2": 1}
+    assert again.programs() == [SLOW, FAST]
+    assert again.demands() == [frames.demand(epoch=2)]
+    again.close()
+
+
+def test_catalog_with_an_unreadable_row_is_refused(tmp_path):
+    store = CatalogStore(tmp_path / "c")
+    store._connection.execute("INSERT INTO announcements VALUES ('m', x'00')")
+    with pytest.raises(StoreCorruptError):
+        store.announcements()
+    store.close()
+
+
+def test_quarantine_is_a_ring(tmp_path):
+    made = Quarantine(tmp_path / "q", 3)
+    for number in range(5):
+        made.put(RefusedFrame(number, "topic", "reason", "detail", b"x" * 100_000))
+        made.write(made.take_pending())
+    assert [(each.heard_us, len(each.payload)) for each in made.frames()] == [(2, 65536), (3, 65536), (4, 65536)]
+    assert made.refused == 5
+    made.close()
+
+
+def test_quarantine_keeps_the_latest_of_a_flood_in_memory(tmp_path):
+    made = Quarantine(tmp_path / "q", 3)
+    for number in range(5):
+        made.put(RefusedFrame(number, "", "", "", b""))
+    assert [each.heard_us for each in made.take_pending()] == [2, 3, 4]
+    made.close()
+
+
+def test_data_folder_has_one_owner(tmp_path):
+    first = owned_data_folder(tmp_path / "d")
+    with first, pytest.raises(DataFolderInUseError, match=f"process {os.getpid()}"), owned_data_folder(tmp_path / "d"):
+        pass
+    with owned_data_folder(tmp_path / "d"):
+        pass
+
+
+def test_data_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataFolderError, match="cannot use the data folder"), owned_data_folder(tmp_path / "file" / "d"):
+        pass
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from proxy.stores import open_stores
+from proxy.spool import SpooledBatch
+from proxy.stream_state import StreamProgress
+with open_stores(Path(sys.argv[1]), "p", quarantine_entries=9) as stores:
+    for n in range(1, 6):
+        stores.spool.append([SpooledBatch("s", n, 1, b"%d" % n)], [StreamProgress("s", n, n, True)])
+    stores.spool.delete_through("s", 2)
+    print(stores.spool.epoch, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.faults
+def test_killed_between_spool_and_ack(tmp_path):
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with open_stores(tmp_path, "p", quarantine_entries=9) as stores:
+        assert stores.spool.epoch == killed.stdout.strip()
+        assert [stores.spool.read("s", n) for n in range(1, 7)] == [None, None, b"3", b"4", b"5", None]
+        assert stores.spool.progress() == [StreamProgress("s", 5, 5, sampling=True)]
