@@ -17,7 +17,8 @@ ATOMS = st.sampled_from(["lane", "speed", "flow", "1", "2.5", "-3", "NULL"])
 
 def _numbers(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
-        st.builds("({} {} {})".format, inner, st.sampled_from(["+", "-", "*", "/", "%"]), inner),
+        st.builds("({} {} {})".format, inner, st.sampled_from(["+", "-", "*"]), inner),
+        st.builds("{} {} NULLIF({}, 0)".format, inner, st.sampled_from(["/", "%"]), inner),
         st.builds("{} {} {}".format, inner, st.sampled_from(["+", "-", "*"]), inner),
         st.builds("-({})".format, inner),
         st.builds("COALESCE({}, {}, 0)".format, inner, inner),

@@ -43,7 +43,7 @@ def test_examples_are_run_in_the_order_of_the_page():
                 catalog = catalog.without(statement.name)
             case _:
                 translate(text, catalog)
-    assert seen == {"sql": 50, "sql refused": 8}
+    assert seen == {"sql": 46, "sql refused": 8}
     assert set(catalog.names) == {"traffic", "weather", "minute_load"}
 
 

@@ -44,6 +44,12 @@ TYPES = [
     ("SELECT lane FROM traffic UNION ALL »SELECT lane, speed FROM traffic«", "2 columns, but the first one 1", None),
     ("SELECT lane FROM traffic WHERE »speed IS TRUE«", "IS is followed by NULL", None),
 ]
+CONSTANTS = [
+    ("SELECT ROUND(speed, »lane«) FROM traffic", "decimals must be written out", "ROUND(x, 2)"),
+    ("SELECT lane FROM traffic WHERE sensor LIKE »sensor«", "must be written out", None),
+    ("SELECT lane FROM traffic WHERE sensor LIKE 'a' ESCAPE »'ab'«", "one character", None),
+    ("SELECT »TRIM('x' FROM sensor)« FROM traffic", "TRIM does not take", None),
+]
 GROUPS = [
     ("SELECT »sensor«, AVG(speed) FROM traffic GROUP BY lane", "neither grouped nor aggregated", "add it to GROUP BY"),
     ("SELECT lane FROM traffic WHERE »AVG(speed)« > 3", "AVG cannot stand in WHERE", "HAVING"),
@@ -105,6 +111,7 @@ REFUSED = [
     ("»SELCT« lane FROM traffic", "a statement begins with", "did you mean SELECT?"),
     ("»INSERT« INTO traffic VALUES (1)", "a statement begins with", None),
 ]
+DEPTH = "SELECT lane FROM traffic WHERE " + " OR ".join(f"lane = {number}" for number in range(300))
 SYNTAX = [
     ("SELECT lane FROM traffic t »GROPU« BY lane", "'GROPU' was not expected here", "did you mean GROUP BY?"),
     ("SELECT lane»,« FROM traffic", "missing after this comma", None),
@@ -129,7 +136,7 @@ def _marked(marked: str) -> tuple[str, int, str]:
 
 @pytest.mark.parametrize(
     ("marked", "reason", "hint"),
-    [*NAMES, *TYPES, *GROUPS, *WINDOWS, *ACQUISITION, *REFUSED, *SYNTAX],
+    [*NAMES, *TYPES, *CONSTANTS, *GROUPS, *WINDOWS, *ACQUISITION, *REFUSED, *SYNTAX],
 )
 def test_error_says_what_where_and_what_instead(marked, reason, hint):
     text, start, offending = _marked(marked)
@@ -149,6 +156,19 @@ def test_error_counts_lines_and_columns_from_one():
     assert str(error) == "there is no column 'speeed', at line 2, column 2 (did you mean speed?)"
     assert error.underlined() == "2 |  speeed\n  |  ^^^^^^"
     assert isinstance(error, ClusterError)
+
+
+def test_a_long_chain_of_alternatives_is_refused_with_a_hint():
+    with pytest.raises(FjordSqlError, match="nested too deeply") as caught:
+        translate(DEPTH, CATALOG)
+    assert "IN (...)" in (caught.value.hint or "")
+    values = ", ".join(str(number) for number in range(300))
+    assert translate(f"SELECT lane FROM traffic WHERE lane IN ({values})", CATALOG).warnings == ()
+
+
+def test_a_statement_has_a_longest_length():
+    with pytest.raises(FjordSqlError, match="longer than 100000 characters"):
+        translate("SELECT lane FROM traffic" + " " * 100_000, CATALOG)
 
 
 def test_error_in_a_derived_stream_points_into_the_whole_statement():

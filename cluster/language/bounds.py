@@ -1,0 +1,67 @@
+"""Plans that would need unbounded state: stateful operators above unbounded windows (papers/pipes_algebra.md 2.1)."""
+
+from __future__ import annotations
+
+from cluster.language.algebra import (
+    CountWindow,
+    Filter,
+    Granularity,
+    Istream,
+    Node,
+    Project,
+    Source,
+    TimeWindow,
+    Union,
+    inputs_of,
+)
+
+OPERATOR_WORDS = {
+    "TimeWindow": "a window",
+    "CountWindow": "a window",
+    "PartitionedWindow": "a window",
+    "Join": "a join",
+    "SemiJoin": "a subquery in a condition",
+    "AntiJoin": "a subquery in a condition",
+    "Distinct": "DISTINCT",
+    "Difference": "EXCEPT",
+    "Intersection": "INTERSECT",
+    "Aggregate": "an aggregate",
+    "Istream": "Istream",
+    "Dstream": "Dstream",
+}
+
+
+def stays_for_ever(node: Node) -> bool:
+    """Return whether tuples of `node` may stay valid for ever, however many others come after them."""
+    match node:
+        case TimeWindow():
+            return node.size_us is None
+        case CountWindow():
+            return node.rows is None
+        case Filter() | Project() | Granularity() | Union():
+            return any(stays_for_ever(each) for each in inputs_of(node))
+        case _:
+            return False
+
+
+def unbounded_operator(node: Node) -> str | None:
+    """Return, in words, an operator of `node` that would have to remember everything, or None.
+
+    Istream directly over an unbounded window of a stream needs no state: it is the stream (section 4.2, rule CQL).
+    """
+    for each in inputs_of(node):
+        if (found := unbounded_operator(each)) is not None:
+            return found
+    if isinstance(node, Filter | Project | Granularity | Union | Source):
+        return None
+    if isinstance(node, Istream) and _over_unbounded_stream(node.input):
+        return None
+    if any(stays_for_ever(each) for each in inputs_of(node)):
+        return OPERATOR_WORDS.get(type(node).__name__, type(node).__name__)
+    return None
+
+
+def _over_unbounded_stream(node: Node) -> bool:
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return isinstance(node, TimeWindow | CountWindow) and stays_for_ever(node)

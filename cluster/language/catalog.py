@@ -1,0 +1,145 @@
+"""What a query may name: streams that proxies feed, and streams derived from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError
+from cluster.language.algebra import Column, Node, Schema, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from protocols.streams import StreamSchema
+
+
+class CatalogError(ClusterError):
+    """A name that is taken, unknown or still in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseStream:
+    """A stream that comes from outside.
+
+    Parameters
+    ----------
+    schema
+        Its fields. The stamp is not among them.
+    stamp
+        The column named by ORDERED BY, if the stream was created with one. It is the tuples' time and no query may
+        name it (papers/pipes_algebra.md section 0.8).
+    """
+
+    schema: StreamSchema
+    stamp: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the stream."""
+        return self.schema.name
+
+    @property
+    def columns(self) -> Schema:
+        """The fields as columns of a plan."""
+        return tuple(Column(each.name, each.type, each.unit) for each in self.schema.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStream:
+    """A named query (``CREATE STREAM name AS query``).
+
+    Parameters
+    ----------
+    name
+        Its name.
+    node
+        Its plan; using the name means the same as writing the query in its place.
+    text
+        The query.
+    warnings
+        What was said about the query when it was created.
+    reads
+        Names of the streams that the query names.
+    """
+
+    name: str
+    node: Node
+    text: str = ""
+    warnings: tuple[str, ...] = ()
+    reads: frozenset[str] = frozenset()
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of its result."""
+        return schema_of(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All streams, by name without regard to case. Immutable: changes return a new catalog."""
+
+    entries: Mapping[str, BaseStream | DerivedStream] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(cls, streams: Iterable[StreamSchema | BaseStream | DerivedStream]) -> Catalog:
+        """Return a catalog of `streams`."""
+        catalog = cls()
+        for stream in streams:
+            entry = stream if isinstance(stream, BaseStream | DerivedStream) else BaseStream(stream)
+            catalog = catalog.with_stream(entry)
+        return catalog
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, as they were given."""
+        return tuple(entry.name for entry in self.entries.values())
+
+    def find(self, name: str) -> BaseStream | DerivedStream | None:
+        """Return the stream called `name`, or None."""
+        return self.entries.get(name.casefold())
+
+    def with_stream(self, entry: BaseStream | DerivedStream) -> Catalog:
+        """Return a catalog that also has `entry`.
+
+        Raises
+        ------
+        CatalogError
+            If its name is taken.
+        """
+        if self.find(entry.name) is not None:
+            raise CatalogError(
+                f"there is already a stream {entry.name!r}", hint="drop it first, or choose another name"
+            )
+        return replace(self, entries=MappingProxyType({**self.entries, entry.name.casefold(): entry}))
+
+    def without(self, name: str, *, used_by: Iterable[str] = ()) -> Catalog:
+        """Return a catalog without the stream called `name`.
+
+        Parameters
+        ----------
+        name
+            Of the stream to drop.
+        used_by
+            Names of the running queries that read it. Derived streams that do are found here.
+
+        Raises
+        ------
+        CatalogError
+            If there is no such stream, or it is in use.
+        """
+        if self.find(name) is None:
+            raise CatalogError(f"there is no stream {name!r} to drop")
+        derived = [
+            entry.name
+            for entry in self.entries.values()
+            if isinstance(entry, DerivedStream) and name.casefold() in {each.casefold() for each in entry.reads}
+        ]
+        users = sorted({*used_by, *derived})
+        if users:
+            raise CatalogError(f"stream {name!r} is in use by {', '.join(users)}", hint="drop those first")
+        return replace(
+            self,
+            entries=MappingProxyType({key: entry for key, entry in self.entries.items() if key != name.casefold()}),
+        )

@@ -1,0 +1,200 @@
+"""Conditions, with subqueries in them, as filters, semi-joins and anti-joins (papers/pipes_algebra.md section 2.4).
+
+:meth:`Conditions.select` keeps the tuples for which a condition is true, :meth:`Conditions.reject` the others, for
+which it is false or unknown; between them AND and OR need no further operator than union.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.language.algebra import AntiJoin, Filter, Node, Scalar, SemiJoin, Union
+from cluster.language.dialect import canonical
+from cluster.language.expressions import COMPARISONS, Checker, grouped
+from cluster.language.functions import Family
+from cluster.language.syntax import QUERIES, conjuncts, holds_query
+from protocols.streams import FieldType
+
+if TYPE_CHECKING:
+    from cluster.language.scope import Context, Scope
+    from cluster.language.subqueries import Operand, Subqueries
+    from cluster.language.typing_rules import Typed
+
+NEGATED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.NEQ, exp.NEQ: exp.EQ, exp.LT: exp.GTE, exp.GTE: exp.LT, exp.GT: exp.LTE, exp.LTE: exp.GT,
+}  # fmt: skip
+SWAPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE,
+}  # fmt: skip
+
+
+def _wrapped(connector: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return connector(this=exp.Paren(this=left), expression=exp.Paren(this=right))
+
+
+def without_not(condition: exp.Expr) -> exp.Expr:
+    """Return `condition` with NOT pushed down to what has no subquery, or to a subquery's own operator."""
+    if isinstance(condition, exp.Paren):
+        return without_not(condition.this)
+    if not isinstance(condition, exp.Not):
+        return condition
+    inner = condition.this.unnest() if isinstance(condition.this, exp.Paren) else condition.this
+    if not holds_query(inner):
+        return condition
+    match inner:
+        case exp.Not():
+            return without_not(inner.this)
+        case exp.And() | exp.Or():
+            other = exp.Or if isinstance(inner, exp.And) else exp.And
+            sides = (exp.Not(this=exp.Paren(this=each)) for each in (inner.this, inner.expression))
+            return _wrapped(other, *sides)
+        case _ if isinstance(inner, COMPARISONS):
+            right = inner.expression
+            if isinstance(right, exp.All | exp.Any):
+                right = (exp.Any if isinstance(right, exp.All) else exp.All)(this=right.this)
+            return NEGATED[type(inner)](this=inner.this, expression=right)
+        case _:
+            return condition
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Turns conditions into operators over one plan and its scope. Neither changes the plan's columns."""
+
+    scope: Scope
+    context: Context
+    subqueries: Subqueries
+
+    def select(self, node: Node, condition: exp.Expr) -> Node:
+        """Return the tuples of `node` for which `condition` is true.
+
+        Raises
+        ------
+        FjordSqlError
+            If the condition is not a boolean, or a subquery in it cannot be used so.
+        """
+        plain = [each for each in conjuncts(condition) if not holds_query(each)]
+        if plain:
+            node = Filter(node, self._boolean(plain))
+        for each in conjuncts(condition):
+            if holds_query(each):
+                node = self._select_with_query(node, without_not(each))
+        return node
+
+    def reject(self, node: Node, condition: exp.Expr) -> Node:
+        """Return the tuples of `node` for which `condition` is false or unknown."""
+        condition = without_not(condition)
+        if not holds_query(condition):
+            checked = Checker(self.scope, self.context).check_as(condition, Family.BOOLEAN)
+            negated: exp.Expr = exp.Not(this=grouped(checked.expression))
+            if checked.nullable:
+                negated = exp.Coalesce(this=negated, expressions=[exp.Boolean(this=True)])
+            return Filter(node, Scalar(canonical(negated), FieldType.BOOLEAN))
+        match condition:
+            case exp.And():
+                first = self.reject(node, condition.this)
+                return Union(first, self.reject(self.select(node, condition.this), condition.expression))
+            case exp.Or():
+                return self.reject(self.reject(node, condition.this), condition.expression)
+            case _:
+                return self._existence(node, condition, wanted=False)
+
+    def _select_with_query(self, node: Node, condition: exp.Expr) -> Node:
+        match condition:
+            case exp.And():
+                return self.select(node, condition)
+            case exp.Or():
+                left = self.select(node, condition.this)
+                return Union(left, self.select(self.reject(node, condition.this), condition.expression))
+            case _:
+                return self._existence(node, condition, wanted=True)
+
+    def _boolean(self, conditions: list[exp.Expr]) -> Scalar:
+        checker = Checker(self.scope, self.context)
+        parts = [checker.check_as(each, Family.BOOLEAN).expression for each in conditions]
+        return conjunction(parts)
+
+    def _existence(self, node: Node, condition: exp.Expr, *, wanted: bool) -> Node:
+        negated = isinstance(condition, exp.Not)
+        inner = condition.this.unnest() if negated else condition
+        match inner:
+            case exp.Exists():
+                operand = self.subqueries.operand(inner.this, node, self.scope, value=False)
+                return self._join(node, operand, None, keep=wanted != negated)
+            case exp.In() if inner.args.get("query"):
+                operand = self.subqueries.operand(inner.args["query"], node, self.scope, value=True)
+                predicate = self._comparison(inner, inner.this, operand, exp.EQ, unknown_too=negated)
+                return self._join(node, operand, predicate, keep=wanted != negated)
+            case _ if isinstance(inner, COMPARISONS) and not negated:
+                return self._compared(node, inner, wanted=wanted)
+            case _:
+                raise self.context.error(
+                    inner,
+                    "a subquery can stand here only on one side of a comparison, after IN, or after EXISTS",
+                    "compute it in a derived stream and join it",
+                )
+
+    def _compared(self, node: Node, comparison: exp.Expr, *, wanted: bool) -> Node:
+        left, right, operator = comparison.this, comparison.expression, type(comparison)
+        if holds_query(left):
+            if holds_query(right):
+                raise self.context.error(comparison, "only one side of a comparison can be a subquery")
+            left, right, operator = right, left, SWAPPED[operator]
+        for_all = isinstance(right, exp.All)
+        quantified = isinstance(right, exp.All | exp.Any)
+        query = right.this if quantified else right
+        if not isinstance(query.unnest() if isinstance(query, exp.Paren) else query, QUERIES):
+            raise self.context.error(
+                right, "a subquery must be the whole side of a comparison", "compute with it in its own SELECT"
+            )
+        operand = self.subqueries.operand(query, node, self.scope, value=True)
+        if not quantified and not operand.single:
+            raise self.context.error(
+                query,
+                "this subquery can have several rows",
+                "aggregate it without GROUP BY, or compare with ANY or ALL",
+            )
+        predicate = self._comparison(
+            comparison, left, operand, NEGATED[operator] if for_all else operator, unknown_too=for_all
+        )
+        return self._join(node, operand, predicate, keep=wanted != for_all)
+
+    def _comparison(
+        self, at: exp.Expr, left: exp.Expr, operand: Operand, operator: type[exp.Expr], *, unknown_too: bool
+    ) -> exp.Expr:
+        checker = Checker(self.scope, self.context)
+        value, other = checker.check(left), operand.value
+        assert other is not None  # noqa: S101 - asked for with value=True
+        checker.common(at, [value, other], action="compare")
+        parts: list[exp.Expr] = [operator(this=grouped(value.expression), expression=grouped(other.expression))]
+        if unknown_too:
+            parts += [_is_null(each) for each in (value, other) if each.nullable]
+        built = parts[0]
+        for part in parts[1:]:
+            built = exp.Or(this=built, expression=part)
+        return built if len(parts) == 1 else exp.Paren(this=built)
+
+    def _join(self, node: Node, operand: Operand, predicate: exp.Expr | None, *, keep: bool) -> Node:
+        parts = [*operand.correlation, *([predicate] if predicate is not None else [])]
+        scalar = conjunction(parts) if parts else None
+        return SemiJoin(node, operand.node, scalar) if keep else AntiJoin(node, operand.node, scalar)
+
+
+def conjunction(parts: list[exp.Expr]) -> Scalar:
+    """Return the expression that all of `parts` are true."""
+    if len(parts) == 1:
+        alone = parts[0].unnest() if isinstance(parts[0], exp.Paren) else parts[0]
+        return Scalar(canonical(alone), FieldType.BOOLEAN)
+    built: exp.Expr | None = None
+    for part in parts:
+        safe = exp.Paren(this=part) if isinstance(part, exp.Or) else part
+        built = safe if built is None else exp.And(this=built, expression=safe)
+    assert built is not None  # noqa: S101 - callers have at least one part
+    return Scalar(canonical(built), FieldType.BOOLEAN)
+
+
+def _is_null(typed: Typed) -> exp.Expr:
+    return exp.Is(this=grouped(typed.expression), expression=exp.Null())

@@ -1,0 +1,69 @@
+"""FjordSQL as a sqlglot dialect: its words, its types, and its canonical text."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp, generator, tokens
+from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
+from sqlglot.tokenizer_core import TokenType
+
+from cluster.language.parsing import FjordSqlParser
+from protocols.streams import FieldType
+
+DATA_TYPES: dict[FieldType, exp.DType] = {
+    FieldType.BOOLEAN: exp.DType.BOOLEAN,
+    FieldType.INTEGER: exp.DType.BIGINT,
+    FieldType.REAL: exp.DType.DOUBLE,
+    FieldType.TEXT: exp.DType.TEXT,
+}
+"""What CAST's target is in the syntax tree: 64 bit types, so that any other dialect writes them right."""
+
+FIELD_TYPES: dict[exp.DType, FieldType] = {data_type: field for field, data_type in DATA_TYPES.items()}
+
+
+class FjordSqlTokenizer(tokens.Tokenizer):
+    """Standard SQL words; every integer type is the one of 64 bits and every real type the one of 64 bits."""
+
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
+        **{word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word != "/*+"},
+        **dict.fromkeys(("INT", "INTEGER", "SMALLINT", "BIGINT"), TokenType.BIGINT),
+        **dict.fromkeys(("REAL", "FLOAT", "DOUBLE", "DOUBLE PRECISION"), TokenType.DOUBLE),
+        **dict.fromkeys(("TEXT", "STRING", "VARCHAR", "CHAR"), TokenType.TEXT),
+    }
+
+
+class FjordSqlGenerator(generator.Generator):
+    """Writes expressions; the words for types are those of :class:`protocols.streams.FieldType`."""
+
+    TYPE_MAPPING: ClassVar[dict[Any, str]] = {
+        **generator.Generator.TYPE_MAPPING,
+        **{data_type: field.value.upper() for field, data_type in DATA_TYPES.items()},
+    }
+
+
+class FjordSQL(Dialect):
+    """The dialect. `/` is real division and gives NULL for a zero divisor; names have no case."""
+
+    NORMALIZATION_STRATEGY = NormalizationStrategy.CASE_INSENSITIVE
+    TYPED_DIVISION = False
+    SAFE_DIVISION = True
+
+    Tokenizer = FjordSqlTokenizer
+    Parser = FjordSqlParser
+    Generator = FjordSqlGenerator
+
+
+def canonical(expression: exp.Expr) -> str:
+    """Return the text of a resolved expression, fit for :class:`cluster.language.algebra.Scalar`."""
+    return expression.sql(dialect=FjordSQL, identify=True, comments=False)
+
+
+def parse_scalar(text: str) -> exp.Expr:
+    """Read canonical text back."""
+    dialect = FjordSQL()
+    parser = FjordSqlParser(dialect=dialect)
+    parsed = parser.parse_scalar(dialect.tokenize(text), text)
+    if not isinstance(parsed, exp.Expr):
+        raise TypeError(f"{text!r} is no expression")
+    return parsed

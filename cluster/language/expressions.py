@@ -1,0 +1,248 @@
+"""Resolving and typing one scalar expression: syntax tree and scope -> :class:`Typed`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from cluster.language.calls import check_case, check_cast, check_function, unsupported
+from cluster.language.functions import Family
+from cluster.language.syntax import Slot, Within
+from cluster.language.typing_rules import (
+    Typed,
+    TypeMismatchError,
+    belongs,
+    clashing_units,
+    common_type,
+    common_unit,
+)
+from protocols.streams import FieldType
+
+if TYPE_CHECKING:
+    from cluster.language.scope import Context, Scope
+
+COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+LARGEST_INTEGER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """Checks expressions against one scope."""
+
+    scope: Scope
+    context: Context
+
+    def check(self, expression: exp.Expr) -> Typed:
+        """Return `expression`, resolved and typed.
+
+        Raises
+        ------
+        FjordSqlError
+            If a name is unknown, types do not fit, or it is no scalar expression of FjordSQL.
+        """
+        for kind, rule in _RULES.items():
+            if isinstance(expression, kind):
+                return rule(self, expression)
+        raise unsupported(self.context, expression)
+
+    def check_as(self, expression: exp.Expr, family: Family) -> Typed:
+        """Return `expression`, resolved and typed, if it belongs to `family`.
+
+        Raises
+        ------
+        FjordSqlError
+            As :meth:`check`, or if it does not.
+        """
+        typed = self.check(expression)
+        if not belongs(typed.type, family):
+            found = typed.type.value if typed.type else "null"
+            raise self.context.error(expression, f"{family.value} was expected here, but this is {found}")
+        return typed
+
+    def common(self, at: exp.Expr, operands: list[Typed], *, action: str) -> FieldType | None:
+        """Return the common type of `operands`; warns when their units differ.
+
+        Raises
+        ------
+        FjordSqlError
+            If they have none.
+        """
+        try:
+            found = common_type(operand.type for operand in operands)
+        except TypeMismatchError as mismatch:
+            raise self.context.error(at, f"cannot {action}: {mismatch}", "convert one of them with CAST") from None
+        if units := clashing_units(operands):
+            self.context.warn(f"{self.context.source_text(at)} mixes {units[0]} and {units[1]}")
+        return found
+
+    def column(self, reference: exp.Column) -> Typed:
+        """Return the column a name means."""
+        if isinstance(reference.this, exp.Star):
+            raise unsupported(self.context, reference)
+        found = self.scope.find(reference, self.context)
+        return Typed(exp.column(found.internal, quoted=True), found.type, found.unit, found.nullable)
+
+    def slot(self, slot: Slot) -> Typed:
+        """Return the column an aggregate or * stands for."""
+        found = next((column for column in self.scope.columns if column.internal == slot.this), None)
+        if found is None:
+            raise self.context.error(slot, "* cannot be selected beside aggregates", "name the columns you group by")
+        return Typed(exp.column(found.internal, quoted=True), found.type, found.unit, found.nullable)
+
+    def within(self, within: Within) -> Typed:
+        """Return the field; the error allowed on it is noted at its stream."""
+        return self.check_as(within.this, Family.NUMBER)
+
+    def boolean(self, boolean: exp.Boolean) -> Typed:
+        """Return TRUE or FALSE."""
+        return Typed(exp.Boolean(this=boolean.this), FieldType.BOOLEAN, nullable=False)
+
+    def null(self, _null: exp.Null) -> Typed:
+        """Return NULL, which has no type of its own."""
+        return Typed(exp.Null(), None)
+
+    def negative(self, expression: exp.Neg) -> Typed:
+        """Return a number with its sign changed."""
+        inner = self.check_as(expression.this, Family.NUMBER)
+        return Typed(exp.Neg(this=grouped(inner.expression)), inner.type, inner.unit, inner.nullable)
+
+    def negation(self, expression: exp.Not) -> Typed:
+        """Return NOT."""
+        inner = self.check_as(expression.this, Family.BOOLEAN)
+        return Typed(exp.Not(this=inner.expression), FieldType.BOOLEAN, nullable=inner.nullable)
+
+    def literal(self, literal: exp.Literal) -> Typed:
+        """Return a number or text."""
+        if literal.is_string:
+            return Typed(exp.Literal.string(literal.this), FieldType.TEXT, nullable=False)
+        if literal.is_int:
+            if int(literal.this) > LARGEST_INTEGER:
+                raise self.context.error(literal, "this number does not fit 64 bits", "write it as a real, with a dot")
+            return Typed(exp.Literal.number(int(literal.this)), FieldType.INTEGER, nullable=False)
+        return Typed(exp.Literal.number(literal.this), FieldType.REAL, nullable=False)
+
+    def paren(self, paren: exp.Paren) -> Typed:
+        """Return what is in parentheses."""
+        inner = self.check(paren.this)
+        return Typed(grouped(inner.expression), inner.type, inner.unit, inner.nullable)
+
+    def connector(self, connector: exp.Connector) -> Typed:
+        """Return AND or OR."""
+        left = self.check_as(connector.this, Family.BOOLEAN)
+        right = self.check_as(connector.expression, Family.BOOLEAN)
+        built = type(connector)(this=left.expression, expression=right.expression)
+        return Typed(built, FieldType.BOOLEAN, nullable=left.nullable or right.nullable)
+
+    def is_null(self, expression: exp.Is) -> Typed:
+        """Return IS NULL."""
+        if not isinstance(expression.expression, exp.Null):
+            raise self.context.error(expression, "IS is followed by NULL or NOT NULL")
+        inner = self.check(expression.this)
+        return Typed(exp.Is(this=inner.expression, expression=exp.Null()), FieldType.BOOLEAN, nullable=False)
+
+    def in_list(self, expression: exp.In) -> Typed:
+        """Return IN over a list."""
+        if expression.args.get("query"):
+            raise unsupported(self.context, expression)
+        if not expression.expressions:
+            raise self.context.error(expression, "IN is followed by a list or a query in parentheses")
+        operands = [self.check(each) for each in (expression.this, *expression.expressions)]
+        self.common(expression, operands, action="compare")
+        built = exp.In(this=operands[0].expression, expressions=[each.expression for each in operands[1:]])
+        return Typed(built, FieldType.BOOLEAN, nullable=any(each.nullable for each in operands))
+
+    def between(self, expression: exp.Between) -> Typed:
+        """Return BETWEEN."""
+        if expression.args.get("symmetric"):
+            raise self.context.error(expression, "BETWEEN SYMMETRIC is not part of FjordSQL")
+        operands = [self.check(expression.args[part]) for part in ("this", "low", "high")]
+        self.common(expression, operands, action="compare")
+        value, low, high = (each.expression for each in operands)
+        built = exp.Between(this=value, low=low, high=high)
+        return Typed(built, FieldType.BOOLEAN, nullable=any(each.nullable for each in operands))
+
+    def like(self, expression: exp.Like | exp.Escape) -> Typed:
+        """Return LIKE with or without ESCAPE."""
+        like = expression.this if isinstance(expression, exp.Escape) else expression
+        if not isinstance(like, exp.Like):
+            raise unsupported(self.context, like)
+        value, pattern = (self.check_as(each, Family.TEXT) for each in (like.this, like.expression))
+        if not isinstance(pattern.expression, exp.Literal):
+            raise self.context.error(like.expression, "the pattern of LIKE must be written out, in quotes")
+        built: exp.Expr = exp.Like(this=value.expression, expression=pattern.expression)
+        if isinstance(expression, exp.Escape):
+            escape = expression.expression
+            if not (isinstance(escape, exp.Literal) and escape.is_string and len(escape.this) == 1):
+                raise self.context.error(escape, "ESCAPE is followed by one character in quotes")
+            built = exp.Escape(this=built, expression=exp.Literal.string(escape.this))
+        return Typed(built, FieldType.BOOLEAN, nullable=value.nullable or pattern.nullable)
+
+    def concatenation(self, expression: exp.DPipe) -> Typed:
+        """Return `||`."""
+        left, right = (self.check_as(each, Family.TEXT) for each in (expression.this, expression.expression))
+        built = exp.DPipe(this=left.expression, expression=right.expression, safe=True)
+        return Typed(built, FieldType.TEXT, nullable=left.nullable or right.nullable)
+
+    def comparison(self, expression: exp.Expr) -> Typed:
+        """Return a comparison."""
+        operands = [self.check(each) for each in (expression.this, expression.expression)]
+        self.common(expression, operands, action="compare")
+        built = type(expression)(this=operands[0].expression, expression=operands[1].expression)
+        return Typed(built, FieldType.BOOLEAN, nullable=any(each.nullable for each in operands))
+
+    def arithmetic(self, expression: exp.Expr) -> Typed:
+        """Return +, -, *, / or %."""
+        left, right = (self.check_as(each, Family.NUMBER) for each in (expression.this, expression.expression))
+        divides = isinstance(expression, exp.Div | exp.Mod)
+        result = FieldType.REAL if isinstance(expression, exp.Div) else common_type((left.type, right.type))
+        unit = ""
+        if isinstance(expression, exp.Add | exp.Sub):
+            self.common(expression, [left, right], action="add")
+            unit = common_unit([left, right])
+        built = type(expression)(this=left.expression, expression=right.expression)
+        if isinstance(built, exp.Div):
+            built.set("typed", False)  # noqa: FBT003 - sqlglot's names for what `/` means here
+            built.set("safe", True)  # noqa: FBT003
+        return Typed(built, result, unit, nullable=divides or left.nullable or right.nullable)
+
+
+ATOMS = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Func, exp.Paren)
+
+
+def grouped(expression: exp.Expr) -> exp.Expr:
+    """Return `expression` in parentheses if it could be torn apart by what is written around it."""
+    if isinstance(expression, ATOMS) and not isinstance(expression, exp.Binary | exp.Connector):
+        return expression
+    return exp.Paren(this=expression)
+
+
+_RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
+    exp.Column: Checker.column,
+    Slot: Checker.slot,
+    Within: Checker.within,
+    exp.Literal: Checker.literal,
+    exp.Boolean: Checker.boolean,
+    exp.Null: Checker.null,
+    exp.Paren: Checker.paren,
+    exp.Neg: Checker.negative,
+    exp.Not: Checker.negation,
+    exp.And: Checker.connector,
+    exp.Or: Checker.connector,
+    exp.Is: Checker.is_null,
+    exp.In: Checker.in_list,
+    exp.Between: Checker.between,
+    exp.Like: Checker.like,
+    exp.Escape: Checker.like,
+    exp.DPipe: Checker.concatenation,
+    exp.Case: check_case,
+    exp.If: check_case,
+    exp.Cast: check_cast,
+    **dict.fromkeys(COMPARISONS, Checker.comparison),
+    **dict.fromkeys(ARITHMETIC, Checker.arithmetic),
+    exp.Func: check_function,
+}
+"""The rule for each kind of expression; the first that fits is taken, so functions come last."""

@@ -1,0 +1,144 @@
+"""Which functions and aggregates FjordSQL has: names, argument types, result types.
+
+Shared with the compiler of scalar expressions, which must give each of them one meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlglot import exp
+
+from protocols.streams import FieldType
+
+
+class Family(Enum):
+    """Types that can be compared and mixed with each other."""
+
+    BOOLEAN = "a boolean"
+    NUMBER = "a number"
+    TEXT = "text"
+    INTEGER = "an integer"
+    ANY = "any value"
+
+
+FAMILY_OF: dict[FieldType, Family] = {
+    FieldType.BOOLEAN: Family.BOOLEAN,
+    FieldType.INTEGER: Family.NUMBER,
+    FieldType.REAL: Family.NUMBER,
+    FieldType.TEXT: Family.TEXT,
+}
+
+
+class Result(Enum):
+    """What type a function gives, where it depends on its arguments."""
+
+    FIRST = "that of the first argument"
+    COMMON = "the common type of all arguments"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A scalar function.
+
+    Parameters
+    ----------
+    name
+        As written in FjordSQL.
+    slots
+        Where sqlglot's syntax tree keeps the arguments, in order; the last may hold a list.
+    parameters
+        The family of each argument; the last one also stands for all further ones.
+    required
+        How many arguments there must be.
+    result
+        The type of the result.
+    keeps_unit
+        True if a value in mph stays one in mph.
+    null_if_null
+        True if the result can be NULL only where an argument is.
+    """
+
+    name: str
+    slots: tuple[str, ...]
+    parameters: tuple[Family, ...]
+    required: int
+    result: FieldType | Result
+    keeps_unit: bool = False
+    null_if_null: bool = True
+
+
+_NUMBER, _TEXT, _ANY, _INTEGER = Family.NUMBER, Family.TEXT, Family.ANY, Family.INTEGER
+
+FUNCTIONS: dict[type[exp.Expr], Function] = {
+    exp.Abs: Function("ABS", ("this",), (_NUMBER,), 1, Result.FIRST, keeps_unit=True),
+    exp.Round: Function("ROUND", ("this", "decimals"), (_NUMBER, _INTEGER), 1, Result.FIRST, keeps_unit=True),
+    exp.Floor: Function("FLOOR", ("this",), (_NUMBER,), 1, Result.FIRST, keeps_unit=True),
+    exp.Ceil: Function("CEIL", ("this",), (_NUMBER,), 1, Result.FIRST, keeps_unit=True),
+    exp.Sqrt: Function("SQRT", ("this",), (_NUMBER,), 1, FieldType.REAL, null_if_null=False),
+    exp.Pow: Function("POWER", ("this", "expression"), (_NUMBER, _NUMBER), 2, FieldType.REAL, null_if_null=False),
+    exp.Ln: Function("LN", ("this",), (_NUMBER,), 1, FieldType.REAL, null_if_null=False),
+    exp.Exp: Function("EXP", ("this",), (_NUMBER,), 1, FieldType.REAL),
+    exp.Least: Function("LEAST", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),
+    exp.Greatest: Function("GREATEST", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),
+    exp.Coalesce: Function("COALESCE", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),
+    exp.Nullif: Function(
+        "NULLIF", ("this", "expression"), (_ANY, _ANY), 2, Result.FIRST, keeps_unit=True, null_if_null=False
+    ),
+    exp.Upper: Function("UPPER", ("this",), (_TEXT,), 1, FieldType.TEXT),
+    exp.Lower: Function("LOWER", ("this",), (_TEXT,), 1, FieldType.TEXT),
+    exp.Length: Function("LENGTH", ("this",), (_TEXT,), 1, FieldType.INTEGER),
+    exp.Trim: Function("TRIM", ("this",), (_TEXT,), 1, FieldType.TEXT),
+    exp.Substring: Function("SUBSTRING", ("this", "start", "length"), (_TEXT, _INTEGER, _INTEGER), 2, FieldType.TEXT),
+    exp.Concat: Function("CONCAT", ("expressions",), (_TEXT,), 1, FieldType.TEXT),
+}
+"""Scalar functions by sqlglot's class. CASE, CAST, TRY_CAST, IF and the operators have rules of their own."""
+
+FUNCTION_NAMES: tuple[str, ...] = (*(function.name for function in FUNCTIONS.values()), "IF", "CAST", "TRY_CAST")
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFunction:
+    """An aggregate.
+
+    Parameters
+    ----------
+    name
+        As in :class:`cluster.language.algebra.AggregateCall`.
+    parameter
+        The family of its argument.
+    result
+        The type of its result.
+    keeps_unit
+        True if the result has the unit of the argument.
+    """
+
+    name: str
+    parameter: Family
+    result: FieldType | Result
+    keeps_unit: bool = True
+
+
+AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
+    exp.Count: AggregateFunction("count", Family.ANY, FieldType.INTEGER, keeps_unit=False),
+    exp.Sum: AggregateFunction("sum", Family.NUMBER, Result.FIRST),
+    exp.Avg: AggregateFunction("avg", Family.NUMBER, FieldType.REAL),
+    exp.Min: AggregateFunction("min", Family.ANY, Result.FIRST),
+    exp.Max: AggregateFunction("max", Family.ANY, Result.FIRST),
+    exp.Stddev: AggregateFunction("stddev", Family.NUMBER, FieldType.REAL),
+    exp.Variance: AggregateFunction("variance", Family.NUMBER, FieldType.REAL, keeps_unit=False),
+    exp.Median: AggregateFunction("median", Family.NUMBER, FieldType.REAL),
+    exp.ApproxQuantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
+    exp.Quantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
+    exp.First: AggregateFunction("first", Family.ANY, Result.FIRST),
+    exp.Last: AggregateFunction("last", Family.ANY, Result.FIRST),
+}
+"""Aggregates by sqlglot's class."""
+
+AGGREGATE_NAMES: tuple[str, ...] = (
+    "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "MEDIAN", "APPROX_QUANTILE", "FIRST", "LAST",
+)  # fmt: skip
+
+UNBOUNDED_AGGREGATES: tuple[type[exp.Expr], ...] = (exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg)
+"""Aggregates whose result grows with the number of tuples."""

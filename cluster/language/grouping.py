@@ -1,0 +1,207 @@
+"""GROUP BY and aggregates: plan and expressions -> plan with an Aggregate, and expressions over its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.language.algebra import Aggregate, AggregateCall, Distinct, Node, Output, Project, schema_of
+from cluster.language.expressions import Checker
+from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
+from cluster.language.plans import column_scalar, plain_column, project, scalar_of
+from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem, unique_name
+from cluster.language.syntax import QUERIES, Slot, span_of
+from protocols.streams import FieldType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.language.algebra import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The outcome of grouping: a plan, its names, and the expressions over them."""
+
+    node: Node
+    scope: Scope
+    expressions: tuple[exp.Expr, ...]
+
+
+def aggregates_in(expression: exp.Expr) -> list[exp.Expr]:
+    """Return the outermost aggregate calls in `expression`, not those of its subqueries."""
+    if type(expression) in AGGREGATES or isinstance(expression, UNBOUNDED_AGGREGATES):
+        return [expression]
+    if isinstance(expression, (*QUERIES, exp.Window)):
+        return []
+    return [call for child in expression.iter_expressions() for call in aggregates_in(child)]
+
+
+def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], expressions: list[exp.Expr]) -> Grouped:
+    """Return the aggregation of `node` by `keys` that `expressions` ask for.
+
+    Raises
+    ------
+    FjordSqlError
+        If a key or an argument is wrong.
+    """
+    checker = Checker(scope, context)
+    node, names, computed = _with_keys(node, checker, keys)
+    calls: dict[str, AggregateCall] = {}
+
+    def replaced(expression: exp.Expr) -> exp.Expr:
+        for key, name in computed:
+            if expression == key:
+                return _slot(name, expression)
+        if type(expression) in AGGREGATES or isinstance(expression, UNBOUNDED_AGGREGATES):
+            call = _call(expression, checker)
+            calls.setdefault(call.name, call)
+            return _slot(call.name, expression)
+        return expression
+
+    rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
+    aggregate = _aggregate(node, names, tuple(calls.values()))
+    slots = tuple(
+        ScopeColumn("", column.name, column.type, column.unit, nullable=_nullable(column.name, calls))
+        for column in schema_of(aggregate)
+        if column.name not in {each.internal for each in scope.columns}
+    )
+    kept = tuple(
+        ScopeItem(item.alias, tuple(column for column in item.columns if column.internal in names), item.stamp)
+        for item in scope.items
+    )
+    grouped = Scope((*kept, ScopeItem(None, slots)), scope.outer, grouped=True, before_grouping=scope)
+    return Grouped(aggregate, grouped, rewritten)
+
+
+def _aggregate(node: Node, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> Node:
+    if calls:
+        return Aggregate(node, keys, calls)
+    # Groups of which nothing but the keys is wanted.
+    columns = {column.name: column for column in schema_of(node)}
+    return Distinct(project(node, [Output(key, column_scalar(columns[key]), columns[key].unit) for key in keys]))
+
+
+def with_parts_replaced(expression: exp.Expr, replaced: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """Return a copy of `expression` with parts replaced from the top; subqueries, with groups of their own, stay."""
+    holder = exp.Paren(this=expression.copy())
+
+    def visit(part: exp.Expr) -> None:
+        if isinstance(part, QUERIES):
+            return
+        new = replaced(part)
+        if new is not part:
+            part.replace(new)
+            return
+        for child in list(part.iter_expressions()):
+            visit(child)
+
+    visit(holder.this)
+    found: exp.Expr = holder.this
+    return found
+
+
+def _nullable(name: str, calls: dict[str, AggregateCall]) -> bool:
+    call = calls.get(name)
+    return call is None or call.function != "count"
+
+
+def _with_keys(
+    node: Node, checker: Checker, keys: list[exp.Expr]
+) -> tuple[Node, tuple[str, ...], list[tuple[exp.Expr, str]]]:
+    names: list[str] = []
+    added: list[Output] = []
+    computed: list[tuple[exp.Expr, str]] = []
+    taken = [column.name for column in schema_of(node)]
+    for key in keys:
+        if isinstance(key, exp.Literal):
+            raise checker.context.error(key, "GROUP BY takes columns, not their numbers", "write the column's name")
+        typed = checker.check(key)
+        if typed.type is None:
+            raise checker.context.error(key, "NULL is no key to group by")
+        scalar = scalar_of(typed, typed.type)
+        name = plain_column(scalar)
+        if name is None:
+            name = unique_name(_readable(scalar), taken)
+            taken.append(name)
+            added.append(Output(name, scalar, typed.unit))
+            computed.append((key, name))
+        if name not in names:
+            names.append(name)
+    if added:
+        kept = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(node)]
+        node = Project(node, (*kept, *added))
+    return node, tuple(names), computed
+
+
+def _call(call: exp.Expr, checker: Checker) -> AggregateCall:
+    context = checker.context
+    function = AGGREGATES.get(type(call))
+    if function is None:
+        checker.check(call)  # raises, with the reason
+        raise context.error(call, "this aggregate is not part of FjordSQL")
+    argument, distinct = _argument(call, context)
+    for inner in argument.find_all(*AGGREGATES) if argument is not None else ():
+        raise context.error(inner, "an aggregate cannot stand inside another", "aggregate a subquery in FROM")
+    parameter = _share(call, context) if isinstance(call, exp.Quantile) else None
+    if argument is None:
+        return AggregateCall("count", "count", None, FieldType.INTEGER)
+    typed = checker.check_as(argument, function.parameter)
+    if typed.type is None:
+        raise context.error(argument, "NULL is nothing to aggregate")
+    scalar = scalar_of(typed, typed.type)
+    return AggregateCall(
+        name=_call_name(function.name, scalar, parameter, distinct=distinct),
+        function=function.name,
+        argument=scalar,
+        type=function.result if isinstance(function.result, FieldType) else typed.type,
+        distinct=distinct,
+        parameter=parameter,
+        unit=typed.unit if function.keeps_unit else "",
+    )
+
+
+def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
+    argument = call.this
+    if isinstance(call, exp.Count) and isinstance(argument, exp.Star):
+        return None, False
+    distinct = isinstance(argument, exp.Distinct)
+    if distinct:
+        if len(argument.expressions) != 1 or argument.args.get("on"):
+            raise context.error(call, "DISTINCT takes one expression here")
+        argument = argument.expressions[0]
+    extra = [name for name, value in call.args.items() if name not in ("this", "quantile", "big_int") and value]
+    if argument is None or extra:
+        raise context.error(call, f"{function_name(call)} takes one argument")
+    return argument, distinct
+
+
+def _share(call: exp.Quantile, context: Context) -> float:
+    share = call.args.get("quantile")
+    if not isinstance(share, exp.Literal) or share.is_string or not 0 <= float(share.this) <= 1:
+        raise context.error(share or call, "a quantile needs a share from 0 to 1", "APPROX_QUANTILE(speed, 0.95)")
+    return float(share.this)
+
+
+def function_name(call: exp.Expr) -> str:
+    """Return the name of an aggregate as messages write it."""
+    function = AGGREGATES.get(type(call))
+    return function.name.upper() if function else "this aggregate"
+
+
+def _readable(scalar: Scalar) -> str:
+    return scalar.sql.replace('"', "")
+
+
+def _call_name(function: str, argument: Scalar, parameter: float | None, *, distinct: bool) -> str:
+    share = "" if parameter is None else f", {parameter:g}"
+    return f"{function}({'distinct ' if distinct else ''}{_readable(argument)}{share})"
+
+
+def _slot(name: str, replaced: exp.Expr) -> Slot:
+    slot = Slot(this=name)
+    if span := span_of(replaced):
+        slot.meta["start"], slot.meta["end"] = span[0], span[1] - 1
+    return slot

@@ -1,0 +1,119 @@
+"""Small questions about plans, and small steps in building them, that the translation asks and takes everywhere."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.language.algebra import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Output,
+    Project,
+    Scalar,
+    Source,
+    inputs_of,
+    schema_of,
+)
+from cluster.language.dialect import canonical
+from cluster.language.scope import unique_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.language.algebra import Column, Schema
+    from cluster.language.typing_rules import Typed
+    from protocols.streams import FieldType
+
+_PLAIN = re.compile(r'"(?:[^"]|"")*"')
+
+
+def column_scalar(column: Column) -> Scalar:
+    """Return the expression that is just `column`."""
+    return Scalar(canonical(exp.column(column.name, quoted=True)), column.type)
+
+
+def plain_column(scalar: Scalar) -> str | None:
+    """Return the name of the column that `scalar` is, or None if it is more than a column.
+
+    >>> from protocols.streams import FieldType
+    >>> plain_column(Scalar('"speed"', FieldType.REAL))
+    'speed'
+    >>> plain_column(Scalar('"speed" + 1', FieldType.REAL)) is None
+    True
+    """
+    return scalar.sql[1:-1].replace('""', '"') if _PLAIN.fullmatch(scalar.sql) else None
+
+
+def scalar_of(typed: Typed, type_: FieldType) -> Scalar:
+    """Return a checked expression as the plan holds it; outer parentheses say nothing and go."""
+    expression = typed.expression
+    while isinstance(expression, exp.Paren):
+        expression = expression.this
+    return Scalar(canonical(expression), type_)
+
+
+def project(node: Node, outputs: Iterable[Output]) -> Node:
+    """Return `node` with `outputs`; `node` itself if they are its columns as they are."""
+    outputs = tuple(outputs)
+    schema = schema_of(node)
+    unchanged = len(outputs) == len(schema) and all(
+        plain_column(output.scalar) == column.name == output.name and output.unit == column.unit
+        for output, column in zip(outputs, schema, strict=True)
+    )
+    return node if unchanged else Project(node, outputs)
+
+
+def renamed_apart(node: Node, taken: Iterable[str]) -> tuple[Node, dict[str, str]]:
+    """Return `node` with columns renamed that are among `taken`, and the new name of each of those."""
+    used = [*taken]
+    names: dict[str, str] = {}
+    outputs: list[Output] = []
+    schema: Schema = schema_of(node)
+    own = [column.name for column in schema]
+    for column in schema:
+        name = column.name
+        if name.casefold() in {each.casefold() for each in used}:
+            name = unique_name(name, [*used, *own])
+            names[column.name] = name
+        used.append(name)
+        outputs.append(Output(name, column_scalar(column), column.unit))
+    return (project(node, outputs) if names else node), names
+
+
+def never_null(node: Node) -> frozenset[str]:
+    """Return the columns of `node` that can never be NULL: counts, as far as they are handed on."""
+    match node:
+        case Source():
+            return frozenset()
+        case Aggregate():
+            below = never_null(node.input)
+            counts = {call.name for call in node.calls if call.function == "count"}
+            return frozenset(counts | (below & set(node.keys)))
+        case Project():
+            below = never_null(node.input)
+            return frozenset(output.name for output in node.outputs if plain_column(output.scalar) in below)
+        case Join():
+            return never_null(node.left) | never_null(node.right)
+        case _:
+            first, *others = inputs_of(node)
+            found = never_null(first)
+            if type(node).__name__ == "Union":
+                for other in others:
+                    found &= never_null(other)
+            return found
+
+
+def single_row(node: Node) -> bool:
+    """Return whether `node` has at most one row at any instant: an aggregate of everything, handed on."""
+    match node:
+        case Aggregate():
+            return not node.keys
+        case Project() | Filter():
+            return single_row(node.input)
+        case _:
+            return False

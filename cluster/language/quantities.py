@@ -1,0 +1,99 @@
+"""Durations and frequencies as FjordSQL writes them, in whole microseconds."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from cluster.language.errors import suggest
+
+DURATION_UNITS: dict[str, int] = {
+    **dict.fromkeys(("MICROSECOND", "MICROSECONDS", "US"), 1),
+    **dict.fromkeys(("MILLISECOND", "MILLISECONDS", "MS"), 1_000),
+    **dict.fromkeys(("SECOND", "SECONDS", "SEC", "S"), 1_000_000),
+    **dict.fromkeys(("MINUTE", "MINUTES", "MIN"), 60_000_000),
+    **dict.fromkeys(("HOUR", "HOURS", "H"), 3_600_000_000),
+    **dict.fromkeys(("DAY", "DAYS", "D"), 86_400_000_000),
+    **dict.fromkeys(("WEEK", "WEEKS"), 604_800_000_000),
+}
+"""Microseconds in each unit of duration."""
+
+FREQUENCY_UNITS: dict[str, Decimal] = {
+    "HZ": Decimal(1),
+    "KHZ": Decimal(1000),
+}
+"""Hertz in each unit of frequency."""
+
+LONGEST_US = 2**60
+"""Durations beyond this (36,000 years) would leave the 64 bits of a stamp."""
+
+
+class QuantityError(ValueError):
+    """A quantity that means nothing; says why, and perhaps what was meant."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+def duration_us(number: str, unit: str | None) -> int:
+    """Return a duration in microseconds; without a unit it already is.
+
+    >>> duration_us("1.5", "minutes")
+    90000000
+
+    Raises
+    ------
+    QuantityError
+        If the unit is none, or the duration is no positive whole number of microseconds.
+    """
+    if unit is not None and unit.upper() not in DURATION_UNITS:
+        readable = ("MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS")
+        raise QuantityError(f"{unit!r} is no unit of time", suggest(unit, readable, what="units are"))
+    exact = Decimal(number) * (DURATION_UNITS[unit.upper()] if unit else 1)
+    if exact != exact.to_integral_value():
+        raise QuantityError("the duration is not a whole number of microseconds", "the smallest step of time is 1 US")
+    if not 0 < exact <= LONGEST_US:
+        raise QuantityError("the duration is not positive" if exact <= 0 else "the duration is too long")
+    return int(exact)
+
+
+def period_us(number: str, unit: str | None) -> int:
+    """Return the sample period, in microseconds, of a frequency.
+
+    >>> period_us("10", "hz")
+    100000
+
+    Raises
+    ------
+    QuantityError
+        If the unit is none, or the period is no positive whole number of microseconds.
+    """
+    if unit is None or unit.upper() not in FREQUENCY_UNITS:
+        raise QuantityError(
+            "a rate needs a unit" if unit is None else f"{unit!r} is no unit of frequency",
+            suggest(unit or "", ("HZ", "KHZ"), what="units are"),
+        )
+    hertz = Decimal(number) * FREQUENCY_UNITS[unit.upper()]
+    if hertz <= 0:
+        raise QuantityError("the rate is not positive")
+    period = Decimal(1_000_000) / hertz
+    if period != period.to_integral_value() or period < 1:
+        raise QuantityError("the period of this rate is not a whole number of microseconds", "write SAMPLE EVERY")
+    return int(period)
+
+
+def row_count(number: str, unit: str | None) -> int:
+    """Return a number of rows.
+
+    Raises
+    ------
+    QuantityError
+        If it has a unit or is no positive whole number.
+    """
+    if unit is not None:
+        raise QuantityError(f"ROWS counts tuples and takes no unit, but has {unit!r}", f"write RANGE {number} {unit}")
+    exact = Decimal(number)
+    if exact <= 0 or exact != exact.to_integral_value() or exact > LONGEST_US:
+        raise QuantityError("the number of rows is not a positive whole number")
+    return int(exact)

@@ -1,0 +1,181 @@
+"""Names: which column of the plan a word of the query means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.syntax import span_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sqlglot import exp
+
+    from cluster.language.catalog import Catalog
+    from protocols.streams import FieldType
+
+
+@dataclass(slots=True)
+class Context:
+    """What one translation knows throughout: the text (for errors), the catalog, and the warnings it gathers."""
+
+    text: str
+    catalog: Catalog
+    warnings: list[str] = field(default_factory=list)
+    reads: set[str] = field(default_factory=set)
+    """Names of the streams read so far, and of those that WITH defines."""
+
+    def error(self, at: exp.Expr, reason: str, hint: str | None = None) -> FjordSqlError:
+        """Return an error about the text that `at` was read from."""
+        place: exp.Expr | None = at
+        span = None
+        while place is not None and (span := span_of(place)) is None:
+            place = place.parent
+        start, end = span or (0, len(self.text))
+        return FjordSqlError(reason, text=self.text, start=start, end=end, hint=hint)
+
+    def warn(self, message: str) -> None:
+        """Remember a warning, once."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+
+    def source_text(self, expression: exp.Expr) -> str:
+        """Return the text that `expression` was read from, as far as it is known."""
+        span = span_of(expression)
+        return self.text[span[0] : span[1]] if span else expression.sql()
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeColumn:
+    """A column that a query can name.
+
+    Parameters
+    ----------
+    visible
+        The name in queries.
+    internal
+        The name in the plan.
+    type, unit, nullable
+        As in :class:`cluster.language.typing_rules.Typed`.
+    """
+
+    visible: str
+    internal: str
+    type: FieldType
+    unit: str = ""
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeItem:
+    """One item of FROM: its alias and columns, and the name of the stamp, which no query may use."""
+
+    alias: str | None
+    columns: tuple[ScopeColumn, ...]
+    stamp: str | None = None
+
+    def renamed(self, names: Mapping[str, str]) -> ScopeItem:
+        """Return the item after columns of the plan were renamed (old to new)."""
+        return replace(
+            self,
+            columns=tuple(
+                replace(column, internal=names.get(column.internal, column.internal)) for column in self.columns
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The items of FROM, and for a subquery those around it."""
+
+    items: tuple[ScopeItem, ...]
+    outer: Scope | None = None
+    grouped: bool = False
+    """True if these are the columns left by GROUP BY."""
+    before_grouping: Scope | None = None
+
+    @property
+    def columns(self) -> tuple[ScopeColumn, ...]:
+        """All columns, in order."""
+        return tuple(column for item in self.items for column in item.columns)
+
+    def renamed(self, names: Mapping[str, str]) -> Scope:
+        """Return the scope after columns of the plan were renamed (old to new)."""
+        return replace(self, items=tuple(item.renamed(names) for item in self.items))
+
+    def matches(self, name: str, qualifier: str | None) -> list[ScopeColumn]:
+        """Return the columns called `name`, of the item called `qualifier` if given."""
+        return [
+            column
+            for item in self.items
+            if qualifier is None or (item.alias or "").casefold() == qualifier.casefold()
+            for column in item.columns
+            if column.visible.casefold() == name.casefold()
+        ]
+
+    def knows(self, reference: exp.Column) -> bool:
+        """Return whether `reference` means a column of this scope, not of an outer one."""
+        return bool(self.matches(reference.name, reference.table or None))
+
+    def find(self, reference: exp.Column, context: Context) -> ScopeColumn:
+        """Return the column that `reference` means.
+
+        Raises
+        ------
+        FjordSqlError
+            If there is none, several, or it is the stamp.
+        """
+        name, qualifier = reference.name, reference.table or None
+        found = self.matches(name, qualifier)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            aliases = [item.alias for item in self.items if item.alias]
+            hint = f"write {aliases[0]}.{name}" if aliases else "give the streams aliases"
+            raise context.error(reference, f"{name!r} is ambiguous: several streams of FROM have it", hint)
+        if self.outer is not None and self.outer.knows(reference):
+            return self.outer.find(reference, context)
+        raise self._unknown(reference, context)
+
+    def _unknown(self, reference: exp.Column, context: Context) -> FjordSqlError:
+        name, qualifier = reference.name, reference.table or None
+        if any((item.stamp or "").casefold() == name.casefold() for item in self.items):
+            return context.error(
+                reference,
+                f"{name!r} is the stamp of its stream: it orders the tuples and cannot be used in a query",
+                "a window says which tuples belong together in time",
+            )
+        if self.before_grouping is not None and self.before_grouping.knows(reference):
+            return context.error(
+                reference,
+                f"{name!r} is neither grouped nor aggregated",
+                f"add it to GROUP BY, or write for example MAX({name})",
+            )
+        aliases = [item.alias for item in self.items if item.alias]
+        if qualifier is not None and qualifier.casefold() not in {alias.casefold() for alias in aliases}:
+            at = reference.args["table"]
+            return context.error(at, f"FROM has no stream {qualifier!r}", suggest(qualifier, aliases, what="it has"))
+        visible = [
+            column.visible
+            for item in self.items
+            if qualifier is None or (item.alias or "").casefold() == qualifier.casefold()
+            for column in item.columns
+        ]
+        whole = [*visible, *(column.visible for column in self.outer.columns)] if self.outer else visible
+        return context.error(reference, f"there is no column {name!r}", suggest(name, whole, what="columns are"))
+
+
+def unique_name(wanted: str, taken: Iterable[str]) -> str:
+    """Return `wanted`, or with a number behind it if it is among `taken` (compared without case).
+
+    >>> unique_name("item", ["item", "Item_2"])
+    'item_3'
+    """
+    folded = {name.casefold() for name in taken}
+    name, number = wanted, 1
+    while name.casefold() in folded:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name

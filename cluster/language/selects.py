@@ -1,0 +1,273 @@
+"""SELECT and the set operations -> plan (papers/pipes_algebra.md section 2.4)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.language.algebra import Distinct, Node, Output
+from cluster.language.catalog import CatalogError, DerivedStream
+from cluster.language.conditions import Conditions
+from cluster.language.expressions import Checker
+from cluster.language.from_items import FromItem, join_items, translate_item, with_sample, with_tolerance
+from cluster.language.functions import AGGREGATES
+from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
+from cluster.language.plans import project, scalar_of
+from cluster.language.scope import Scope, unique_name
+from cluster.language.set_operations import combine
+from cluster.language.subqueries import Subqueries
+from cluster.language.syntax import QUERIES, Slot, Within
+from protocols.streams import RESERVED_PREFIX
+
+if TYPE_CHECKING:
+    from cluster.language.scope import Context, ScopeColumn
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample"}
+
+
+@dataclass(frozen=True, slots=True)
+class Translator:
+    """Translates queries within one context."""
+
+    context: Context
+
+    def query(self, query: exp.Expr) -> Node:
+        """Return the plan of a query.
+
+        Raises
+        ------
+        FjordSqlError
+            If it cannot be resolved or typed, or is refused.
+        """
+        while isinstance(query, exp.Subquery | exp.Paren):
+            query = query.this
+        if query.args.get("with_"):
+            return self._with_names(query.args["with_"]).query_body(query)
+        return self.query_body(query)
+
+    def query_body(self, query: exp.Expr) -> Node:
+        """Return the plan of a query, whose WITH has been taken care of."""
+        if isinstance(query, exp.SetOperation):
+            extra = [name for name in ("by_name", "side", "kind", "on") if query.args.get(name)]
+            if extra:
+                raise self.context.error(query, f"{extra[0].upper()} is not part of a set operation of FjordSQL")
+            return combine(query, self.query(query.this), self.query(query.expression), self.context)
+        if isinstance(query, exp.Select):
+            return self._select(query)
+        raise self.context.error(query, "a query was expected here", "SELECT ... FROM stream")
+
+    def from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
+        """Return plan and names of FROM, with JOIN ... ON.
+
+        Raises
+        ------
+        FjordSqlError
+            If there is no FROM, or something in it is wrong.
+        """
+        first = select.args.get("from_")
+        if first is None:
+            raise self.context.error(select, "a query reads at least one stream", "SELECT ... FROM stream")
+        joins: list[exp.Join] = select.args.get("joins") or []
+        items = [translate_item(first.this, self), *(self._joined(join) for join in joins)]
+        self._check_aliases(items, [first.this, *(join.this for join in joins)])
+        for within in _own(select, Within):
+            items = with_tolerance(items, within, self.context)
+        if sample := select.args.get("sample"):
+            if not any(item.base for item in items):
+                raise self.context.error(sample, "no stream of this FROM is fed by sensors")
+            items = [with_sample(item, sample, self.context) for item in items]
+        node, scope = join_items(items)
+        conditions = [join.args["on"] for join in joins if join.args.get("on")]
+        return self.restrict(node, scope, conditions), scope
+
+    def restrict(self, node: Node, scope: Scope, conditions: list[exp.Expr]) -> Node:
+        """Return the tuples of `node` for which all `conditions` are true."""
+        for condition in conditions:
+            node = Conditions(scope, self.context, Subqueries(self)).select(node, condition)
+        return node
+
+    def _with_names(self, with_: exp.With) -> Translator:
+        if with_.args.get("recursive"):
+            raise self.context.error(with_, "WITH RECURSIVE is not part of FjordSQL")
+        translator = self
+        for named in with_.expressions:
+            entry = DerivedStream(named.alias, translator.query(named.this))
+            try:
+                catalog = translator.context.catalog.with_stream(entry)
+            except CatalogError as error:
+                raise self.context.error(named.args["alias"], error.message, "choose another name") from None
+            translator = Translator(replace(translator.context, catalog=catalog))
+        return translator
+
+    def _joined(self, join: exp.Join) -> FromItem:
+        words = [str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part)]
+        if unknown := [word for word in words if word not in ("INNER", "CROSS")]:
+            raise self.context.error(
+                join.this,
+                f"{' '.join(unknown)} JOIN is not part of FjordSQL",
+                "join with a comma and WHERE; use [NOT] EXISTS to ask whether there is a partner",
+            )
+        if join.args.get("using"):
+            raise self.context.error(join.this, "JOIN ... USING is not part of FjordSQL", "write JOIN ... ON a.x = b.x")
+        return translate_item(join.this, self)
+
+    def _check_aliases(self, items: list[FromItem], syntax: list[exp.Expr]) -> None:
+        seen: set[str] = set()
+        for item, at in zip(items, syntax, strict=True):
+            alias = (item.scope.alias or "").casefold()
+            if alias and alias in seen:
+                raise self.context.error(
+                    at, f"FROM has two streams called {item.scope.alias!r}", "give one of them an alias"
+                )
+            seen.add(alias)
+
+    def _select(self, select: exp.Select) -> Node:
+        if extra := [name for name, value in select.args.items() if value and name not in KNOWN_PARTS]:
+            raise self.context.error(select, f"{extra[0].rstrip('_').upper()} is not part of SELECT in FjordSQL")
+        node, scope = self.from_clause(select)
+        if where := select.args.get("where"):
+            if calls := aggregates_in(where.this):
+                reason = f"{function_name(calls[0])} cannot stand in WHERE"
+                raise self.context.error(calls[0], reason, "conditions on aggregates belong into HAVING")
+            node = self.restrict(node, scope, [where.this])
+        items = self._expanded(select, scope)
+        names = self._names(items, scope)
+        bodies = [item.this if isinstance(item, exp.Alias) else item for item in items]
+        having = select.args.get("having")
+        keys = self._keys(select, scope, bodies, names)
+        conditions = [self._with_bodies(having.this, scope, bodies, names)] if having else []
+        if having and not keys and not any(aggregates_in(each) for each in (*bodies, *conditions)):
+            raise self.context.error(having.this, "HAVING needs GROUP BY or an aggregate", "write WHERE")
+        if keys or any(aggregates_in(each) for each in (*bodies, *conditions)):
+            grouped = group(node, scope, self.context, keys=keys, expressions=[*bodies, *conditions])
+            node, scope = grouped.node, grouped.scope
+            bodies, conditions = list(grouped.expressions[: len(bodies)]), list(grouped.expressions[len(bodies) :])
+        node = self.restrict(node, scope, conditions)
+        node = project(node, self._outputs(bodies, names, scope))
+        distinct = select.args.get("distinct")
+        if distinct is not None and distinct.args.get("on"):
+            raise self.context.error(select, "DISTINCT ON is not part of FjordSQL", "use GROUP BY with FIRST or LAST")
+        return Distinct(node) if distinct is not None else node
+
+    def _outputs(self, bodies: list[exp.Expr], names: list[str], scope: Scope) -> list[Output]:
+        checker = Checker(scope, self.context)
+        outputs: list[Output] = []
+        for body, name in zip(bodies, names, strict=True):
+            typed = checker.check(body)
+            if typed.type is None:
+                raise self.context.error(body, "NULL has no type here", "write CAST(NULL AS real)")
+            outputs.append(Output(name, scalar_of(typed, typed.type), typed.unit))
+        return outputs
+
+    def _keys(self, select: exp.Select, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> list[exp.Expr]:
+        clause = select.args.get("group")
+        if clause is None:
+            return []
+        if extra := [name for name, value in clause.args.items() if value and name != "expressions"]:
+            raise self.context.error(select, f"GROUP BY {extra[0].upper()} is not part of FjordSQL")
+        keys: list[exp.Expr] = []
+        for key in clause.expressions:
+            inner = key.unnest() if isinstance(key, exp.Paren) else key
+            if isinstance(inner, exp.Column) and not inner.table and not scope.knows(inner):
+                aliased = {name.casefold(): body for body, name in zip(bodies, names, strict=True)}
+                inner = aliased.get(inner.name.casefold(), inner)
+            if calls := aggregates_in(inner):
+                raise self.context.error(calls[0], "an aggregate is no key to group by")
+            keys.append(inner)
+        return keys
+
+    def _with_bodies(self, condition: exp.Expr, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> exp.Expr:
+        """Return a condition on groups with the names that SELECT gives replaced by what they stand for."""
+        given = {name.casefold(): body for body, name in zip(bodies, names, strict=True)}
+
+        def replaced(part: exp.Expr) -> exp.Expr:
+            if not isinstance(part, exp.Column) or part.table or scope.knows(part):
+                return part
+            body = given.get(part.name.casefold())
+            return part if body is None else exp.Paren(this=body.copy())
+
+        return with_parts_replaced(condition, replaced)
+
+    def _expanded(self, select: exp.Select, scope: Scope) -> list[exp.Expr]:
+        items: list[exp.Expr] = []
+        for item in select.expressions:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                if isinstance(item, exp.Star) and any(item.args.values()):
+                    raise self.context.error(item, "* takes nothing behind it", "name the columns you want")
+                if select.args.get("group"):
+                    raise self.context.error(item, "* cannot be selected from groups", "name keys and aggregates")
+                items.extend(_star(column, item) for column in self._starred(item, scope))
+            else:
+                items.append(item)
+        if not items:
+            raise self.context.error(select, "nothing is selected")
+        return items
+
+    def _starred(self, item: exp.Expr, scope: Scope) -> tuple[ScopeColumn, ...]:
+        if isinstance(item, exp.Star):
+            return scope.columns
+        for each in scope.items:
+            if (each.alias or "").casefold() == item.text("table").casefold():
+                return each.columns
+        aliases = ", ".join(each.alias for each in scope.items if each.alias)
+        raise self.context.error(item, f"FROM has no stream {item.text('table')!r}", f"it has {aliases}")
+
+    def _names(self, items: list[exp.Expr], scope: Scope) -> list[str]:
+        names: list[str] = []
+        for position, item in enumerate(items, start=1):
+            if isinstance(item, exp.Alias):
+                name = item.alias
+                if not NAME.fullmatch(name) or name.casefold().startswith(RESERVED_PREFIX):
+                    raise self.context.error(
+                        item.args["alias"],
+                        f"{name!r} is no name for a column",
+                        f"letters, digits and _; not beginning with a digit or {RESERVED_PREFIX}",
+                    )
+                if name.casefold() in {each.casefold() for each in names}:
+                    raise self.context.error(item.args["alias"], f"two columns are called {name!r}")
+            else:
+                name = unique_name(self._default_name(item, position, scope), names)
+            names.append(name)
+        return names
+
+    def _default_name(self, item: exp.Expr, position: int, scope: Scope) -> str:
+        item = item.this if isinstance(item, Within) else item
+        if isinstance(item, Slot):
+            return next(column.visible for column in scope.columns if column.internal == item.this)
+        if isinstance(item, exp.Column):
+            return scope.find(item, self.context).visible
+        function = AGGREGATES.get(type(item))
+        if function is None:
+            return f"column_{position}"
+        argument = item.this
+        distinct = isinstance(argument, exp.Distinct)
+        argument = argument.expressions[0] if distinct and argument.expressions else argument
+        argument = argument.this if isinstance(argument, Within) else argument
+        words = [function.name, *(["distinct"] if distinct else [])]
+        if isinstance(argument, exp.Column) and not isinstance(argument.this, exp.Star):
+            words.append(scope.find(argument, self.context).visible)
+        return "_".join(words)[:64]
+
+
+def _star(column: ScopeColumn, at: exp.Expr) -> Slot:
+    slot = Slot(this=column.internal)
+    slot.parent = at.parent
+    for key in ("start", "end"):
+        if key in at.meta:
+            slot.meta[key] = at.meta[key]
+    return slot
+
+
+def _own(expression: exp.Expr, kind: type[Within]) -> list[Within]:
+    """Return the parts of `expression` of that kind, not those in subqueries."""
+    found: list[Within] = []
+    for child in expression.iter_expressions():
+        if isinstance(child, kind):
+            found.append(child)
+        elif not isinstance(child, QUERIES):
+            found.extend(_own(child, kind))
+    return found

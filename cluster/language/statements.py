@@ -1,0 +1,107 @@
+"""Parsing whole statements: queries, CREATE STREAM, DROP STREAM, and nothing else."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from sqlglot import exp, parser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from cluster.language.errors import did_you_mean
+from cluster.language.syntax import ColumnDefinition, CreateDerived, CreateSource, DropStatement
+
+STATEMENTS = ("SELECT", "CREATE", "DROP", "WITH")
+
+
+class StatementParsing(parser.Parser):
+    """The part of the parser that reads one statement."""
+
+    def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:
+        """Raise an error about `token`, or about what comes next."""
+        raise NotImplementedError
+
+    def _parse_statement(self) -> exp.Expr | None:
+        if not self._curr:
+            return None
+        if self._match_text_seq("CREATE"):
+            return self._parse_create_stream()
+        if self._match_text_seq("DROP"):
+            self._expect_word("STREAM", "DROP STREAM name")
+            return self.expression(DropStatement(this=self._parse_stream_name()))
+        if self._curr.token_type in (TokenType.SELECT, TokenType.L_PAREN, TokenType.WITH):
+            return self._parse_query()
+        hint = did_you_mean(self._curr.text, STATEMENTS)
+        return self.refuse("a statement begins with SELECT, CREATE STREAM or DROP STREAM", hint=hint)
+
+    def _parse_query(self) -> exp.Expr:
+        query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
+        if query is None:
+            self.refuse("a query was expected here", hint="SELECT ... FROM stream")
+        return query
+
+    def _parse_create_stream(self) -> exp.Expr:
+        self._expect_word("STREAM", "CREATE STREAM name ...")
+        name = self._parse_stream_name()
+        if self._match(TokenType.ALIAS):
+            return self.expression(CreateDerived(this=name, expression=self._parse_query()))
+        if not self._match(TokenType.L_PAREN):
+            self.refuse(
+                "columns or AS were expected here",
+                hint="CREATE STREAM name (column TYPE, ...) SOURCE ... or CREATE STREAM name AS SELECT ...",
+            )
+        columns = self._parse_csv(self._parse_column_definition)
+        if not self._match(TokenType.R_PAREN):
+            self.refuse("a comma or a closing parenthesis was expected here", hint="column TYPE [UNIT 'text'] [FIXED]")
+        self._expect_word("SOURCE", "CREATE STREAM name (...) SOURCE mqtt()")
+        source = self._parse_stream_name("the name of a source")
+        arguments: list[exp.Expr] = []
+        if self._match(TokenType.L_PAREN):
+            arguments = self._parse_csv(self._parse_source_argument)
+            self._match_r_paren()
+        ordered = None
+        if self._match_text_seq("ORDERED"):
+            self._expect_word("BY", "ORDERED BY column")
+            ordered = self._parse_stream_name("a column")
+        return self.expression(
+            CreateSource(this=name, expressions=columns, source=source, arguments=arguments, ordered=ordered)
+        )
+
+    def _parse_source_argument(self) -> exp.Expr | None:
+        token = self._curr
+        if self._match(TokenType.STRING) or self._match(TokenType.NUMBER):
+            literal = exp.Literal(this=token.text, is_string=token.token_type == TokenType.STRING)
+            return self.expression(literal, token)
+        if token and token.token_type != TokenType.R_PAREN:
+            self.refuse("an argument of a source is a number or a text in quotes")
+        return None
+
+    def _parse_column_definition(self) -> exp.Expr | None:
+        name = self._parse_stream_name("a column")
+        token = self._curr
+        if not token or not token.text.isalpha():
+            self.refuse("the type of the column was expected here", hint="boolean, integer, real or text")
+        self._advance()
+        kind = self.expression(exp.Var(this=token.text), token)
+        unit = None
+        fixed = False
+        while self._curr:
+            if self._match_text_seq("UNIT"):
+                token = self._curr
+                if not self._match(TokenType.STRING):
+                    self.refuse("the unit was expected here, in quotes", hint="UNIT 'mph'")
+                unit = self.expression(exp.Literal(this=token.text, is_string=True), token)
+            elif self._match_text_seq("FIXED"):
+                fixed = True
+            else:
+                break
+        return self.expression(ColumnDefinition(this=name, kind=kind, unit=unit, fixed=fixed))
+
+    def _parse_stream_name(self, what: str = "the name of a stream") -> exp.Identifier:
+        name = self._parse_id_var(any_token=False)
+        if not isinstance(name, exp.Identifier):
+            self.refuse(f"{what} was expected here")
+        return name
+
+    def _expect_word(self, word: str, shape: str) -> None:
+        if not self._match_text_seq(word):
+            self.refuse(f"{word} was expected here", hint=f"it is written {shape}")

@@ -1,0 +1,185 @@
+"""Parsing what stands in FROM: streams with windows, granularity and acquisition clauses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import exp, parser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from cluster.language.errors import did_you_mean
+from cluster.language.syntax import (
+    Bounds,
+    Changes,
+    GranularityClause,
+    Quantity,
+    SampleClause,
+    StreamItem,
+    StreamWindow,
+    Within,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+ALIAS_TOKENS = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
+AFTER_QUANTITY = ("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE")
+CHANGES = ("ISTREAM", "DSTREAM", "RSTREAM")
+FOLLOWING = ("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "SAMPLE", "UNION ALL", "JOIN")
+WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
+
+
+class StreamItemParsing(parser.Parser):
+    """The part of the parser that reads one item of FROM."""
+
+    def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:
+        """Raise an error about `token`, or about what comes next."""
+        raise NotImplementedError
+
+    def _parse_table(  # noqa: PLR0917 - sqlglot's signature
+        self,
+        schema: bool = False,  # noqa: ARG002, FBT001, FBT002 - sqlglot's signature
+        joins: bool = False,  # noqa: FBT001, FBT002
+        alias_tokens: Collection[TokenType] | None = None,  # noqa: ARG002
+        parse_bracket: bool = False,  # noqa: ARG002, FBT001, FBT002
+        is_db_reference: bool = False,  # noqa: ARG002, FBT001, FBT002
+        parse_partition: bool = False,  # noqa: ARG002, FBT001, FBT002
+        consume_pipe: bool = False,  # noqa: ARG002, FBT001, FBT002
+    ) -> exp.Expr | None:
+        if joins:
+            self.refuse("a query begins with SELECT")
+        return self._parse_stream_item()
+
+    def _parse_stream_item(self) -> StreamItem:
+        item = StreamItem(this=self._parse_stream_reference())
+        while self._curr:
+            token = self._curr
+            if self._curr.token_type == TokenType.WINDOW:
+                self._set_once(item, "window", token, self._parse_stream_window())
+            elif self._at_clause("GRANULARITY", "("):
+                self._set_once(item, "granularity", token, self._parse_granularity())
+            elif (sample := self._parse_sample_clause()) is not None:
+                self._set_once(item, "sample", token, sample)
+            elif (alias := self._parse_stream_alias()) is not None:
+                self._set_once(item, "alias", token, alias)
+            else:
+                break
+        return self.expression(item)
+
+    def _set_once(self, item: StreamItem, part: str, token: Token, value: exp.Expr) -> None:
+        if item.args.get(part):
+            if part == "alias":
+                self.refuse(
+                    f"{token.text!r} was not expected here", token=token, hint=did_you_mean(token.text, FOLLOWING)
+                )
+            self.refuse(f"this stream has two {part} clauses", token=token)
+        item.set(part, value)
+
+    def _at_clause(self, word: str, *following: str) -> bool:
+        return bool(
+            self._curr and self._curr.text.upper() == word and self._next and self._next.text.upper() in following
+        )
+
+    def _parse_stream_alias(self) -> exp.Identifier | None:
+        explicit = self._match(TokenType.ALIAS)
+        alias = self._parse_id_var(any_token=False, tokens=ALIAS_TOKENS)
+        if explicit and alias is None:
+            self.refuse("an alias was expected after AS")
+        if alias is not None and self._curr and self._curr.token_type == TokenType.L_PAREN:
+            self.refuse(
+                f"{alias.name!r} is no clause of FROM", token=self._prev, hint=f"a window is written {WINDOW_SHAPES}"
+            )
+        return alias if isinstance(alias, exp.Identifier) else None
+
+    def _parse_stream_reference(self) -> exp.Expr:
+        token = self._curr
+        if self._match(TokenType.L_PAREN):
+            query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
+            if query is None:
+                self.refuse("a query was expected after the parenthesis", hint="FROM (SELECT ...) AS name")
+            self._match_r_paren()
+            return self.expression(exp.Subquery(this=query))
+        if self._curr and self._curr.text.upper() in CHANGES and self._at_clause(self._curr.text.upper(), "("):
+            self._advance(2)
+            changes = self.expression(Changes(kind=token.text.upper(), this=self._parse_stream_item()), token)
+            self._match_r_paren()
+            return changes
+        name = self._parse_id_var(any_token=False)
+        if not isinstance(name, exp.Identifier):
+            self.refuse("a stream was expected here")
+        if self._match(TokenType.DOT):
+            self.refuse("the name of a stream has no dots", token=self._prev)
+        if self._curr and self._curr.token_type == TokenType.L_PAREN:
+            self.refuse(
+                f"{name.name!r} is no function that gives a stream", token=token, hint="Istream, Dstream and Rstream do"
+            )
+        return self.expression(exp.Table(this=name))
+
+    def _parse_stream_window(self) -> StreamWindow:
+        self._advance()
+        self._expect_paren(WINDOW_SHAPES)
+        partition = None
+        if self._match(TokenType.PARTITION_BY):
+            partition = self._parse_csv(self._parse_column)
+        if not (self._match_text_seq("RANGE") or self._match_text_seq("ROWS")):
+            self.refuse("RANGE or ROWS was expected here", hint=f"a window is written {WINDOW_SHAPES}")
+        kind = self._prev.text.upper()
+        size: exp.Expr | None = None
+        place = self._curr
+        if not self._match_text_seq("UNBOUNDED"):
+            size = self._parse_bounds("MIN", "MAX") or self._parse_quantity()
+        slide = None
+        if self._match_text_seq("SLIDE") or self._match_text_seq("SLIDES"):
+            slide = self._parse_quantity()
+        self._close_paren(f"a window is written {WINDOW_SHAPES}")
+        return self.expression(StreamWindow(kind=kind, this=size, slide=slide, partition=partition), place)
+
+    def _parse_granularity(self) -> GranularityClause:
+        token = self._curr
+        self._advance(2)
+        granule = self._parse_bounds("COARSEST", "FINEST") or self._parse_quantity()
+        self._close_paren("it is written GRANULARITY(1 MINUTE)")
+        return self.expression(GranularityClause(this=granule), token)
+
+    def _parse_bounds(self, low: str, high: str) -> Bounds | None:
+        if not self._match_text_seq(low):
+            return None
+        first = self._parse_quantity()
+        self._match(TokenType.COMMA)
+        if not self._match_text_seq(high):
+            self.refuse(f"{high} was expected here", hint=f"a range is written {low} a, {high} b")
+        return self.expression(Bounds(this=first, expression=self._parse_quantity()))
+
+    def _parse_quantity(self) -> Quantity:
+        token = self._curr
+        if not self._match(TokenType.NUMBER):
+            self.refuse("a positive number was expected here")
+        value = self.expression(exp.Literal(this=token.text, is_string=False), token)
+        unit = None
+        following = self._curr
+        if following and following.token_type == TokenType.VAR and following.text.upper() not in AFTER_QUANTITY:
+            self._advance()
+            unit = self.expression(exp.Var(this=following.text), following)
+        return self.expression(Quantity(this=value, unit=unit))
+
+    def _parse_sample_clause(self) -> SampleClause | None:
+        token = self._curr
+        if not (token and self._at_clause("SAMPLE", "EVERY", "RATE")):
+            return None
+        kind = self._next.text.upper()
+        self._advance(2)
+        return self.expression(SampleClause(kind=kind, this=self._parse_quantity()), token)
+
+    def _parse_within(self, column: exp.Column) -> Within:
+        token = self._curr
+        self._advance()
+        error = self.expression(exp.Literal(this=token.text, is_string=False), token)
+        return self.expression(Within(this=column, expression=error))
+
+    def _expect_paren(self, shapes: str) -> None:
+        if not self._match(TokenType.L_PAREN):
+            self.refuse("an opening parenthesis was expected here", hint=f"it is written {shapes}")
+
+    def _close_paren(self, hint: str) -> None:
+        if not self._match(TokenType.R_PAREN):
+            self.refuse("a closing parenthesis was expected here", hint=hint)

@@ -1,0 +1,163 @@
+"""Subqueries of conditions: what stands on the right of a semi-join or anti-join.
+
+A subquery is *correlated* when a condition of its WHERE names a column of the query around it. Such conditions leave
+the subquery and join the predicate; everything else in it is translated as if it stood alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from sqlglot import exp
+
+from cluster.language.algebra import Node, schema_of
+from cluster.language.expressions import Checker
+from cluster.language.functions import Family
+from cluster.language.grouping import aggregates_in, group
+from cluster.language.plans import never_null, renamed_apart, single_row
+from cluster.language.syntax import conjuncts, own_columns
+from cluster.language.typing_rules import Typed
+
+if TYPE_CHECKING:
+    from cluster.language.scope import Context, Scope
+
+
+class SelectTranslator(Protocol):
+    """What the translation of subqueries needs to know of the translation of queries."""
+
+    @property
+    def context(self) -> Context:
+        """Text, catalog and warnings."""
+
+    def query(self, query: exp.Expr) -> Node:
+        """Return the plan of a whole query."""
+
+    def from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
+        """Return plan and names of FROM."""
+
+    def restrict(self, node: Node, scope: Scope, conditions: list[exp.Expr]) -> Node:
+        """Return the tuples for which all conditions are true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The right side of a semi-join or anti-join.
+
+    Parameters
+    ----------
+    node
+        Its plan; no column has the name of one on the left.
+    value
+        The one column that the subquery selects, or None if it is only asked whether there are rows.
+    correlation
+        Conditions over both sides.
+    single
+        True if at most one row meets any tuple on the left.
+    """
+
+    node: Node
+    value: Typed | None
+    correlation: tuple[exp.Expr, ...]
+    single: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subqueries:
+    """Translates the subqueries of conditions."""
+
+    translator: SelectTranslator
+
+    def operand(self, query: exp.Expr, left: Node, outer: Scope, *, value: bool) -> Operand:
+        """Return `query` as the right side of a join with `left`.
+
+        Raises
+        ------
+        FjordSqlError
+            If `value` is asked for and it does not select exactly one column, or it is correlated in a way that cannot
+            be taken apart.
+        """
+        while isinstance(query, exp.Subquery | exp.Paren):
+            query = query.this
+        if isinstance(query, exp.Select) and query.args.get("from_"):
+            node, scope = self.translator.from_clause(query)
+            inside, across = self._split_where(query, replace(scope, outer=outer))
+            if across:
+                return self._correlated(query, left, outer, (node, scope), (inside, across), value=value)
+        context = self.translator.context
+        node = self.translator.query(query)
+        columns = schema_of(node)
+        if value and len(columns) != 1:
+            raise context.error(query, f"this subquery must select one column, but selects {len(columns)}")
+        certain = columns[0].name in never_null(node)
+        single = single_row(node)
+        node, _ = renamed_apart(node, [column.name for column in schema_of(left)])
+        column = schema_of(node)[0]
+        reference = exp.column(column.name, quoted=True)
+        found = Typed(reference, column.type, column.unit, nullable=not certain) if value else None
+        return Operand(node, found, (), single)
+
+    def _split_where(self, select: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[exp.Expr]]:
+        where = select.args.get("where")
+        inside: list[exp.Expr] = []
+        across: list[exp.Expr] = []
+        for condition in conjuncts(where.this) if where else ():
+            own = [each for each in own_columns(condition) if not scope.knows(each)]
+            correlated = any(scope.outer is not None and scope.outer.knows(each) for each in own)
+            (across if correlated else inside).append(condition)
+        return inside, across
+
+    def _correlated(
+        self,
+        select: exp.Select,
+        left: Node,
+        outer: Scope,
+        source: tuple[Node, Scope],
+        conditions: tuple[list[exp.Expr], list[exp.Expr]],
+        *,
+        value: bool,
+    ) -> Operand:
+        context = self.translator.context
+        node, scope = source
+        inside, across = conditions
+        if select.args.get("group") or select.args.get("having"):
+            raise context.error(
+                across[0],
+                "a subquery that is grouped cannot refer to the query around it",
+                "group a subquery in FROM by the column it should match, and join it",
+            )
+        node = self.translator.restrict(node, scope, inside)
+        items = [each.this if isinstance(each, exp.Alias) else each for each in select.expressions]
+        if value and (len(items) != 1 or isinstance(items[0], exp.Star)):
+            raise context.error(select, f"this subquery must select one column, but selects {len(items)}")
+        aggregated = value and bool(aggregates_in(items[0]))
+        if aggregated:
+            node, scope, items, across = self._aggregated(node, scope, items, across)
+        node, names = renamed_apart(node, [column.name for column in schema_of(left)])
+        joint = Checker(replace(scope.renamed(names), outer=outer), context)
+        correlation = tuple(joint.check_as(each, Family.BOOLEAN).expression for each in across)
+        found = Checker(scope.renamed(names), context).check(items[0]) if value else None
+        return Operand(node, found, correlation, aggregated)
+
+    def _aggregated(
+        self, node: Node, scope: Scope, items: list[exp.Expr], across: list[exp.Expr]
+    ) -> tuple[Node, Scope, list[exp.Expr], list[exp.Expr]]:
+        """Return the aggregate for each value that the tuples on the left can ask for, and how they ask."""
+        context = self.translator.context
+        keys: list[exp.Expr] = []
+        asked: list[tuple[int, exp.Expr]] = []
+        for condition in across:
+            sides = [condition.this, condition.expression] if isinstance(condition, exp.EQ) else []
+            inner = [side for side in sides if own_columns(side) and all(map(scope.knows, own_columns(side)))]
+            if len(inner) != 1:
+                raise context.error(
+                    condition,
+                    "an aggregated subquery can refer to the query around it only by equality",
+                    "WHERE inner.column = outer.column",
+                )
+            asked.append((len(keys), sides[1] if inner[0] is sides[0] else sides[0]))
+            keys.append(inner[0])
+        grouped = group(node, scope, context, keys=keys, expressions=[*items, *keys])
+        item, *slots = grouped.expressions
+        wanted = [exp.EQ(this=slots[index], expression=other) for index, other in asked]
+        return grouped.node, grouped.scope, [item], list(wanted)

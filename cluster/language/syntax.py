@@ -1,0 +1,145 @@
+"""The pieces of syntax that FjordSQL adds to sqlglot's syntax tree (papers/pipes_algebra.md section 2.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+
+
+class Quantity(exp.Expression):
+    """A number with an optional unit: ``5 MINUTES``, ``100 MS``, ``10``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": False}
+
+
+class Bounds(exp.Expression):
+    """``MIN a, MAX b`` of a window or ``COARSEST a, FINEST b`` of a granularity."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
+
+
+class StreamWindow(exp.Expression):
+    """``WINDOW([PARTITION BY ...] RANGE|ROWS size [SLIDE slide])``; without a size it is unbounded."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "slide": False, "partition": False}
+
+
+class GranularityClause(exp.Expression):
+    """``GRANULARITY(g)``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class SampleClause(exp.Expression):
+    """``SAMPLE EVERY period`` or ``SAMPLE RATE frequency``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": True}
+
+
+class StreamItem(exp.Expression):
+    """One item of FROM: a name, a query or a changing relation with its clauses."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "alias": False,
+        "window": False,
+        "granularity": False,
+        "sample": False,
+    }
+
+
+class Changes(exp.Expression):
+    """``Istream(relation)``, ``Dstream(relation)`` or ``Rstream(relation)``; the relation is a :class:`StreamItem`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": True}
+
+
+class Within(exp.Expression):
+    """``field WITHIN error``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
+
+
+class ColumnDefinition(exp.Expression):
+    """``name TYPE [UNIT 'text'] [FIXED]`` of CREATE STREAM."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "unit": False, "fixed": False}
+
+
+class CreateSource(exp.Expression):
+    """``CREATE STREAM name (columns) SOURCE function(arguments) [ORDERED BY column]``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "expressions": True,
+        "source": True,
+        "arguments": False,
+        "ordered": False,
+    }
+
+
+class CreateDerived(exp.Expression):
+    """``CREATE STREAM name AS query``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
+
+
+class DropStatement(exp.Expression):
+    """``DROP STREAM name``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Slot(exp.Expression):
+    """A place in an expression that stands for a column computed elsewhere, such as an aggregate.
+
+    ``this`` is the column's name in the plan.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+QUERIES = (exp.Select, exp.SetOperation, exp.Subquery)
+"""What a query or subquery is in the syntax tree."""
+
+
+def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    """Return the parts of `condition` that AND connects."""
+    inner = condition.unnest() if isinstance(condition, exp.Paren) else condition
+    if isinstance(inner, exp.And):
+        return [*conjuncts(inner.this), *conjuncts(inner.expression)]
+    return [inner]
+
+
+def holds_query(expression: exp.Expr) -> bool:
+    """Return whether a subquery stands anywhere in `expression`."""
+    return expression.find(*QUERIES) is not None
+
+
+def own_columns(expression: exp.Expr) -> list[exp.Column]:
+    """Return the columns named in `expression`, not in subqueries of it."""
+    if isinstance(expression, exp.Column):
+        return [expression]
+    if isinstance(expression, QUERIES):
+        return []
+    return [column for child in expression.iter_expressions() for column in own_columns(child)]
+
+
+def too_deep(tree: exp.Expr, limit: int) -> list[exp.Expr]:
+    """Return the parts of `tree` that lie more than `limit` levels below it, those next to the limit only."""
+    level = [tree]
+    for _ in range(limit):
+        level = [child for part in level for child in part.iter_expressions()]
+    return level
+
+
+def span_of(expression: exp.Expr) -> tuple[int, int] | None:
+    """Return start and end of the text an expression was read from, as far as its parts know it."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for part in expression.walk():
+        if "start" in part.meta:
+            starts.append(part.meta["start"])
+            ends.append(part.meta["end"] + 1)
+    return (min(starts), max(ends)) if starts else None

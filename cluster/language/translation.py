@@ -1,0 +1,269 @@
+"""FjordSQL text -> resolved, typed logical algebra. The way into this folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot.errors import TokenError
+
+from cluster.language.bounds import unbounded_operator
+from cluster.language.catalog import BaseStream, Catalog, DerivedStream
+from cluster.language.dialect import FjordSQL
+from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.parsing import FjordSqlParser
+from cluster.language.scope import Context
+from cluster.language.selects import NAME, Translator
+from cluster.language.syntax import CreateDerived, CreateSource, DropStatement, StreamWindow, span_of, too_deep
+from protocols.errors import FjordError
+from protocols.streams import Field, FieldType, StreamSchema
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from cluster.language.algebra import Node
+
+
+COLUMN_TYPES: dict[str, FieldType] = {
+    **dict.fromkeys(("BOOLEAN", "BOOL"), FieldType.BOOLEAN),
+    **dict.fromkeys(("INTEGER", "INT", "BIGINT", "SMALLINT", "TIMESTAMP"), FieldType.INTEGER),
+    **dict.fromkeys(("REAL", "FLOAT", "DOUBLE"), FieldType.REAL),
+    **dict.fromkeys(("TEXT", "STRING", "VARCHAR"), FieldType.TEXT),
+}
+"""Words for the types of columns. A TIMESTAMP that is not the stamp is a number of microseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A translated query.
+
+    Parameters
+    ----------
+    node
+        Its plan, as the text says it; :func:`cluster.plan.rewrite.rewrite` makes it cheaper.
+    text
+        The text it came from.
+    warnings
+        What its author should know, in the order in which it was noticed.
+    reads
+        Names of the streams that the text names: those the catalog must not lose while the query runs.
+    """
+
+    node: Node
+    text: str
+    warnings: tuple[str, ...] = ()
+    reads: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SelectStatement:
+    """A query, not yet translated."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream:
+    """``CREATE STREAM name (columns) SOURCE source(arguments) [ORDERED BY stamp]``.
+
+    Parameters
+    ----------
+    stream
+        What the catalog gets: the schema without the stamp, and the stamp.
+    source
+        Who feeds it.
+    arguments
+        Of the source, as written: numbers and texts.
+    """
+
+    text: str
+    stream: BaseStream
+    source: str
+    arguments: tuple[int | float | str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the stream."""
+        return self.stream.schema.name
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDerivedStream:
+    """``CREATE STREAM name AS query``; `query` is the query's text. See :func:`translate_derived`."""
+
+    text: str
+    name: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropStream:
+    """``DROP STREAM name``."""
+
+    text: str
+    name: str
+
+
+_NO_STREAMS = Catalog()
+
+LONGEST_TEXT = 100_000
+"""Characters of a statement."""
+
+DEEPEST = 120
+"""Levels of a syntax tree; the layers that follow work recursively."""
+
+TOO_DEEP = "the statement is nested too deeply"
+FLATTER = "write long alternatives as IN (...), and long computations as several queries"
+
+Statement = SelectStatement | CreateStream | CreateDerivedStream | DropStream
+
+
+def translate(text: str, catalog: Catalog) -> Query:
+    """Return the plan of the query `text`.
+
+    Parameters
+    ----------
+    text
+        One query, with or without a semicolon.
+    catalog
+        The streams it may name.
+
+    Raises
+    ------
+    FjordSqlError
+        If it cannot be read, resolved or typed, or is refused; says where and what to write instead.
+    """
+    tree = _parse(text)
+    if isinstance(tree, CreateSource | CreateDerived | DropStatement):
+        raise FjordSqlError("a query was expected here, not a declaration", text=text, start=0, end=len(text))
+    return _translated(tree, text, catalog)
+
+
+def translate_derived(text: str, catalog: Catalog) -> DerivedStream:
+    """Return the stream that ``CREATE STREAM name AS query`` defines, to be added to `catalog`.
+
+    Raises
+    ------
+    FjordSqlError
+        If the statement is another, or its query cannot be translated; positions are those in the whole statement.
+    """
+    tree = _parse(text)
+    if not isinstance(tree, CreateDerived):
+        raise FjordSqlError("CREATE STREAM name AS query was expected here", text=text, start=0, end=len(text))
+    _check_name(tree.this, Context(text, catalog))
+    query = _translated(tree.expression, text, catalog)
+    return DerivedStream(tree.this.name, query.node, text, query.warnings, query.reads)
+
+
+def _translated(tree: exp.Expr, text: str, catalog: Catalog) -> Query:
+    context = Context(text, catalog)
+    node = Translator(context).query(tree)
+    _refuse_unbounded(node, tree, context)
+    reads = frozenset(name for name in context.reads if catalog.find(name) is not None)
+    return Query(node, text, tuple(context.warnings), reads)
+
+
+def parse_statement(text: str) -> Statement:
+    """Return what `text` asks for. Names in queries are not looked up yet: see :func:`translate`.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is no statement of FjordSQL.
+    """
+    tree = _parse(text)
+    context = Context(text, catalog=_NO_STREAMS)
+    match tree:
+        case CreateSource():
+            return _create_stream(tree, context)
+        case CreateDerived():
+            _check_name(tree.this, context)
+            start = (span_of(tree.this) or (0, 0))[1]
+            body = text[start:].lstrip()[len("AS") :].strip().rstrip(";").rstrip()
+            return CreateDerivedStream(text, tree.this.name, body)
+        case DropStatement():
+            return DropStream(text, tree.this.name)
+        case _:
+            return SelectStatement(text)
+
+
+def _parse(text: str) -> exp.Expr:
+    if len(text) > LONGEST_TEXT:
+        reason = f"the statement is longer than {LONGEST_TEXT} characters"
+        raise FjordSqlError(reason, text=text, start=LONGEST_TEXT, end=len(text))
+    try:
+        tree = _tree(text)
+    except RecursionError:
+        raise FjordSqlError(TOO_DEEP, text=text, start=0, end=len(text), hint=FLATTER) from None
+    for deepest in too_deep(tree, DEEPEST):
+        raise Context(text, _NO_STREAMS).error(deepest, TOO_DEEP, FLATTER)
+    return tree
+
+
+def _tree(text: str) -> exp.Expr:
+    dialect = FjordSQL()
+    try:
+        tokens = dialect.tokenize(text)
+    except TokenError as error:
+        quote = next((mark for mark in ("'", '"') if text.count(mark) % 2), None)
+        start = text.rfind(quote) if quote else 0
+        reason = "a quote is opened here and never closed" if quote else f"this cannot be read: {error}"
+        raise FjordSqlError(reason, text=text, start=start, end=len(text)) from None
+    return FjordSqlParser(dialect=dialect).parse_one(tokens, text)
+
+
+def _refuse_unbounded(node: Node, tree: exp.Expr, context: Context) -> None:
+    operator = unbounded_operator(node)
+    if operator is None:
+        return
+    window = next((each for each in tree.find_all(StreamWindow) if each.args.get("this") is None), None)
+    raise context.error(
+        window or tree,
+        f"{operator} over an unbounded window would have to remember every tuple for ever",
+        "give the window a size, for example RANGE 1 DAY",
+    )
+
+
+def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
+    _check_name(tree.this, context)
+    stamp = tree.args.get("ordered")
+    fields: list[Field] = []
+    found: str | None = None
+    for column in tree.expressions:
+        word = column.args["kind"].name
+        type_ = COLUMN_TYPES.get(word.upper())
+        if type_ is None:
+            hint = suggest(word, [each.value for each in FieldType], what="types are")
+            raise context.error(column.args["kind"], f"there is no type {word!r}", hint)
+        if stamp is not None and column.this.name.casefold() == stamp.name.casefold():
+            found = column.this.name
+            if type_ != FieldType.INTEGER:
+                raise context.error(column.args["kind"], "the stamp must be a TIMESTAMP or an integer")
+            continue
+        unit = column.args["unit"].this if column.args.get("unit") else ""
+        try:
+            fields.append(Field(column.this.name, type_, unit, fixed=bool(column.args.get("fixed"))))
+        except FjordError as error:
+            raise context.error(column, error.message, error.hint) from None
+    if stamp is not None and found is None:
+        names = [column.this.name for column in tree.expressions]
+        raise context.error(stamp, f"there is no column {stamp.name!r}", suggest(stamp.name, names, what="columns are"))
+    if not fields:
+        raise context.error(tree.this, "a stream needs a column besides its stamp")
+    try:
+        schema = StreamSchema(tree.this.name, tuple(fields))
+    except FjordError as error:
+        raise context.error(tree.expressions[0], error.message, error.hint) from None
+    arguments = tuple(_argument(each) for each in tree.args.get("arguments") or ())
+    return CreateStream(context.text, BaseStream(schema, found), tree.args["source"].name, arguments)
+
+
+def _argument(literal: exp.Literal) -> int | float | str:
+    if literal.is_string:
+        return str(literal.this)
+    return int(literal.this) if literal.is_int else float(literal.this)
+
+
+def _check_name(name: exp.Identifier, context: Context) -> None:
+    if not NAME.fullmatch(name.name):
+        raise context.error(name, f"{name.name!r} is no name for a stream", "letters, digits and _")

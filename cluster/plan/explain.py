@@ -1,0 +1,215 @@
+"""Plans as trees that people can read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from cluster.language.algebra import (
+    Aggregate,
+    AggregateCall,
+    AntiJoin,
+    CountWindow,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    Output,
+    PartitionedWindow,
+    Project,
+    Scalar,
+    SemiJoin,
+    Source,
+    TimeWindow,
+    Union,
+    inputs_of,
+    schema_of,
+)
+from cluster.language.plans import plain_column
+from cluster.language.translation import translate
+from cluster.plan.rewrite import rewrite
+from protocols.durations import format_duration
+
+if TYPE_CHECKING:
+    from cluster.language.catalog import Catalog
+
+_SIMPLE_NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
+
+
+def explain(node: Node, *, schemas: bool = False) -> str:
+    """Return `node` as a tree, the result on top and the streams at the bottom.
+
+    A part that stands in the plan twice is computed once; it is numbered where it stands first.
+
+    Parameters
+    ----------
+    node
+        The plan.
+    schemas
+        True to write behind every node its columns, with types and units.
+    """
+    counts: Counter[Node] = Counter()
+    _count(node, counts)
+    numbers: dict[Node, int] = {}
+    lines: list[str] = []
+
+    def draw(current: Node, first: str, rest: str) -> None:
+        shared = counts[current] > 1 and inputs_of(current)
+        if shared and current in numbers:
+            lines.append(f"{first}same as [{numbers[current]}]")
+            return
+        label = describe(current)
+        if shared:
+            numbers[current] = len(numbers) + 1
+            label = f"[{numbers[current]}] {label}"
+        lines.append(f"{first}{label}{_columns(current) if schemas else ''}")
+        below = inputs_of(current)
+        for position, each in enumerate(below):
+            last = position == len(below) - 1
+            draw(each, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+    draw(node, "", "")
+    return "\n".join(lines)
+
+
+def explain_query(text: str, catalog: Catalog, *, schemas: bool = False) -> str:
+    """Return what a query means, which rules make it cheaper, and what runs in the end.
+
+    Parameters
+    ----------
+    text
+        The query.
+    catalog
+        The streams it may name.
+    schemas
+        As for :func:`explain`.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is no query.
+    """
+    query = translate(text, catalog)
+    rewritten = rewrite(query.node)
+    rules = [f"  {number}. {_readable_rule(name)}" for number, name in enumerate(rewritten.applied, start=1)]
+    sections = [
+        "Logical plan",
+        explain(query.node, schemas=schemas),
+        "",
+        "Rules applied",
+        *(rules or ["  none"]),
+        "",
+        "Rewritten plan",
+        explain(rewritten.node, schemas=schemas) if rules else "the same",
+    ]
+    if query.warnings:
+        sections += ["", "Warnings", *(f"  {warning}" for warning in query.warnings)]
+    return "\n".join(sections)
+
+
+def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per kind of node
+    """Return one line about `node` itself."""
+    match node:
+        case Source():
+            return _source(node)
+        case TimeWindow():
+            size = "unbounded" if node.size_us is None else f"of {format_duration(node.size_us)}"
+            slide = "" if node.slide_us == 1 else f", moving every {format_duration(node.slide_us)}"
+            return f"window {size}{slide}"
+        case CountWindow():
+            size = "unbounded" if node.rows is None else f"of the last {_tuples(node.rows)}"
+            return f"window {size}{_row_slide(node.slide_rows)}"
+        case PartitionedWindow():
+            return f"window of the last {_tuples(node.rows)} for each {_list(node.keys)}{_row_slide(node.slide_rows)}"
+        case Filter():
+            return f"filter {readable(node.predicate)}"
+        case Project():
+            return f"project {_list(tuple(_output(output) for output in node.outputs))}"
+        case Join():
+            return f"join {readable(node.predicate)}" if node.predicate else "product"
+        case SemiJoin():
+            return "keep if any" + (f" {readable(node.predicate)}" if node.predicate else "")
+        case AntiJoin():
+            return "keep if none" + (f" {readable(node.predicate)}" if node.predicate else "")
+        case Aggregate():
+            keys = f" by {_list(node.keys)}" if node.keys else ""
+            return f"aggregate {_list(tuple(_call(call) for call in node.calls))}{keys}"
+        case Granularity():
+            return f"granularity of {format_duration(node.granule_us)}"
+        case Union():
+            return "union"
+        case Difference():
+            return "difference"
+        case Intersection():
+            return "intersection"
+        case Distinct():
+            return "distinct"
+        case Istream():
+            return "insertions"
+        case Dstream():
+            return "deletions"
+
+
+def readable(scalar: Scalar) -> str:
+    """Return an expression without the quotes that simple names do not need.
+
+    >>> from protocols.streams import FieldType
+    >>> readable(Scalar('"speed" > "avg(speed)"', FieldType.BOOLEAN))
+    'speed > "avg(speed)"'
+    """
+    pieces = re.split(r"('(?:[^']|'')*')", scalar.sql)
+    return "".join(piece if piece.startswith("'") else _SIMPLE_NAME.sub(r"\1", piece) for piece in pieces)
+
+
+def _count(node: Node, counts: Counter[Node]) -> None:
+    counts[node] += 1
+    if counts[node] == 1:
+        for each in inputs_of(node):
+            _count(each, counts)
+
+
+def _source(node: Source) -> str:
+    sample = "" if node.sample_period_us is None else f", sampled every {format_duration(node.sample_period_us)}"
+    errors = "".join(f", {each.field} within {each.error:g}" for each in node.tolerances)
+    return f"stream {node.stream}{sample}{errors}"
+
+
+def _output(output: Output) -> str:
+    return output.name if plain_column(output.scalar) == output.name else f"{output.name} = {readable(output.scalar)}"
+
+
+def _call(call: AggregateCall) -> str:
+    if call.argument is None:
+        return f"{call.name} = COUNT(*)" if call.name != "count" else "COUNT(*)"
+    distinct = "DISTINCT " if call.distinct else ""
+    share = "" if call.parameter is None else f", {call.parameter:g}"
+    return f"{call.function.upper()}({distinct}{readable(call.argument)}{share})"
+
+
+def _tuples(count: int) -> str:
+    return "tuple" if count == 1 else f"{count} tuples"
+
+
+def _row_slide(rows: int) -> str:
+    return "" if rows == 1 else f", moving every {rows} tuples"
+
+
+def _list(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
+
+
+def _columns(node: Node) -> str:
+    columns = ", ".join(
+        f"{column.name} {column.type.value}{f' [{column.unit}]' if column.unit else ''}" for column in schema_of(node)
+    )
+    return f"  ({columns})"
+
+
+def _readable_rule(name: str) -> str:
+    return name.replace("_", " ")

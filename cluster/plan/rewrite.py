@@ -1,0 +1,151 @@
+"""Making plans cheaper by equivalences that need no knowledge of the data (papers/pipes_algebra.md section 4).
+
+Rules that only pay off for some data (the order of joins, distinct below joins, grouping below a join, which needs to
+know that a key is unique) are not here: they belong to a cost model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cluster.errors import PlanError
+from cluster.language.algebra import inputs_of
+from cluster.plan.rules import duplicates, joins, projection, selection, windows
+
+if TYPE_CHECKING:
+    from cluster.language.algebra import Node
+
+Rule = Callable[["Node"], "Node | None"]
+
+RULES: tuple[Rule, ...] = (
+    # Windows first: what goes here spares the others work.
+    windows.drop_now_window,
+    windows.unbounded_count_window,
+    windows.istream_of_unbounded_window,
+    windows.drop_finest_granularity,
+    windows.merge_granularities,
+    windows.merge_windows_below_distinct,
+    windows.window_below_union,
+    # Selections sink.
+    selection.merge_filters,
+    selection.drop_repeated_conditions,
+    selection.filter_below_project,
+    selection.filter_below_union,
+    selection.filter_below_time_window,
+    selection.filter_below_partitioned_window,
+    selection.filter_below_aggregate,
+    selection.filter_below_distinct,
+    selection.filter_below_difference,
+    selection.filter_below_intersection,
+    selection.filter_below_granularity,
+    selection.filter_below_changes,
+    joins.filter_into_join,
+    joins.filter_below_existence,
+    joins.join_condition_to_sides,
+    joins.semijoin_condition_to_sides,
+    joins.antijoin_condition_to_right,
+    joins.split_antijoin,
+    joins.avoid_product,
+    # Duplicates.
+    duplicates.drop_needless_distinct,
+    duplicates.distinct_once_over_union,
+    duplicates.distinct_once_over_project,
+    duplicates.distinct_once_over_window,
+    duplicates.drop_distinct_below_extremes,
+    duplicates.subtract_once,
+    joins.drop_distinct_in_existence,
+    # Projections merge, and sink to where they narrow state.
+    projection.drop_identity_project,
+    projection.merge_projects,
+    projection.project_below_union,
+    projection.project_above_window,
+    projection.project_below_time_window,
+    projection.project_below_count_window,
+    projection.project_below_partitioned_window,
+    projection.project_below_granularity,
+    projection.drop_unused_calls,
+    projection.groups_without_aggregates,
+    projection.narrow_aggregate,
+    joins.narrow_join,
+    joins.narrow_existence,
+    joins.narrow_existence_left,
+)
+"""All rules, in the order in which they are tried at each node."""
+
+MOST_STEPS = 10_000
+"""More applications than this on one plan mean that two rules undo each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A rewritten plan.
+
+    Parameters
+    ----------
+    node
+        The plan; snapshot-equivalent to the one it came from.
+    applied
+        Names of the rules that made it, in the order of their application.
+    """
+
+    node: Node
+    applied: tuple[str, ...]
+
+
+def rewrite(node: Node, rules: tuple[Rule, ...] = RULES) -> Rewritten:
+    """Return `node` after applying `rules` bottom-up until none fits.
+
+    Parameters
+    ----------
+    node
+        The plan. It stays as it is; plans are values.
+    rules
+        Which rules to use.
+
+    Raises
+    ------
+    PlanError
+        If the rules do not come to rest, which is a bug in them.
+    """
+    applied: list[str] = []
+    finished: dict[Node, Node] = {}
+
+    def improved(current: Node) -> Node | None:
+        for rule in rules:
+            better = rule(current)
+            if better is not None and better != current:
+                applied.append(rule.__name__)
+                if len(applied) > MOST_STEPS:
+                    raise PlanError(f"rewriting does not come to rest; the last rules were {', '.join(applied[-6:])}")
+                return better
+        return None
+
+    def above_rewritten(current: Node) -> Node:
+        return with_inputs(current, tuple(visit(each) for each in inputs_of(current)))
+
+    def visit(current: Node) -> Node:
+        if current in finished:
+            return finished[current]
+        result = above_rewritten(current)
+        while (better := improved(result)) is not None:
+            result = above_rewritten(better)
+        finished[current] = finished[result] = result
+        return result
+
+    rewritten = visit(node)
+    return Rewritten(rewritten, tuple(applied))
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """Return `node` above other inputs, left to right."""
+    match inputs:
+        case ():
+            return node
+        case (single,):
+            return replace(node, input=single)
+        case _:
+            return replace(node, left=inputs[0], right=inputs[1])

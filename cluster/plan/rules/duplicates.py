@@ -1,0 +1,102 @@
+"""Duplicate elimination where nothing is duplicate, or where nobody would notice (section 4.2 C3; section 4.3)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cluster.language.algebra import (
+    Aggregate,
+    AntiJoin,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    Project,
+    SemiJoin,
+    TimeWindow,
+    Union,
+)
+from cluster.language.plans import plain_column
+
+INSENSITIVE = ("min", "max")
+"""Aggregates that give the same for a bag and for its set."""
+
+
+def duplicate_free(node: Node) -> bool:
+    """Return whether no snapshot of `node` can hold a tuple twice."""
+    match node:
+        case Distinct() | Aggregate():
+            return True
+        case Filter() | Granularity() | Istream() | Dstream():
+            return duplicate_free(node.input)
+        case SemiJoin() | AntiJoin() | Difference():
+            return duplicate_free(node.left)
+        case Intersection():
+            return duplicate_free(node.left) or duplicate_free(node.right)
+        case Join():
+            return duplicate_free(node.left) and duplicate_free(node.right)
+        case Project():
+            return _keeps_keys(node)
+        case _:
+            return False
+
+
+def _keeps_keys(node: Project) -> bool:
+    """Return whether a projection of groups keeps all their keys, and so tells them apart."""
+    below = node.input
+    while isinstance(below, Filter):
+        below = below.input
+    handed_on = {plain_column(output.scalar) for output in node.outputs}
+    return isinstance(below, Aggregate) and all(key in handed_on for key in below.keys)
+
+
+def drop_needless_distinct(node: Node) -> Node | None:
+    """δ(S) = S where S has no duplicates, such as groups."""
+    return node.input if isinstance(node, Distinct) and duplicate_free(node.input) else None
+
+
+def distinct_once_over_union(node: Node) -> Node | None:
+    """δ(δ(A) ∪ B) = δ(A ∪ B). The outer δ must stay."""
+    if not (isinstance(node, Distinct) and isinstance(node.input, Union)):
+        return None
+    union = node.input
+    left = union.left.input if isinstance(union.left, Distinct) else union.left
+    right = union.right.input if isinstance(union.right, Distinct) else union.right
+    return Distinct(Union(left, right)) if (left, right) != (union.left, union.right) else None
+
+
+def distinct_once_over_project(node: Node) -> Node | None:
+    """δ(μf(δ(S))) = δ(μf(S)). The outer δ must stay."""
+    if not (isinstance(node, Distinct) and isinstance(node.input, Project) and isinstance(node.input.input, Distinct)):
+        return None
+    return Distinct(replace(node.input, input=node.input.input.input))
+
+
+def distinct_once_over_window(node: Node) -> Node | None:
+    """δ(ω(δ(S))) = δ(ω(S)) for a time window. The outer δ must stay."""
+    if not (
+        isinstance(node, Distinct) and isinstance(node.input, TimeWindow) and isinstance(node.input.input, Distinct)
+    ):
+        return None
+    return Distinct(replace(node.input, input=node.input.input.input))
+
+
+def drop_distinct_below_extremes(node: Node) -> Node | None:
+    """MIN, MAX and aggregates of distinct values ignore duplicates: α_MAX(δ(S)) = α_MAX(S). Others do not."""
+    if not (isinstance(node, Aggregate) and isinstance(node.input, Distinct)):
+        return None
+    if not all(call.function in INSENSITIVE or call.distinct for call in node.calls):
+        return None
+    return replace(node, input=node.input.input)
+
+
+def subtract_once(node: Node) -> Node | None:
+    """(A − B) − C = A − (B ∪ C): one difference less."""
+    if not (isinstance(node, Difference) and isinstance(node.left, Difference)):
+        return None
+    return Difference(node.left.left, Union(node.left.right, node.right))

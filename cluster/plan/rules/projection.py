@@ -1,0 +1,157 @@
+"""Projections merge, and sink to where they make stateful operators narrower (section 4.2 W3, W5, W6; section 4.3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from cluster.language.algebra import (
+    Aggregate,
+    CountWindow,
+    Distinct,
+    Filter,
+    Granularity,
+    Node,
+    Output,
+    PartitionedWindow,
+    Project,
+    Source,
+    TimeWindow,
+    Union,
+    schema_of,
+)
+from cluster.language.plans import plain_column, project
+from cluster.plan.expressions import by_name, column_uses, columns_of, kept, names_of, substituted
+
+
+def merge_projects(node: Node) -> Node | None:
+    """Two projections in a row are one, μf(μg(S)) = μf∘g(S), unless that would compute something twice."""
+    if not (isinstance(node, Project) and isinstance(node.input, Project)):
+        return None
+    inner = by_name(node.input.outputs)
+    uses = sum((column_uses(output.scalar) for output in node.outputs), Counter[str]())
+    if any(uses[name] > 1 and plain_column(scalar) is None for name, scalar in inner.items()):
+        return None
+    outputs: list[Output] = []
+    for output in node.outputs:
+        scalar = substituted(output.scalar, inner)
+        if scalar is None:
+            return None
+        outputs.append(Output(output.name, scalar, output.unit))
+    return Project(node.input.input, tuple(outputs))
+
+
+def drop_identity_project(node: Node) -> Node | None:
+    """A projection to the same columns under the same names does nothing."""
+    if not isinstance(node, Project):
+        return None
+    same = project(node.input, node.outputs)
+    return same if same is node.input else None
+
+
+def project_below_union(node: Node) -> Node | None:
+    """μf(A ∪ B) = μf(A) ∪ μf(B)."""
+    if not (isinstance(node, Project) and isinstance(node.input, Union)):
+        return None
+    return Union(replace(node, input=node.input.left), replace(node, input=node.input.right))
+
+
+def _raw(node: Node) -> bool:
+    """Return whether `node` is a base stream, perhaps filtered: its windows need no split, and others use them too."""
+    while isinstance(node, Filter):
+        node = node.input
+    return isinstance(node, Source)
+
+
+def _windowed_raw(node: Node) -> bool:
+    """Return whether `node` is a base stream with any number of windows."""
+    while isinstance(node, TimeWindow | CountWindow | PartitionedWindow):
+        node = node.input
+    return _raw(node)
+
+
+def project_above_window(node: Node) -> Node | None:
+    """W3, W5, W6 upwards, over a base stream: ω(μf(S)) = μf(ω(S)), so that queries with other columns share the window.
+
+    The keys of a partitioned window must come from below as they are.
+    """
+    if not (isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and isinstance(node.input, Project)):
+        return None
+    if not _raw(node.input.input):
+        return None
+    if isinstance(node, PartitionedWindow):
+        plain = {output.name: plain_column(output.scalar) for output in node.input.outputs}
+        keys = tuple(name for key in node.keys if (name := plain[key]) is not None)
+        if len(keys) != len(node.keys):
+            return None
+        return replace(node.input, input=replace(node, input=node.input.input, keys=keys))
+    return replace(node.input, input=replace(node, input=node.input.input))
+
+
+def project_below_time_window(node: Node) -> Node | None:
+    """W3 downwards, over a derived stream: μf(ω(S)) = ω(μf(S)), so that what is split for the window is narrow."""
+    if not (isinstance(node, Project) and isinstance(node.input, TimeWindow)) or _windowed_raw(node.input):
+        return None
+    return replace(node.input, input=replace(node, input=node.input.input))
+
+
+def project_below_count_window(node: Node) -> Node | None:
+    """W5 downwards, over a derived stream: μf(ω_N(S)) = ω_N(μf(S)), where f adds no columns."""
+    if not (isinstance(node, Project) and isinstance(node.input, CountWindow)) or _windowed_raw(node.input):
+        return None
+    if len(node.outputs) > len(schema_of(node.input)):
+        return None
+    return replace(node.input, input=replace(node, input=node.input.input))
+
+
+def project_below_partitioned_window(node: Node) -> Node | None:
+    """W6 downwards, over a derived stream, where f adds no columns and hands on every key; else groups would merge."""
+    if not (isinstance(node, Project) and isinstance(node.input, PartitionedWindow)) or _windowed_raw(node.input):
+        return None
+    if len(node.outputs) > len(schema_of(node.input)):
+        return None
+    handed_on = {plain_column(output.scalar): output.name for output in node.outputs}
+    if not all(key in handed_on for key in node.input.keys):
+        return None
+    keys = tuple(handed_on[key] for key in node.input.keys)
+    return replace(node.input, keys=keys, input=replace(node, input=node.input.input))
+
+
+def project_below_granularity(node: Node) -> Node | None:
+    """μf(Γ(S)) = Γ(μf(S)): granularity commutes with every snapshot-reducible operator."""
+    if not (isinstance(node, Project) and isinstance(node.input, Granularity)):
+        return None
+    return replace(node.input, input=replace(node, input=node.input.input))
+
+
+def narrow_aggregate(node: Node) -> Node | None:
+    """Keep of an aggregate's input only its keys and what its calls read."""
+    if not isinstance(node, Aggregate):
+        return None
+    arguments = [columns_of(call.argument) for call in node.calls if call.argument is not None]
+    outputs = kept(node.input, frozenset(node.keys).union(*arguments))
+    if len(outputs) == len(names_of(node.input)):
+        return None
+    return replace(node, input=project(node.input, outputs))
+
+
+def drop_unused_calls(node: Node) -> Node | None:
+    """Compute only the aggregates that the projection above reads; of several without keys one stays, for the row."""
+    if not (isinstance(node, Project) and isinstance(node.input, Aggregate)):
+        return None
+    used = frozenset().union(*(columns_of(output.scalar) for output in node.outputs))
+    calls = tuple(call for call in node.input.calls if call.name in used)
+    if not calls and not node.input.keys:
+        calls = node.input.calls[:1]
+    if len(calls) == len(node.input.calls):
+        return None
+    return replace(node, input=replace(node.input, calls=calls))
+
+
+def groups_without_aggregates(node: Node) -> Node | None:
+    """Groups of which nothing but the keys is wanted are the distinct keys: γ_keys(S) = δ(π_keys(S))."""
+    if not (isinstance(node, Aggregate) and not node.calls and node.keys):
+        return None
+    by_column = {output.name: output for output in kept(node.input, node.keys)}
+    return Distinct(project(node.input, [by_column[key] for key in node.keys]))

@@ -1,0 +1,214 @@
+"""Rewritten plans mean the same: at every instant, on random plans over random streams."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from cluster.language.algebra import (
+    Aggregate,
+    AntiJoin,
+    CountWindow,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    PartitionedWindow,
+    SemiJoin,
+    TimeWindow,
+    Union,
+    schema_of,
+)
+from cluster.plan.explain import explain
+from cluster.plan.rewrite import RULES, rewrite
+from tests.cluster.plan.plans import call, condition, pick, source
+from tests.cluster.plan.snapshots import evaluate
+from tests.cluster.plan.test_rules import APPLIES
+
+INSTANTS = 20
+MARGIN = 6
+"""Instants at the end that are not compared: each Dstream looks one instant ahead."""
+
+VALUES = st.one_of(st.integers(0, 2), st.none())
+ROWS = st.tuples(VALUES, VALUES)
+STREAMS = st.fixed_dictionaries(
+    {
+        name: st.dictionaries(st.integers(0, INSTANTS - 1), ROWS, max_size=7).map(lambda d: sorted(d.items()))
+        for name in "ab"
+    }
+    | {"c": st.lists(st.tuples(st.integers(0, INSTANTS - 1), ROWS), max_size=7)}
+)
+"""Streams a and b have one tuple an instant, as count windows ask for; c has any number."""
+
+SOURCES = {name: source(name, "x", "y") for name in "abc"}
+
+
+@st.composite
+def scalars(draw, columns):
+    column = st.sampled_from(columns).map('"{}"'.format)
+    leaf = st.one_of(column, column, st.integers(0, 2).map(str))
+    if draw(st.booleans()):
+        return draw(leaf)
+    return f"{draw(leaf)} {draw(st.sampled_from('+-*%'))} {draw(leaf)}"
+
+
+@st.composite
+def predicates(draw, columns, depth=2):
+    kind = draw(st.sampled_from(["compare", "compare", "compare", "null", "and", "and", "or", "not"]))
+    if depth == 0 or kind == "compare":
+        return f"{draw(scalars(columns))} {draw(st.sampled_from(['=', '=', '<', '<=', '<>']))} {draw(scalars(columns))}"
+    if kind == "null":
+        return f'"{draw(st.sampled_from(columns))}" IS NULL'
+    one = draw(predicates(columns, depth - 1))
+    if kind == "not":
+        return f"NOT ({one})"
+    other = draw(predicates(columns, depth - 1))
+    return f"{one} AND {other}" if kind == "and" and " OR " not in one + other else f"({one}) {kind.upper()} ({other})"
+
+
+def _names(node: Node) -> list[str]:
+    return [column.name for column in schema_of(node)]
+
+
+@st.composite
+def projections(draw, node):
+    names = draw(st.lists(st.sampled_from(["x", "y", "z"]), min_size=1, max_size=3, unique=True))
+    outputs = {}
+    for name in names:
+        plain = st.sampled_from(_names(node)).map('"{}"'.format)
+        outputs[name] = draw(st.one_of(plain, plain, scalars(_names(node))))
+    return pick(node, **outputs)
+
+
+@st.composite
+def aggregates(draw, node):
+    keys = draw(st.lists(st.sampled_from(_names(node)), max_size=2, unique=True))
+    calls = draw(
+        st.lists(
+            st.builds(
+                call,
+                st.sampled_from(["count", "sum", "min", "max"]),
+                st.sampled_from(_names(node)),
+                distinct=st.booleans(),
+            ),
+            min_size=1,
+            max_size=2,
+            unique_by=lambda each: each.name,
+        )
+    )
+    return Aggregate(node, tuple(keys), tuple(each for each in calls if each.name not in keys) or (call("count"),))
+
+
+@st.composite
+def counted(draw):
+    node: Node = SOURCES[draw(st.sampled_from("ab"))]
+    if draw(st.booleans()):
+        node = Filter(node, condition(draw(predicates(_names(node)))))
+    if draw(st.booleans()):
+        node = draw(projections(node))
+    rows, slide = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    if draw(st.booleans()):
+        return CountWindow(node, draw(st.sampled_from([rows, rows, None])), slide)
+    keys = draw(st.lists(st.sampled_from(_names(node)), min_size=1, max_size=2, unique=True))
+    return PartitionedWindow(node, tuple(keys), rows, slide)
+
+
+def _apart(node: Node, taken: list[str]) -> Node:
+    fresh = {f"{name}_{len(taken)}": f'"{name}"' for name in _names(node)}
+    return pick(node, **fresh)
+
+
+def _shaped(node: Node, like: Node) -> Node:
+    names = _names(node)
+    return pick(node, **{name: f'"{names[place % len(names)]}"' for place, name in enumerate(_names(like))})
+
+
+@st.composite
+def plans(draw, depth=None):
+    depth = draw(st.integers(1, 5)) if depth is None else depth
+    if depth <= 0:
+        return draw(st.one_of(st.sampled_from(list(SOURCES.values())), counted()))
+    kind = draw(
+        st.sampled_from(
+            ["filter"] * 4 + ["project", "window"] * 3 + ["join", "any", "none", "distinct", "aggregate"] * 2
+            + ["union", "difference", "intersection", "granularity", "istream", "dstream", "leaf"]
+        )
+    )  # fmt: skip
+    if kind == "leaf":
+        return draw(plans(0))
+    node = draw(plans(depth - 1))
+    match kind:
+        case "filter":
+            return Filter(node, condition(draw(predicates(_names(node)))))
+        case "project":
+            return draw(projections(node))
+        case "window":
+            size = draw(st.sampled_from([1, 2, 3, 5, None]))
+            return TimeWindow(node, size, draw(st.sampled_from([1, 1, 2, 3])))
+        case "distinct":
+            return Distinct(node)
+        case "aggregate":
+            return draw(aggregates(node))
+        case "granularity":
+            return Granularity(node, draw(st.integers(1, 3)))
+        case "istream":
+            return Istream(node)
+        case "dstream":
+            return Dstream(node)
+    other = draw(plans(draw(st.integers(0, max(depth - 3, 0)))))
+    if kind in ("union", "difference", "intersection"):
+        combine = {"union": Union, "difference": Difference, "intersection": Intersection}[kind]
+        return combine(node, _shaped(other, node))
+    other = _apart(other, _names(node))
+    both = _names(node) + _names(other)
+    predicate = draw(st.one_of(st.none(), predicates(both).map(condition), predicates(both, 3).map(condition)))
+    return {"join": Join, "any": SemiJoin, "none": AntiJoin}[kind](node, other, predicate)
+
+
+def _same(plan: Node, other: Node, streams) -> None:
+    before = evaluate(plan, streams, INSTANTS)[: INSTANTS - MARGIN]
+    after = evaluate(other, streams, INSTANTS)[: INSTANTS - MARGIN]
+    assert [+bag for bag in after] == [+bag for bag in before]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(plans(), STREAMS)
+def test_rewritten_plan_means_the_same(plan, streams):
+    rewritten = rewrite(plan)
+    note(f"{explain(plan)}\n{rewritten.applied}\n{explain(rewritten.node)}")
+    assert schema_of(rewritten.node) == schema_of(plan)
+    _same(plan, rewritten.node, streams)
+
+
+ABC = st.fixed_dictionaries(
+    {
+        name: st.dictionaries(st.integers(0, INSTANTS - 1), ROWS, max_size=9).map(lambda d: sorted(d.items()))
+        for name in ("a", "b", "c", "also_a")
+    }
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(ABC)
+def test_every_rule_alone_means_the_same(streams):
+    for _, plan, expected in APPLIES:
+        _same(plan, expected, streams)
+
+
+def test_random_plans_exercise_the_rules():
+    fired: Counter[str] = Counter()
+
+    @settings(max_examples=300, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(plans())
+    def collect(plan):
+        fired.update(set(rewrite(plan).applied))
+
+    collect()
+    assert len(fired) >= len(RULES) * 2 // 3
