@@ -23,6 +23,12 @@ START_COLUMN = "fjord_start_us"
 MOTE_COLUMN = "fjord_mote"
 """The mote it comes from."""
 
+DEFAULT_RATE_COLUMN = "fjord_default_rate"
+"""True for a sample that the mote would have taken at its default period too.
+
+A faster rate that one query asks for must not change what the others see: a query without SAMPLE reads these only.
+"""
+
 _NUMBERS: dict[FieldType, np.dtype[np.generic]] = {
     FieldType.INTEGER: np.dtype("<i8"),
     FieldType.REAL: np.dtype("<f8"),
@@ -41,7 +47,7 @@ class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     Parameters
     ----------
     name
-        A field of the stream, :data:`START_COLUMN` or :data:`MOTE_COLUMN`.
+        A field of the stream, or one of Fjord's own columns above.
     type
         Its type: integer and real take 8 bytes a row, boolean 1.
     present
@@ -100,7 +106,7 @@ class Batch(Frame, frozen=True):
     rows
         Number of tuples; 0 if only the watermark moves.
     columns
-        :data:`START_COLUMN`, :data:`MOTE_COLUMN` and every field of the stream, fixed ones included.
+        Those of :func:`wire_fields`: Fjord's own, then every field of the stream, fixed ones included.
     """
 
     proxy: Name
@@ -190,9 +196,13 @@ def make_column(name: str, kind: FieldType, values: Sequence[Value]) -> Column:
 
 
 def make_columns(
-    schema: StreamSchema, starts_us: Sequence[int], motes: Sequence[str], values: dict[FieldName, Sequence[Value]]
+    schema: StreamSchema,
+    starts_us: Sequence[int],
+    motes: Sequence[str],
+    at_default_rate: Sequence[bool],
+    values: dict[FieldName, Sequence[Value]],
 ) -> tuple[Column, ...]:
-    """Return the columns of a batch in the order of the wire: start, mote, then the stream's fields.
+    """Return the columns of a batch in the order of the wire: those of Fjord, then the stream's fields.
 
     A field that `values` lacks is NULL in every row.
     """
@@ -200,13 +210,19 @@ def make_columns(
     return (
         make_column(START_COLUMN, FieldType.INTEGER, list(starts_us)),
         make_column(MOTE_COLUMN, FieldType.TEXT, list(motes)),
+        make_column(DEFAULT_RATE_COLUMN, FieldType.BOOLEAN, list(at_default_rate)),
         *(make_column(field.name, field.type, values.get(field.name, nothing)) for field in schema.fields),
     )
 
 
 def wire_fields(schema: StreamSchema) -> tuple[Field, ...]:
     """Return name and type of every column a batch of this stream has, in order."""
-    return (Field(START_COLUMN, FieldType.INTEGER), Field(MOTE_COLUMN, FieldType.TEXT), *schema.fields)
+    return (
+        Field(START_COLUMN, FieldType.INTEGER),
+        Field(MOTE_COLUMN, FieldType.TEXT),
+        Field(DEFAULT_RATE_COLUMN, FieldType.BOOLEAN),
+        *schema.fields,
+    )
 
 
 def encode_batch(batch: Batch) -> bytes:
@@ -231,6 +247,7 @@ decode_batch = FrameDecoder(Batch, max_bytes=MAX_BATCH_BYTES)
 decode_ack = FrameDecoder(Ack, max_bytes=64 * 1024)
 
 __all__ = [
+    "DEFAULT_RATE_COLUMN",
     "MOTE_COLUMN",
     "START_COLUMN",
     "VERSION",

@@ -81,7 +81,7 @@ class MqttLink:
     subscriptions
         Subscribed to after each connect.
     births
-        Published after each connect, before anything else.
+        Published after each connect, once subscriptions stand.
     will
         Left with the broker, which publishes it when this client vanishes.
     on_connect
@@ -176,10 +176,11 @@ class MqttLink:
         ) as client:
             self._client = client
             client.pending_calls_threshold = MANY_CALLS
-            for birth in self._births:
-                await client.publish(birth.topic, birth.payload, qos=birth.qos, retain=birth.retain)
+            # Who answers a birth must find us listening.
             if self._subscriptions:
                 await client.subscribe([(wanted.filter, wanted.qos) for wanted in self._subscriptions])
+            for birth in self._births:
+                await client.publish(birth.topic, birth.payload, qos=birth.qos, retain=birth.retain)
             self.connects_total += 1
             self.connected.set()
             log.info("connected to the broker", broker=str(self.address), client=self._client_id)

@@ -40,11 +40,14 @@ class WaitingTuple(NamedTuple):
         One per field of the stream, in order.
     position
         Of the packet.
+    at_default_rate
+        Whether the mote would have taken it at its default period too.
     """
 
     start_us: int
     values: tuple[Value, ...]
     position: MotePosition
+    at_default_rate: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class CutBatch:
             self.schema,
             [each.start_us for each in self.tuples],
             [each.position.mote for each in self.tuples],
+            [each.at_default_rate for each in self.tuples],
             {field.name: values for field, values in zip(fields, by_field, strict=True)},
         )
         return Batch(

@@ -1,4 +1,4 @@
-"""Demand becomes a sampling program: the highest rate and all the fields that any query needs.
+"""Demand becomes a sampling program: the rate and the fields that answer every query.
 
 Pure functions. Papers/fjords.md section 3: a sensor samples as often as its users need and no more, as a lower rate
 is a proportionally longer life; when nobody asks it sleeps.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 
 from protocols.demands import QueryDemand
 from protocols.durations import format_duration
@@ -33,10 +34,8 @@ class FoldedDemand:
         Sampled fields that are needed, in schema order.
     queries
         How many queries ask; 0 sleeps.
-    period_us
-        Smallest sample period that a query states, None if none does.
-    fastest_query
-        The query that states it.
+    periods_us
+        Sample periods that queries state, each with one that states it, shortest first.
     takes_default
         Whether a query takes each sensor's default period.
     refused
@@ -45,8 +44,7 @@ class FoldedDemand:
 
     fields: tuple[FieldName, ...] = ()
     queries: int = 0
-    period_us: int | None = None
-    fastest_query: str = ""
+    periods_us: tuple[tuple[int, str], ...] = ()
     takes_default: bool = False
     refused: tuple[RefusedDemand, ...] = ()
 
@@ -85,8 +83,7 @@ def fold_demands(demands: Iterable[QueryDemand], schema: StreamSchema) -> Folded
     wanted: set[FieldName] = set()
     refused: list[RefusedDemand] = []
     queries: set[str] = set()
-    period_us: int | None = None
-    fastest = ""
+    periods_us: dict[int, str] = {}
     takes_default = False
     for demand in demands:
         unknown = [name for name in demand.fields if name not in known]
@@ -98,13 +95,13 @@ def fold_demands(demands: Iterable[QueryDemand], schema: StreamSchema) -> Folded
         wanted.update(demand.fields)
         if demand.period_us is None:
             takes_default = True
-        elif period_us is None or demand.period_us < period_us:
-            period_us, fastest = demand.period_us, demand.query
+        else:
+            periods_us[demand.period_us] = min(demand.query, periods_us.get(demand.period_us, demand.query))
     sampled = [each.name for each in schema.sampled]
     fields = tuple(name for name in sampled if name in wanted) or tuple(sampled[:1])
     if not queries:
         return FoldedDemand(refused=tuple(refused))
-    return FoldedDemand(fields, len(queries), period_us, fastest, takes_default, tuple(refused))
+    return FoldedDemand(fields, len(queries), tuple(sorted(periods_us.items())), takes_default, tuple(refused))
 
 
 def program_for(folded: FoldedDemand, limits: SensorLimits, style: ProgramStyle) -> Merged:
@@ -113,18 +110,33 @@ def program_for(folded: FoldedDemand, limits: SensorLimits, style: ProgramStyle)
         return Merged(SLEEP, "nobody asks: sleep")
     if not folded.fields:
         return Merged(SLEEP, "its stream has no field to sample: sleep")
-    if folded.period_us is None or (folded.takes_default and limits.default_period_us < folded.period_us):
-        period_us, why = limits.default_period_us, "the sensor's default"
-    else:
-        period_us, why = folded.period_us, f"asked by query {folded.fastest_query!r}"
-    if period_us < limits.minimum_period_us:
-        period_us, why = limits.minimum_period_us, f"its fastest; {format_duration(period_us)} {why}"
+    period_us, why = _period_for(folded, limits)
     reason = (
         f"{', '.join(folded.fields)} every {format_duration(period_us)} ({why}) "
         f"for {folded.queries} {'query' if folded.queries == 1 else 'queries'}"
     )
     program = SamplingProgram(folded.fields, period_us, style.samples_per_packet, style.listen)
     return Merged(program, reason)
+
+
+def _period_for(folded: FoldedDemand, limits: SensorLimits) -> tuple[int, str]:
+    """Return the longest period that has every sample any query asks for, and why it is this one.
+
+    Queries with periods of 2 s and 3 s both get exactly their samples from one of 1 s. Where the sensor is too slow for
+    that, the shortest period asked for is the best there is.
+    """
+    wanted = dict(folded.periods_us)
+    reasons = {period_us: f"asked by query {query!r}" for period_us, query in wanted.items()}
+    if folded.takes_default:
+        reasons[limits.default_period_us] = "the sensor's default"
+    shared_us, shortest_us = gcd(*reasons), min(reasons)
+    asked = ", ".join(format_duration(period_us) for period_us in sorted(reasons))
+    shared_reason = reasons.get(shared_us, f"the longest with all samples of {asked}")
+    if shared_us >= limits.minimum_period_us:
+        return shared_us, shared_reason
+    if shortest_us >= limits.minimum_period_us:
+        return shortest_us, f"{reasons[shortest_us]}; too slow for {shared_reason}"
+    return limits.minimum_period_us, f"its fastest; {format_duration(shortest_us)} {reasons[shortest_us]}"
 
 
 def merge_demands(

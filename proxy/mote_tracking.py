@@ -290,10 +290,12 @@ class MoteTracking:
             return [self._reject(Refusal.UNKNOWN_PROGRAM, detail, samples)]
         position = self.numbers.position
         lowest_us = LOWEST_US if watermark_us is None else watermark_us
+        period_us = self.announcement.default_period_us
         try:
             tuples = [
-                WaitingTuple(packet.clock_us - sample.age_us, decoder.row(sample.values), position)
+                WaitingTuple(start_us, decoder.row(sample.values), position, start_us % period_us == 0)
                 for sample in samples
+                for start_us in (packet.clock_us - sample.age_us,)
             ]
         except SchemaError as error:
             return [self._reject(Refusal.SHAPE, str(error), samples)]

@@ -120,8 +120,7 @@ def upstream_operators(edge: Edge) -> Iterator[Operator]:
         nodes.append(node)
         assert isinstance(node, Filter | Project | TimeWindow)  # noqa: S101 - what a chain is made of
         node = node.input
-    if node.sample_period_us is not None:
-        yield Sample(node.sample_period_us)
+    yield Sample(node.sample_period_us)
     # The scan is shared: other queries may have made it read more columns than this one knows.
     yield ProjectOperator.columns_of(node.columns)
     for above in reversed(nodes):

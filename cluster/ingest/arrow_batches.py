@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cluster.storage.stream_tables import arrow_schema
-from protocols.batches import START_COLUMN, Batch, Column, wire_fields
+from protocols.batches import DEFAULT_RATE_COLUMN, MOTE_COLUMN, START_COLUMN, Batch, Column, wire_fields
 from protocols.errors import SchemaError
 from protocols.streams import FieldType, StreamSchema
 
@@ -34,8 +34,9 @@ def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
             )
         arrays.append(_array(column, batch.rows))
     table = pa.Table.from_arrays(arrays, names=[field.name for field in expected])
-    if table.column(START_COLUMN).null_count or table.column(1).null_count:
-        raise SchemaError("batch has a sample without an instant or a mote")
+    for name in (START_COLUMN, MOTE_COLUMN, DEFAULT_RATE_COLUMN):
+        if table.column(name).null_count:
+            raise SchemaError(f"batch has a sample without {name}")
     return table.cast(arrow_schema(schema))
 
 

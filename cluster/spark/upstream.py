@@ -29,6 +29,7 @@ from cluster.spark.envelopes import (
     pack_rows,
     split_by_bucket,
 )
+from protocols.batches import DEFAULT_RATE_COLUMN
 
 
 class UpstreamTask(msgspec.Struct, frozen=True):
@@ -124,7 +125,8 @@ def _build(
 
 def _scan(task: UpstreamTask, stream: str, schema: Schema) -> Callable[[], Batch | None]:
     """Return what the scan's pull queue calls: the part's rows of a stream as one batch, then nothing."""
-    columns, none = [column.name for column in schema], empty_rows(schema)
+    columns = [DEFAULT_RATE_COLUMN, *(column.name for column in schema)]
+    none = empty_rows(schema).with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN))
     pending = [f"{task.streams_folder}/{stream}/{path}" for name, path in task.files if name == stream]
     watermark_us = task.watermarks_us.get(stream, ALWAYS)
     done = False

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
-from protocols.batches import MOTE_COLUMN, START_COLUMN
+from protocols.batches import DEFAULT_RATE_COLUMN, MOTE_COLUMN, START_COLUMN
 from protocols.streams import Field, FieldType, StreamSchema
 
 ARROW_TYPES: dict[FieldType, pa.DataType] = {
@@ -54,6 +54,7 @@ def arrow_schema(schema: StreamSchema) -> pa.Schema:
         [
             pa.field(START_COLUMN, pa.int64(), nullable=False),
             pa.field(MOTE_COLUMN, pa.string(), nullable=False),
+            pa.field(DEFAULT_RATE_COLUMN, pa.bool_(), nullable=False),
             *(
                 pa.field(
                     field.name,

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.batches import (
+    DEFAULT_RATE_COLUMN,
     MOTE_COLUMN,
     START_COLUMN,
     Batch,
@@ -44,11 +45,23 @@ def batch(*columns: Column, rows: int) -> Batch:
 
 
 def test_batch_has_start_mote_and_every_field_and_missing_ones_are_null() -> None:
-    columns = make_columns(TRAFFIC, [5, 6], ["m1", "m2"], {"speed": [1.0, 2.0]})
+    columns = make_columns(TRAFFIC, [5, 6], ["m1", "m2"], [True, False], {"speed": [1.0, 2.0]})
     decoded = decode_batch(encode_batch(batch(*columns, rows=2)))
-    assert [column.name for column in decoded.columns] == [START_COLUMN, MOTE_COLUMN, "sensor", "speed"]
+    assert [column.name for column in decoded.columns] == [
+        START_COLUMN,
+        MOTE_COLUMN,
+        DEFAULT_RATE_COLUMN,
+        "sensor",
+        "speed",
+    ]
     assert [column.name for column in decoded.columns] == [field.name for field in wire_fields(TRAFFIC)]
-    assert [column.values(2) for column in decoded.columns] == [[5, 6], ["m1", "m2"], [None, None], [1.0, 2.0]]
+    assert [column.values(2) for column in decoded.columns] == [
+        [5, 6],
+        ["m1", "m2"],
+        [True, False],
+        [None, None],
+        [1.0, 2.0],
+    ]
 
 
 @pytest.mark.parametrize(

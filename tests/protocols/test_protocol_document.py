@@ -36,7 +36,7 @@ EXAMPLES: dict[str, tuple[Frame, FrameDecoder[Any]]] = {
     "batch": (
         batches.Batch(
             1, "roadside", "e1", "traffic", 1, 2_000_000, True, 1,
-            batches.make_columns(TRAFFIC, [1_000_000], ["m1"], {"sensor": ["716328"], "speed": [66.875]}),
+            batches.make_columns(TRAFFIC, [1_000_000], ["m1"], [True], {"sensor": ["716328"], "speed": [66.875]}),
         ),
         batches.decode_batch,
     ),

@@ -86,4 +86,4 @@ def test_batch_holds_what_waited(rows):
     made = decode_batch(encode_batch(CutBatch(SCHEMA, 1, 0, False, tuples).as_batch("p", "e")))
     columns = [column.values(made.rows) for column in made.columns]
     found = [tuple(each) for each in zip(*columns, strict=True)] if rows else []
-    assert found == [(start, "m", *values) for start, *values in rows]
+    assert found == [(start, "m", True, *values) for start, *values in rows]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from math import gcd
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,10 @@ def q(name, fields="", period=None):
         ([q("a", "speed", 5)], ("speed",), 5),
         ([q("a", "speed", 30)], ("speed",), 30),
         ([q("a", "speed", 30), q("b", "flow")], ("speed", "flow"), 10),
-        ([q("a", "flow", 5), q("b", "speed", 3), q("c", "speed", 60)], ("speed", "flow"), 3),
+        ([q("a", "flow", 30), q("b", "speed", 3), q("c", "speed", 60)], ("speed", "flow"), 3),
+        ([q("a", "flow", 4), q("b", "speed", 6)], ("speed", "flow"), 2),
+        ([q("a", "flow", 25), q("b", "speed")], ("speed", "flow"), 5),
+        ([q("too slow for both", "flow", 5), q("b", "speed", 3)], ("speed", "flow"), 3),
         ([q("too fast", "speed", 1)], ("speed",), 2),
         ([q("only instants")], ("speed",), 10),
         ([q("fixed only", "segment", 4)], ("speed",), 4),
@@ -60,6 +65,8 @@ def test_unknown_fields_are_refused_by_name():
         ([q("a", "speed", 5)], "speed every 5s (asked by query 'a') for 1 query"),
         ([q("a", "speed", 1)], "its fastest; 1s asked by query 'a'"),
         ([q("a", "speed")], "the sensor's default"),
+        ([q("a", "speed", 4), q("b", "speed", 6)], "speed every 2s (the longest with all samples of 4s, 6s)"),
+        ([q("a", "speed", 5), q("b", "speed", 3)], "too slow for the longest with all samples of 3s, 5s"),
     ],
 )
 def test_reason_says_why(demands, words):
@@ -84,6 +91,9 @@ def test_every_query_gets_its_fields_and_at_least_its_rate(demands):
         assert set(each.fields) - {"segment"} <= set(program.fields)
         wanted = LIMITS.default_period_us if each.period_us is None else each.period_us
         assert program.period_us <= max(wanted, LIMITS.minimum_period_us)
+    if program.period_us > LIMITS.minimum_period_us:
+        shared = gcd(*(LIMITS.default_period_us if each.period_us is None else each.period_us for each in demands))
+        assert shared < LIMITS.minimum_period_us or program.period_us == shared, "every query gets exactly its samples"
     assert (program == SLEEP) == (not demands)
 
 

@@ -283,7 +283,7 @@ async def test_from_demand_to_acknowledged_batch_over_a_broker(settings, frames,
         await field.say(packets, packet)
         await until(lambda: any(each.rows for each in field.frames(topics.batches("p"), decode_batch)))
         batch = next(each for each in field.frames(topics.batches("p"), decode_batch) if each.rows)
-        assert [column.values(1) for column in batch.columns] == [[10 * S], ["m1"], [7], [55.5], [None], [None]]
+        assert [column.values(1) for column in batch.columns] == [[10 * S], ["m1"], [True], [7], [55.5], [None], [None]]
         assert (batch.watermark_us, batch.sampling) == (20 * S, True)
         assert service.stores.spool.batches > 0
         await field.say(topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", batch.sequence))

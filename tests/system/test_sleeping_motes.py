@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,12 @@ def test_rates_follow_the_queries_and_the_last_one_gone_lets_motes_sleep(
     wait_for(lambda: periods(path) == [1_000_000] * MOTES)
     cluster.api.add("SELECT sensor, speed FROM traffic SAMPLE EVERY 250 MILLISECONDS", "fast")
     wait_for(lambda: periods(path) == [250_000] * MOTES)
+    wait_for(lambda: len(cluster.api.results("fast", limit=1000)) > 100)
+    wait_for(lambda: len(cluster.api.results("slow", limit=1000)) > 50)
+    for name, period_us in (("fast", 250_000), ("slow", 1_000_000)):
+        starts = [datetime.fromisoformat(row["start"]) for row in cluster.api.results(name, limit=1000)]
+        assert all(start.microsecond % period_us == 0 for start in starts), f"{name} gets its own samples, no others"
+
     cluster.api.drop("fast")
     wait_for(lambda: periods(path) == [1_000_000] * MOTES)
     cluster.api.drop("slow")

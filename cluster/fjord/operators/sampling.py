@@ -1,7 +1,7 @@
-"""Sample: the tuples stamped at whole multiples of a period (the SAMPLE clause).
+"""Sample: the samples a query asked for (the SAMPLE clause), whatever others asked for.
 
-Motes sample at whole multiples of their period, and a stream carries the fastest rate any query asked for; this gives a
-query exactly the samples it asked for.
+Motes sample at whole multiples of their period, as fast as all queries together need; this gives a query exactly its
+own: those stamped at multiples of its period, or, without SAMPLE, those that a mote takes at its default rate.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.operator import Operator
+from protocols.batches import DEFAULT_RATE_COLUMN
 
 
 class Sample(Operator):
@@ -19,15 +20,21 @@ class Sample(Operator):
     Parameters
     ----------
     period_us
-        Rows that start at another instant than a multiple of it go.
+        Rows that start at another instant than a multiple of it go. None keeps those that each mote takes at its
+        default rate; the stream's table says which.
     """
 
-    def __init__(self, period_us: int) -> None:
-        if period_us < 1:
+    def __init__(self, period_us: int | None) -> None:
+        if period_us is not None and period_us < 1:
             raise PlanError(f"a sample period is at least 1 us, not {period_us}")
         self._period_us = period_us
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Keep the rows on the grid."""
         del port
-        return Batch(batch.rows.filter(pl.col(START) % self._period_us == 0), batch.watermark_us)
+        rows = batch.rows
+        if self._period_us is not None:
+            rows = rows.filter(pl.col(START) % self._period_us == 0)
+        elif DEFAULT_RATE_COLUMN in rows.columns:  # a stream that no mote feeds has no rates
+            rows = rows.filter(pl.col(DEFAULT_RATE_COLUMN))
+        return Batch(rows, batch.watermark_us)

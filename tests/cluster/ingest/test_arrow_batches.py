@@ -19,7 +19,7 @@ ALL = StreamSchema("all", tuple(Field(kind.value, kind) for kind in FieldType))
 
 def batch(schema: StreamSchema, rows: list[dict[str, Value]]) -> Batch:
     values = {field.name: [row[field.name] for row in rows] for field in schema.fields}
-    columns = make_columns(schema, list(range(len(rows))), ["m"] * len(rows), values)
+    columns = make_columns(schema, list(range(len(rows))), ["m"] * len(rows), [True] * len(rows), values)
     return Batch(1, "p", "e", schema.name, 1, 0, True, len(rows), columns)
 
 
@@ -38,7 +38,7 @@ def test_a_batch_that_only_moves_the_watermark_has_no_columns() -> None:
 
 def test_other_columns_are_refused_by_name() -> None:
     other = StreamSchema("all", (Field("speed", FieldType.REAL),))
-    with pytest.raises(SchemaError, match="3 columns"):
+    with pytest.raises(SchemaError, match="4 columns"):
         to_arrow(batch(other, [{"speed": 1.0}]), ALL)
     wrong = StreamSchema("all", (Field("speed", FieldType.INTEGER),))
     with pytest.raises(SchemaError, match="'speed' of integer where stream 'all' has 'speed' of real"):

@@ -28,7 +28,13 @@ TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), 
 def rows(*starts: int) -> pa.Table:
     count = len(starts)
     return pa.table(
-        {"fjord_start_us": list(starts), "fjord_mote": ["m"] * count, "sensor": ["a"] * count, "speed": [1.5] * count}
+        {
+            "fjord_start_us": list(starts),
+            "fjord_mote": ["m"] * count,
+            "fjord_default_rate": [True] * count,
+            "sensor": ["a"] * count,
+            "speed": [1.5] * count,
+        }
     ).cast(arrow_schema(TRAFFIC))
 
 
