@@ -1,0 +1,94 @@
+"""The HTTP API, asked as the command line asks it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from cluster.service.api import make_api
+from tests.cluster.service.conftest import Service
+
+GOOD = "SELECT sensor FROM traffic"
+
+
+def client(service: Service, token: str | None = None) -> httpx.AsyncClient:
+    server: Any = SimpleNamespace(
+        queries=service.queries,
+        registry=service.registry,
+        ingest=service.ingest,
+        results=SimpleNamespace(last_sequence=lambda name: 0),
+        status=lambda: {"queries": len(service.registry.plan.queries)},
+    )
+    transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), token))
+    return httpx.AsyncClient(transport=transport, base_url="http://cluster")
+
+
+@pytest.fixture
+async def api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+    async with client(service) as found:
+        yield found
+
+
+async def test_add_list_drop(api: httpx.AsyncClient) -> None:
+    added = await api.post("/v1/queries", json={"sql": GOOD, "name": "mine"})
+    assert added.status_code == 201
+    assert (added.json()["name"], added.json()["topic"]) == ("mine", "fjord/v1/results/mine")
+    assert [query["name"] for query in (await api.get("/v1/queries")).json()] == ["mine"]
+    assert (await api.delete("/v1/queries/mine")).status_code == 204
+    assert (await api.get("/v1/queries")).json() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind"),
+    [
+        ({"sql": "SELECT nothing FROM traffic"}, 400, "FjordSqlError"),
+        ({"sql": GOOD, "name": "no/name"}, 400, "TopicError"),
+        ({"sql": ""}, 422, None),
+        ({"sql": "x" * 100_001}, 422, None),
+        ({}, 422, None),
+    ],
+)
+async def test_what_is_wrong_is_said(
+    api: httpx.AsyncClient, body: dict[str, str], status: int, kind: str | None
+) -> None:
+    answer = await api.post("/v1/queries", json=body)
+    assert answer.status_code == status
+    assert answer.json().get("error") == kind
+
+
+async def test_bad_sql_comes_underlined(api: httpx.AsyncClient) -> None:
+    body = (await api.post("/v1/queries", json={"sql": "SELECT sped FROM traffic"})).json()
+    assert (body["line"], body["column"]) == (1, 8)
+    assert "^^^^" in body["underlined"]
+    assert "speed" in body["hint"]
+
+
+async def test_unknown_and_doubled_names(api: httpx.AsyncClient) -> None:
+    assert (await api.delete("/v1/queries/none")).status_code == 404
+    await api.post("/v1/queries", json={"sql": GOOD, "name": "mine"})
+    assert (await api.post("/v1/queries", json={"sql": GOOD, "name": "mine"})).status_code == 409
+
+
+async def test_streams_show_fields_and_units(api: httpx.AsyncClient) -> None:
+    (stream,) = (await api.get("/v1/streams")).json()
+    assert stream["name"] == "traffic"
+    assert {"name": "speed", "type": "real", "unit": "mph", "fixed": False} in stream["fields"]
+
+
+async def test_explain_runs_nothing(api: httpx.AsyncClient) -> None:
+    answer = await api.post("/v1/explain", json={"sql": GOOD})
+    assert answer.status_code == 200
+    assert "traffic" in answer.text
+    assert (await api.get("/v1/queries")).json() == []
+
+
+async def test_with_a_token_nothing_answers_without_it(service: Service) -> None:
+    async with client(service, token="secret") as api:
+        assert (await api.get("/v1/queries")).status_code == 401
+        assert (await api.get("/v1/queries", headers={"Authorization": "Bearer wrong"})).status_code == 401
+        assert (await api.get("/v1/queries", headers={"Authorization": "Bearer secret"})).status_code == 200

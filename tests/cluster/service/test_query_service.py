@@ -1,0 +1,95 @@
+"""Queries come and go: plans, positions and demands follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster.language.errors import FjordSqlError
+from cluster.service.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
+from protocols import topics
+from protocols.demands import QueryDemand, decode_demand
+from protocols.errors import TopicError
+
+if TYPE_CHECKING:
+    from tests.cluster.service.conftest import Service
+
+AVERAGE = "SELECT sensor, AVG(speed) AS speed FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) GROUP BY sensor"
+
+
+async def test_a_query_becomes_a_plan_and_a_demand(service: Service) -> None:
+    before = service.registry.plan.epoch
+    query, warnings = await service.queries.add(AVERAGE, "mean")
+    assert (query.name, warnings) == ("mean", ())
+    plan = service.plans.read(before + 1)
+    assert [each.identity for each in plan.queries] == [f"mean@{before + 1}"]
+    assert plan.positions == {"traffic": 0}
+    (message,) = service.link.published
+    assert (message.topic, message.retain) == (topics.demand("traffic"), True)
+    assert decode_demand(message.payload).demands == (QueryDemand("mean", ("sensor", "speed")),)
+
+
+async def test_names_are_given_and_never_twice(service: Service) -> None:
+    assert [(await service.queries.add(AVERAGE))[0].name for _ in range(2)] == ["q1", "q2"]
+    await service.queries.drop("q2")
+    assert (await service.queries.add(AVERAGE))[0].name == "q3"
+    with pytest.raises(QueryExistsError, match="'q1' already"):
+        await service.queries.add(AVERAGE, "q1")
+    with pytest.raises(TopicError, match="query name"):
+        await service.queries.add(AVERAGE, "a/b")
+
+
+async def test_dropping_the_last_query_leaves_an_empty_demand(service: Service) -> None:
+    await service.queries.add(AVERAGE, "mean")
+    await service.queries.drop("mean")
+    assert decode_demand(service.link.published[-1].payload).demands == ()
+    assert service.registry.plan.queries == ()
+    with pytest.raises(UnknownQueryError, match="no query 'mean'"):
+        await service.queries.drop("mean")
+
+
+@pytest.mark.parametrize(
+    ("sql", "column", "offending", "hint"),
+    [
+        ("SELECT sensor FROM trafic", 20, "trafic", "traffic"),
+        ("SELECT sped FROM traffic", 8, "sped", "speed"),
+        ("SELECT speed FROM traffic ORDER BY speed", 27, None, None),
+        ("SELEC speed FROM traffic", 1, None, None),
+        ("SELECT AVG(speed) FROM traffic WINDOW(RANGE 1 FORTNIGHT)", 47, "FORTNIGHT", None),
+    ],
+)
+async def test_bad_sql_names_its_place_and_changes_nothing(
+    service: Service, sql: str, column: int, offending: str | None, hint: str | None
+) -> None:
+    epoch = service.registry.plan.epoch
+    with pytest.raises(FjordSqlError) as caught:
+        await service.queries.add(sql)
+    assert (caught.value.line, caught.value.column) == (1, column)
+    assert offending is None or caught.value.offending == offending
+    assert hint is None or hint in str(caught.value.hint)
+    assert "^" in caught.value.underlined()
+    assert service.registry.plan.epoch == epoch
+
+
+async def test_too_many_queries_are_refused_with_the_figures(service: Service) -> None:
+    for _ in range(5):
+        await service.queries.add(AVERAGE)
+    with pytest.raises(TooManyQueriesError, match="5 queries are running, the limit is 5"):
+        await service.queries.add(AVERAGE)
+
+
+async def test_demand_waits_for_a_broker_that_is_away(service: Service) -> None:
+    service.link.away = True
+    await service.queries.add(AVERAGE, "mean")
+    assert service.link.published == []
+    service.link.away = False
+    await service.queries.publish_all_demands()
+    assert [each.query for each in decode_demand(service.link.published[-1].payload).demands] == ["mean"]
+
+
+async def test_explain_shows_the_plan_and_runs_nothing(service: Service) -> None:
+    text = service.queries.explain(AVERAGE)
+    assert "traffic" in text
+    assert "1 minute" in text or "1m" in text
+    assert service.registry.plan.queries == ()

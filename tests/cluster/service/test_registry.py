@@ -1,0 +1,87 @@
+"""The registry survives restarts and refuses what it cannot read."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import PlanError, StorageError
+from cluster.language.algebra import Column, Source
+from cluster.plan.epoch import EMPTY, Plan, PlanFiles
+from cluster.service.registry import QUARANTINE_ROWS, Registry
+from protocols.streams import FieldType
+
+NODE = Source("traffic", (Column("speed", FieldType.REAL),))
+
+
+def open_registry(folder: Path) -> Registry:
+    return Registry(folder / "registry.sqlite", PlanFiles(folder / "plans"))
+
+
+def test_queries_plans_and_positions_survive(tmp_path: Path) -> None:
+    first = open_registry(tmp_path)
+    fjord, buckets = first.fjord, first.fix("buckets", 4)
+    query = first.add("a", "SELECT 1", NODE, {"traffic": 7})
+    first.set_published(3, 10)
+    first.close()
+    again = open_registry(tmp_path)
+    assert (again.fjord, again.fix("buckets", 9)) == (fjord, buckets)
+    assert again.queries() == [query]
+    assert again.plan.positions == {"traffic": 7}
+    assert again.published() == (3, 10)
+
+
+def test_a_new_registry_has_a_first_plan_that_lets_the_fjord_run_once(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    assert registry.plan == Plan(1)
+    assert PlanFiles(tmp_path / "plans").read(1) == Plan(1)
+
+
+def test_a_plan_file_lost_in_a_crash_is_written_again(tmp_path: Path) -> None:
+    first = open_registry(tmp_path)
+    first.add("a", "SELECT 1", NODE, {})
+    first.close()
+    files = PlanFiles(tmp_path / "plans")
+    files.path(2).unlink()
+    open_registry(tmp_path)
+    assert [query.name for query in files.read(2).queries] == ["a"]
+
+
+def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None:
+    open_registry(tmp_path).close()
+    with sqlite3.connect(tmp_path / "registry.sqlite") as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(StorageError, match="schema version 99"):
+        open_registry(tmp_path)
+    (tmp_path / "registry.sqlite").write_bytes(b"no database at all" * 100)
+    with pytest.raises(StorageError, match="cannot be opened"):
+        open_registry(tmp_path)
+
+
+def test_quarantine_is_bounded_and_newest_first(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    for number in range(QUARANTINE_ROWS + 5):
+        registry.quarantine("batch", f"reason {number}", "p", b"x")
+    kept = registry.quarantined(limit=QUARANTINE_ROWS + 5)
+    assert len(kept) == QUARANTINE_ROWS
+    assert kept[0].reason == f"reason {QUARANTINE_ROWS + 4}"
+
+
+def test_plan_files_are_never_changed(tmp_path: Path) -> None:
+    files = PlanFiles(tmp_path)
+    files.write(Plan(1, (), {"traffic": 1}))
+    files.write(Plan(1, (), {"traffic": 1}))
+    with pytest.raises(PlanError, match="epoch 1 already has another plan"):
+        files.write(Plan(1, (), {"traffic": 2}))
+    assert files.read(0) == EMPTY
+    with pytest.raises(PlanError, match="epoch 5 cannot be read"):
+        files.read(5)
+    files.path(6).write_text('{"epoch": 6, "format": 99}')
+    with pytest.raises(PlanError, match="format 99"):
+        files.read(6)
+    files.path(7).write_text("{")
+    with pytest.raises(PlanError, match="is not a plan"):
+        files.read(7)
