@@ -104,6 +104,10 @@ class Children:
                 raise ChildError(child.name, f"was not ready within {seconds:.0f} s", child.log)
             time.sleep(0.1)
 
+    def forget(self, child: Child) -> None:
+        """Let a child end as it likes; its end is the caller's business."""
+        self._children.remove(child)
+
     def stop(self) -> None:
         """Stop all children, last started first; kill those that do not stop, with all they started."""
         for child in reversed(self._children):

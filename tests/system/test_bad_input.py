@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.demo.parts import free_port
+from tests.system.recorded_day import DAY
 
 if TYPE_CHECKING:
     from tests.system.conftest import RunningCluster
@@ -150,6 +151,3 @@ def test_bad_sql(cluster: RunningCluster, sql: str, words: list[str]) -> None:
     assert done.returncode == 1
     for word in words:
         assert word in done.stderr
-
-
-DAY = Path(__file__).parents[2] / "examples" / "traffic" / "la_loop_speeds_day.parquet"
