@@ -98,8 +98,10 @@ def check_supported(node: Node) -> None:
     UnsupportedPlanError
         Names the operator.
     """
-    edges_of(PlannedQuery("check", 0, node))
-    add_downstream(Fjord(), PlannedQuery("check", 0, node), None)
+    query = PlannedQuery("check", 0, node)
+    for edge in edges_of(query):
+        list(upstream_operators(edge))
+    add_downstream(Fjord(), query, None)
 
 
 @lru_cache(maxsize=16_384)

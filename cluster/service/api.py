@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel, Field
 
+from cluster.errors import PlanError
 from cluster.language.errors import FjordSqlError
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.result_messages import instant_text
@@ -144,6 +145,7 @@ def _status_of(error: FjordError) -> int:
         (QueryExistsError, 409),
         (TooManyQueriesError, 429),
         (FjordSqlError, 400),
+        (PlanError, 400),
         (TopicError, 400),
     ]
     return next((status for kind, status in statuses if isinstance(error, kind)), 500)

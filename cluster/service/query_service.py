@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 import structlog
 
 from cluster.errors import ClusterError
+from cluster.fjord.compilation import check_supported
 from cluster.ingest.service import Ingest
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
@@ -53,12 +54,15 @@ class QueryService:
         ------
         FjordSqlError
             If the text is not a query, or names what does not exist.
+        UnsupportedPlanError
+            If it has an operator that cannot be run yet.
         QueryExistsError, TooManyQueriesError, TopicError
             See :meth:`Registry.add`.
         """
         async with self._lock:
             query = translate(sql, self._catalog())
             node = rewrite(query.node).node
+            check_supported(node)
             streams = self._registry.plan.streams | streams_of(node)
             registered = self._registry.add(name, sql, node, self._positions(streams))
             await self._publish_demands(streams_of(node))
