@@ -137,16 +137,16 @@ def wait_for_words(log: Path, words: str, *, times: int = 1) -> None:
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        ("SELECT sped FROM recorded", ["line 1, column 8", "^^^^", "did you mean"]),
+        ("SELECT sped FROM refused", ["line 1, column 8", "^^^^", "did you mean"]),
         ("SELECT speed FROM nowhere", ["nowhere", "line 1, column 19"]),
         ("SELECT speed FROM", ["line 1"]),
     ],
 )
 def test_bad_sql(cluster: RunningCluster, sql: str, words: list[str]) -> None:
-    if not any(stream["name"] == "recorded" for stream in cluster.api.streams()):
+    if not any(stream["name"] == "refused" for stream in cluster.api.streams()):
         proxy = cluster.parts.start_proxy("reader")
-        cluster.parts.start_motes("reader", "--trace", str(DAY), "--stream", "recorded")
-        cluster.parts.wait_for_stream("recorded", proxy)
+        cluster.parts.start_motes("reader", "--trace", str(DAY), "--stream", "refused")
+        cluster.parts.wait_for_stream("refused", proxy)
     done = fjord("query", "add", sql, "--api", cluster.parts.api_address)
     assert done.returncode == 1
     for word in words:
