@@ -197,7 +197,7 @@ def _run(settings: ClusterSettings) -> None:
 
     from cluster.java import find_java
 
-    find_java()  # without Java nothing else need be started
+    java = find_java()  # without Java nothing else need be started
     from cluster.service.server import ClusterServer
 
     async def serve() -> None:
@@ -219,4 +219,5 @@ def _run(settings: ClusterSettings) -> None:
         finally:
             announcing.cancel()
 
+    typer.echo(f"Java: {java.description}; Spark takes some seconds to start")
     asyncio.run(serve())
