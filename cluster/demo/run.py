@@ -141,7 +141,7 @@ async def _show(  # noqa: PLR0917 - everything there is, once
             now = time.monotonic()
             if now - seen_at >= 2.0:  # noqa: PLR2004 - rates over two seconds
                 rows = sum(view.rows for view in state.queries.values())
-                samples = state.samples()
+                samples = int((await asyncio.to_thread(client.status))["rows_stored"])
                 state.rows_per_second = (rows - seen_rows) / (now - seen_at)
                 state.samples_per_second = (samples - seen_samples) / (now - seen_at)
                 seen_rows, seen_samples, seen_at = rows, samples, now
@@ -150,6 +150,8 @@ async def _show(  # noqa: PLR0917 - everything there is, once
             elif now - reported >= 5.0:  # noqa: PLR2004 - a line every five seconds
                 reported = now
                 console.print(f"-- {summary_line(state)}", highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.print(f"-- {summary_line(state)}", highlight=False, soft_wrap=True)
     receiving.cancel()
 
 

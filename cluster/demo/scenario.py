@@ -42,7 +42,7 @@ GENERATED = Scenario(
             " FROM traffic WINDOW(RANGE 5 SECONDS SLIDE 5 SECONDS) SAMPLE EVERY 250 MILLISECONDS GROUP BY lane",
         ),
     ),
-    ((0.6, "quick"), (0.9, "slow"), (0.9, "segments")),
+    ((0.6, "quick"), (0.8, "slow"), (0.8, "segments")),
 )
 """Over the traffic generator: dropping "quick" lets the motes go from 4 Hz to 1 Hz; at the end they fall asleep."""
 
@@ -61,6 +61,6 @@ TRACE = Scenario(
             " FROM traffic WINDOW(RANGE 1 HOUR SLIDE 15 MINUTES)",
         ),
     ),
-    ((0.6, "slow"), (0.9, "half_hours"), (0.9, "whole_road")),
+    ((0.6, "slow"), (0.8, "half_hours"), (0.8, "whole_road")),
 )
 """Over a recorded trace with the columns time, sensor and speed."""

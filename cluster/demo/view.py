@@ -44,10 +44,6 @@ class DemoState:
         counted = Counter(_doing(entry) for entry in self.motes.values())
         return counted.most_common()
 
-    def samples(self) -> int:
-        """Return how many samples the proxy has taken over."""
-        return sum(entry.samples_received for entry in self.motes.values())
-
 
 def render(state: DemoState) -> RenderableType:
     """Return the live view."""
