@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
 from cluster.storage.commit_log import CommitLog
+from cluster.storage.compaction import Compaction
 
 RESULT_SCHEMA = pa.schema(
     [
@@ -40,10 +41,13 @@ class ResultsTable:
         Folder (or URI) of the table; made if it does not exist.
     fjord
         Identity of the Fjord whose micro-batches are committed; a new one begins to count at 0 again.
+    compaction
+        When small files are merged.
     """
 
-    def __init__(self, root: str, fjord: str) -> None:
+    def __init__(self, root: str, fjord: str, *, compaction: Compaction | None = None) -> None:
         self.root = root
+        self._compaction = compaction or Compaction()
         self._writer = f"fjord/{fjord}"
         try:
             self._table = DeltaTable(root)
@@ -102,7 +106,10 @@ class ResultsTable:
             raise StorageError(f"could not append to results table {self.root}: {error}") from error
         last = numbered.group_by("query").agg(pl.col("sequence").max())
         self._sequences.update(dict(last.iter_rows()))
-        return self.version
+        version = self.version
+        if self._compaction.due(version):
+            self._compaction.run(self._table)
+        return version
 
     def read_commit(self, version: int) -> pl.DataFrame:
         """Return the rows one version added, in the order in which they were stored."""

@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
+from cluster.storage.compaction import Compaction
 from protocols.batches import DEFAULT_RATE_COLUMN, MOTE_COLUMN, START_COLUMN
 from protocols.streams import Field, FieldType, StreamSchema
 
@@ -80,6 +81,8 @@ class StreamTable:
         Folder (or URI) of the table.
     schema
         The stream's schema; None takes that of an existing table.
+    compaction
+        When small files are merged.
 
     Raises
     ------
@@ -87,8 +90,9 @@ class StreamTable:
         If the table has another schema, or does not exist and none is given.
     """
 
-    def __init__(self, root: str, schema: StreamSchema | None = None) -> None:
+    def __init__(self, root: str, schema: StreamSchema | None = None, *, compaction: Compaction | None = None) -> None:
         self.root = root
+        self._compaction = compaction or Compaction()
         try:
             self._table = DeltaTable(root)
         except TableNotFoundError as error:
@@ -162,7 +166,10 @@ class StreamTable:
         except (DeltaError, OSError) as error:
             self._table.update_incremental()
             raise StorageError(f"could not append to stream table {self.root}: {error}") from error
-        return self._table.version()
+        version = self._table.version()
+        if self._compaction.due(version):
+            self._compaction.run(self._table)
+        return version
 
 
 def watermark_at(log: CommitLog, version: int) -> int | None:

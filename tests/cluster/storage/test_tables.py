@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from cluster.errors import StorageError
 from cluster.storage.commit_log import CommitLog
+from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import (
     ProxyPosition,
@@ -80,6 +81,31 @@ def test_compaction_adds_nothing_to_the_stream(tmp_path: Path) -> None:
     assert newest == 4
     assert log.read(newest).files == ()
     assert watermark_at(log, newest) == 2
+
+
+def test_many_small_commits_are_merged_and_nothing_changes_for_readers(tmp_path: Path) -> None:
+    table = StreamTable(str(tmp_path / "traffic"), TRAFFIC, compaction=Compaction(commits_between=10))
+    for start in range(25):
+        table.append([rows(start)], at(start), {("p", "e"): start + 1})
+    assert len(DeltaTable(table.root).file_uris()) < 10
+    again = StreamTable(str(tmp_path / "traffic"))
+    assert (again.position(), again.last_sequence("p", "e")) == (at(24), 25)
+    log = CommitLog(table.root)
+    added = [file.path for version in range(1, log.latest(0) + 1) for file in log.read(version).files]
+    assert len(added) == 25, "a reader that is behind still reads version by version"
+    stamps = [pl.read_parquet(f"{table.root}/{path}")["fjord_start_us"].to_list() for path in added]
+    assert stamps == [[start] for start in range(25)]
+    assert sorted(pl.read_delta(table.root)["fjord_start_us"].to_list()) == list(range(25))
+
+
+def test_results_are_merged_too_and_read_alike(tmp_path: Path) -> None:
+    table = ResultsTable(str(tmp_path / "results"), "f", compaction=Compaction(commits_between=5))
+    versions = [table.append(answers(("a", batch), ("b", batch)), batch) for batch in range(12)]
+    assert len(DeltaTable(table.root).file_uris()) < 8
+    assert table.rows_after("a", 0, 100)["start_us"].to_list() == list(range(12))
+    assert [table.read_commit(version)["start_us"].to_list() for version in versions] == [[n, n] for n in range(12)]
+    assert ResultsTable(table.root, "f").committed(11)
+    assert ResultsTable(table.root, "f").last_sequence("b") == 12
 
 
 def test_missing_version_is_an_error_with_a_hint(tmp_path: Path) -> None:
