@@ -1,93 +1,61 @@
-"""From logical plan to operators: where a plan is cut, and what runs on either side of the cut.
-
-Stateless chains above a stream run upstream, next to the scan; if an aggregate follows, its first half runs there too.
-Everything else runs downstream. The cut is an *edge*: a queue that happens to cross Spark's shuffle.
-"""
+"""From logical plan to operators: what runs upstream of each edge, and what runs downstream of them all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 
 import polars as pl
 
-from cluster.errors import PlanError
-from cluster.fjord.batch import INTERVAL
+from cluster.fjord.edges import (
+    Edge,
+    UnsupportedPlanError,
+    edges_of,
+    empty_rows,
+    has_chronons,
+    is_chain,
+    slide_of,
+)
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
+from cluster.fjord.operators.changes import Changes
+from cluster.fjord.operators.count_window import CountWindow as CountWindowOperator
+from cluster.fjord.operators.distinct import Distinct as DistinctOperator
 from cluster.fjord.operators.filtering import Filter as FilterOperator
+from cluster.fjord.operators.granularity import Granularity as GranularityOperator
+from cluster.fjord.operators.joining import Join as JoinOperator
+from cluster.fjord.operators.multiplicities import difference, intersection
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.projection import Project as ProjectOperator
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
+from cluster.fjord.operators.semi_joining import SemiJoin as SemiJoinOperator
 from cluster.fjord.operators.time_window import TimeWindow as TimeWindowOperator
+from cluster.fjord.operators.union import Union as UnionOperator
 from cluster.fjord.queues import PushQueue, Queue
-from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Aggregate, Filter, Node, Project, Schema, Source, TimeWindow, schema_of
+from cluster.language.algebra import (
+    Aggregate,
+    AntiJoin,
+    CountWindow,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    PartitionedWindow,
+    Project,
+    SemiJoin,
+    Source,
+    TimeWindow,
+    Union,
+    inputs_of,
+    schema_of,
+)
 from cluster.plan.epoch import PlannedQuery
-
-
-class UnsupportedPlanError(PlanError):
-    """A plan with an operator that cannot be run yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """Where a query's plan is cut.
-
-    Parameters
-    ----------
-    name
-        Unique among all edges of a Fjord, for ever.
-    owner
-        Identity of the query.
-    chain
-        The stateless part above the stream, which runs upstream.
-    aggregate
-        The aggregate directly above it, whose first half runs upstream too; or None.
-    partition_by
-        Columns by whose values rows go to buckets; empty sends all to the query's own bucket.
-    """
-
-    name: str
-    owner: str
-    chain: Node
-    aggregate: Aggregate | None
-    partition_by: tuple[str, ...]
-
-    @property
-    def source(self) -> Source:
-        """The stream below the chain, with the columns it reads."""
-        node = self.chain
-        while not isinstance(node, Source):
-            if not isinstance(node, Filter | Project | TimeWindow):
-                raise UnsupportedPlanError(f"{type(node).__name__} is no stateless operator")
-            node = node.input
-        return node
-
-    @property
-    def stream(self) -> str:
-        """Name of the stream."""
-        return self.source.stream
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns it reads of the stream."""
-        return tuple(column.name for column in self.source.columns)
-
-    def empty_rows(self) -> pl.DataFrame:
-        """Return no rows, with the columns that cross the edge."""
-        rows = empty_rows(schema_of(self.chain))
-        if self.aggregate is None:
-            return rows
-        return PartialAggregate(self.aggregate.keys, self.aggregate.calls).empty(rows)
-
-
-def empty_rows(schema: Schema) -> pl.DataFrame:
-    """Return no rows, with these columns and the interval."""
-    return pl.DataFrame(schema={**INTERVAL, **{column.name: POLARS_TYPES[column.type] for column in schema}})
 
 
 def check_supported(node: Node) -> None:
@@ -102,16 +70,6 @@ def check_supported(node: Node) -> None:
     for edge in edges_of(query):
         list(upstream_operators(edge))
     add_downstream(Fjord(), query, None)
-
-
-@lru_cache(maxsize=16_384)
-def edges_of(query: PlannedQuery) -> tuple[Edge, ...]:
-    """Return where a query's plan is cut, left to right."""
-    keyed = _partition_keys(query.node)
-    return tuple(
-        Edge(f"{query.identity}/{number}", query.identity, chain, aggregate, keyed)
-        for number, (chain, aggregate) in enumerate(_cuts(query.node))
-    )
 
 
 def upstream_operators(edge: Edge) -> Iterator[Operator]:
@@ -152,12 +110,12 @@ def add_downstream(fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Que
 
 
 def build_operator(node: Node) -> Operator:
-    """Return the operator of a node that needs nothing but its own parameters.
+    """Return the operator of a node, between operators for its inputs and its consumer.
 
     Raises
     ------
     UnsupportedPlanError
-        If it cannot be run yet.
+        If it cannot be run; says why.
     """
     match node:
         case Filter():
@@ -165,9 +123,32 @@ def build_operator(node: Node) -> Operator:
         case Project():
             return ProjectOperator(node.outputs)
         case TimeWindow():
+            _check_chronons(node.input, "a time window")
             return TimeWindowOperator(node.size_us, node.slide_us)
-        case _:
-            raise _unsupported(node)
+        case CountWindow():
+            _check_chronons(node.input, "a count window")
+            return CountWindowOperator(empty_rows(schema_of(node)), node.rows, node.slide_rows)
+        case PartitionedWindow():
+            _check_chronons(node.input, "a partitioned window")
+            return CountWindowOperator(empty_rows(schema_of(node)), node.rows, node.slide_rows, node.keys)
+        case Union():
+            return UnionOperator(empty_rows(schema_of(node)))
+        case Distinct():
+            return DistinctOperator(empty_rows(schema_of(node)))
+        case Difference():
+            return difference(empty_rows(schema_of(node)))
+        case Intersection():
+            return intersection(empty_rows(schema_of(node)))
+        case Join():
+            return JoinOperator(*_sides(node), node.predicate)
+        case SemiJoin() | AntiJoin():
+            return SemiJoinOperator(*_sides(node), node.predicate, anti=isinstance(node, AntiJoin))
+        case Granularity():
+            return GranularityOperator(node.granule_us)
+        case Istream() | Dstream():
+            return Changes(empty_rows(schema_of(node)), insertions=isinstance(node, Istream))
+        case Source() | Aggregate():
+            raise UnsupportedPlanError(f"{type(node).__name__} is no single operator")
 
 
 class _Downstream:
@@ -181,69 +162,38 @@ class _Downstream:
         self._number = 0
 
     def add(self, node: Node) -> Placed:
-        if _is_chain(node):
+        if is_chain(node):
             edge, queue = self._next_edge()
             return self._place(Reorder(schema_of(edge.chain)), queue)
-        if isinstance(node, Aggregate) and _is_chain(node.input):
+        if isinstance(node, Aggregate):
+            return self._add_aggregate(node)
+        return self._place(build_operator(node), *(self.add(child) for child in inputs_of(node)))
+
+    def _add_aggregate(self, node: Aggregate) -> Placed:
+        keys = schema_of(node)[: len(node.keys)]
+        if is_chain(node.input):
             edge, queue = self._next_edge()
-            keys = tuple(column for column in schema_of(node) if column.name in node.keys)
-            return self._place(MergeAggregate(keys, node.calls, slide_us=_slide_of(edge.chain)), queue)
-        if isinstance(node, Filter | Project):
-            return self._place(build_operator(node), self.add(node.input))
-        raise _unsupported(node)
+            return self._place(MergeAggregate(keys, node.calls, slide_us=slide_of(edge.chain)), queue)
+        partial = self._place(PartialAggregate(node.keys, node.calls), self.add(node.input))
+        return self._place(MergeAggregate(keys, node.calls), partial)
 
-    def _next_edge(self) -> tuple[Edge, Queue | None]:
+    def _next_edge(self) -> tuple[Edge, Queue]:
         edge = self._edges.pop(0)
-        return edge, None if self._arrivals is None else self._arrivals[edge.name]
+        return edge, PushQueue() if self._arrivals is None else self._arrivals[edge.name]
 
-    def _place(self, operator: Operator, source: Queue | Placed | None) -> Placed:
+    def _place(self, operator: Operator, *sources: Queue | Placed) -> Placed:
         name = f"{self._query.identity}/{self._number} {type(operator).__name__}"
         self._number += 1
-        return self._fjord.add(name, operator, [source or PushQueue()], owner=self._query.identity)
+        return self._fjord.add(name, operator, sources, owner=self._query.identity)
 
 
-def _unsupported(node: Node) -> UnsupportedPlanError:
-    return UnsupportedPlanError(
-        f"{type(node).__name__} cannot be run yet",
-        hint="this version runs filters, projections and aggregates over time windows of one stream",
-    )
+def _sides(node: Join | SemiJoin | AntiJoin) -> tuple[pl.DataFrame, pl.DataFrame]:
+    return empty_rows(schema_of(node.left)), empty_rows(schema_of(node.right))
 
 
-def _is_chain(node: Node, *, windowed: bool = False) -> bool:
-    """Return whether a plan is a stateless chain above a stream, with at most one window."""
-    match node:
-        case Source():
-            return True
-        case Filter() | Project():
-            return _is_chain(node.input, windowed=windowed)
-        case TimeWindow():
-            return not windowed and _is_chain(node.input, windowed=True)
-        case _:
-            return False
-
-
-def _cuts(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
-    if _is_chain(node):
-        yield node, None
-    elif isinstance(node, Aggregate) and _is_chain(node.input):
-        yield node.input, node
-    elif isinstance(node, Filter | Project):
-        yield from _cuts(node.input)
-    else:
-        raise _unsupported(node)
-
-
-def _partition_keys(node: Node) -> tuple[str, ...]:
-    """Return the keys of a keyed aggregate with only stateless operators above it: a plan may be spread by them."""
-    while isinstance(node, Filter | Project) and not _is_chain(node):
-        node = node.input
-    return node.keys if isinstance(node, Aggregate) and _is_chain(node.input) else ()
-
-
-def _slide_of(node: Node) -> int:
-    while not isinstance(node, Source):
-        if isinstance(node, TimeWindow):
-            return node.slide_us
-        assert isinstance(node, Filter | Project)  # noqa: S101 - what a chain is made of
-        node = node.input
-    return 1
+def _check_chronons(node: Node, what: str) -> None:
+    if not has_chronons(node):
+        raise UnsupportedPlanError(
+            f"{what} over {type(node).__name__} would count a tuple once for every microsecond of its validity",
+            hint="put the window on the stream itself, or ISTREAM(...) around the subquery to count each tuple once",
+        )

@@ -17,7 +17,8 @@ import msgspec
 import polars as pl
 
 from cluster.fjord.batch import END, START, Batch
-from cluster.fjord.compilation import Edge, add_downstream, edges_of
+from cluster.fjord.compilation import add_downstream
+from cluster.fjord.edges import Edge, edges_of
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state

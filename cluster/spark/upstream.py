@@ -14,7 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.compilation import Edge, edges_of, empty_rows, upstream_operators
+from cluster.fjord.compilation import upstream_operators
+from cluster.fjord.edges import Edge, edges_of, empty_rows
 from cluster.fjord.graph import Fjord
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.queues import PullQueue, PushQueue

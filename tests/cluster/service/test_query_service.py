@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.fjord.compilation import UnsupportedPlanError
+from cluster.fjord.edges import UnsupportedPlanError
 from cluster.language.errors import FjordSqlError
 from cluster.service.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from protocols import topics
@@ -76,8 +76,10 @@ async def test_bad_sql_names_its_place_and_changes_nothing(
 async def test_what_cannot_be_run_yet_is_refused_before_it_is_registered(service: Service) -> None:
     """The language is ahead of the operators: nothing it accepts may reach a running Fjord that cannot run it."""
     epoch = service.registry.plan.epoch
-    with pytest.raises(UnsupportedPlanError, match="cannot be run yet") as caught:
-        await service.queries.add("SELECT speed FROM traffic WINDOW(ROWS 10)")
+    with pytest.raises(UnsupportedPlanError, match="once for every microsecond") as caught:
+        await service.queries.add(
+            "SELECT * FROM (SELECT speed FROM traffic WINDOW(RANGE 1 MINUTE)) q WINDOW(RANGE 1 MINUTE)"
+        )
     assert caught.value.hint is not None
     assert service.registry.plan.epoch == epoch
 

@@ -1,0 +1,170 @@
+"""Where a plan is cut: into edges between what runs next to the scan and what runs behind Spark's shuffle.
+
+Stateless chains above a stream run upstream; if an aggregate follows, its first half runs there too. Everything else
+runs downstream. An *edge* is a queue that happens to cross the shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import INTERVAL
+from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import (
+    Aggregate,
+    AntiJoin,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    Project,
+    Schema,
+    SemiJoin,
+    Source,
+    TimeWindow,
+    Union,
+    inputs_of,
+    schema_of,
+)
+from cluster.plan.epoch import PlannedQuery
+
+
+class UnsupportedPlanError(PlanError):
+    """A plan with an operator that cannot be run yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Where a query's plan is cut.
+
+    Parameters
+    ----------
+    name
+        Unique among all edges of a Fjord, for ever.
+    owner
+        Identity of the query.
+    chain
+        The stateless part above the stream, which runs upstream.
+    aggregate
+        The aggregate directly above it, whose first half runs upstream too; or None.
+    partition_by
+        Columns by whose values rows go to buckets; empty sends all to the query's own bucket.
+    """
+
+    name: str
+    owner: str
+    chain: Node
+    aggregate: Aggregate | None
+    partition_by: tuple[str, ...]
+
+    @property
+    def source(self) -> Source:
+        """The stream below the chain, with the columns it reads."""
+        node = self.chain
+        while not isinstance(node, Source):
+            if not isinstance(node, Filter | Project | TimeWindow):
+                raise UnsupportedPlanError(f"{type(node).__name__} is no stateless operator")
+            node = node.input
+        return node
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream."""
+        return self.source.stream
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns it reads of the stream."""
+        return tuple(column.name for column in self.source.columns)
+
+    def empty_rows(self) -> pl.DataFrame:
+        """Return no rows, with the columns that cross the edge."""
+        rows = empty_rows(schema_of(self.chain))
+        if self.aggregate is None:
+            return rows
+        return PartialAggregate(self.aggregate.keys, self.aggregate.calls).empty(rows)
+
+
+def empty_rows(schema: Schema) -> pl.DataFrame:
+    """Return no rows, with these columns and the interval."""
+    return pl.DataFrame(schema={**INTERVAL, **{column.name: POLARS_TYPES[column.type] for column in schema}})
+
+
+@lru_cache(maxsize=16_384)
+def edges_of(query: PlannedQuery) -> tuple[Edge, ...]:
+    """Return where a query's plan is cut, left to right."""
+    keyed = partition_keys(query.node)
+    return tuple(
+        Edge(f"{query.identity}/{number}", query.identity, chain, aggregate, keyed)
+        for number, (chain, aggregate) in enumerate(cuts_of(query.node))
+    )
+
+
+def is_chain(node: Node, *, windowed: bool = False) -> bool:
+    """Return whether a plan is a stateless chain above a stream, with at most one window."""
+    match node:
+        case Source():
+            return True
+        case Filter() | Project():
+            return is_chain(node.input, windowed=windowed)
+        case TimeWindow():
+            return not windowed and is_chain(node.input, windowed=True)
+        case _:
+            return False
+
+
+def cuts_of(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
+    """Yield what runs upstream, left to right: chains, with the aggregate above them if there is one."""
+    if is_chain(node):
+        yield node, None
+    elif isinstance(node, Aggregate) and is_chain(node.input):
+        yield node.input, node
+    else:
+        for child in inputs_of(node):
+            yield from cuts_of(child)
+
+
+def partition_keys(node: Node) -> tuple[str, ...]:
+    """Return the keys of a keyed aggregate with only stateless operators above it: a plan may be spread by them."""
+    while isinstance(node, Filter | Project) and not is_chain(node):
+        node = node.input
+    return node.keys if isinstance(node, Aggregate) and is_chain(node.input) else ()
+
+
+def slide_of(node: Node) -> int:
+    """Return the slide of the window in a chain; 1 if there is none."""
+    while not isinstance(node, Source):
+        if isinstance(node, TimeWindow):
+            return node.slide_us
+        assert isinstance(node, Filter | Project)  # noqa: S101 - what a chain is made of
+        node = node.input
+    return 1
+
+
+def has_chronons(node: Node) -> bool:
+    """Return whether every tuple of a plan is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
+    match node:
+        case Source() | Istream() | Dstream():
+            return True
+        case Filter() | Project() | Distinct() | Aggregate():
+            return has_chronons(node.input)
+        case SemiJoin() | AntiJoin() | Difference():
+            return has_chronons(node.left)
+        case Union():
+            return has_chronons(node.left) and has_chronons(node.right)
+        case Join() | Intersection():
+            return has_chronons(node.left) or has_chronons(node.right)
+        case TimeWindow():
+            return node.size_us == 1 and node.slide_us == 1 and has_chronons(node.input)
+        case _:
+            return False

@@ -1,0 +1,65 @@
+"""Istream and Dstream: what begins to be valid, and what ceases to be (papers/pipes_algebra.md section 5.16).
+
+Where a tuple ends and an equal one begins, nothing changes. A tuple that ceases is reported at its last valid instant.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.ordered_output import table_of
+
+_AT, _CHANGE = "fjord_at", "fjord_change"
+
+
+class Changes(Operator):
+    """Counts, per tuple and instant, beginnings against ends.
+
+    Parameters
+    ----------
+    columns
+        No rows, with the columns of the input. NULL equals NULL.
+    insertions
+        True reports what begins, False what ceases.
+    """
+
+    def __init__(self, columns: pl.DataFrame, *, insertions: bool) -> None:
+        self._columns = columns.columns
+        self._values = [name for name in columns.columns if name not in (START, END)]
+        self._insertions = insertions
+        self._steps = columns.clear().select(
+            *self._values, pl.col(START).alias(_AT), pl.lit(0, pl.Int64).alias(_CHANGE)
+        )
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Take rows; report the changes at instants before the watermark."""
+        del port
+        if batch.rows.height:
+            begins = batch.rows.select(*self._values, pl.col(START).alias(_AT), pl.lit(1, pl.Int64).alias(_CHANGE))
+            ends = batch.rows.select(*self._values, pl.col(END).alias(_AT), pl.lit(-1, pl.Int64).alias(_CHANGE))
+            both = pl.concat([self._steps, begins, ends])
+            self._steps = both.group_by([*self._values, _AT], maintain_order=True).agg(pl.col(_CHANGE).sum())
+        known = self._steps.filter(pl.col(_AT) < batch.watermark_us)
+        self._steps = self._steps.filter(pl.col(_AT) >= batch.watermark_us)
+        wanted = pl.col(_CHANGE) if self._insertions else -pl.col(_CHANGE)
+        at = pl.col(_AT) if self._insertions else pl.col(_AT) - 1
+        changed = (
+            known.filter((wanted > 0) & (pl.col(_AT) < NEVER))
+            .with_columns(at.repeat_by(wanted).alias(START))
+            .explode(START)
+            .with_columns((pl.col(START) + 1).alias(END))
+            .select(self._columns)
+        )
+        # An end is known with the watermark after it, and reported one instant before it.
+        reached = batch.watermark_us if self._insertions or batch.watermark_us >= NEVER else batch.watermark_us - 1
+        return Batch(changed.sort(START, maintain_order=True), reached)
+
+    def save(self) -> State:
+        """Return the changes to come."""
+        return {"steps": self._steps}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._steps = table_of(state, "steps")

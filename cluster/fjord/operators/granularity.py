@@ -1,0 +1,42 @@
+"""Granularity: snapshots at whole multiples of a granule only (papers/pipes_algebra.md section 5.17).
+
+The answer stays valid up to the next multiple, so that it can be read off at any instant: what is promised are the
+snapshots at the multiples.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.operator import Operator
+from cluster.fjord.operators.time_window import ceiling_multiple
+
+
+class Granularity(Operator):
+    """Stateless.
+
+    Parameters
+    ----------
+    granule_us
+        Interval ends are moved up to its multiples; rows valid at none of them go.
+    """
+
+    def __init__(self, granule_us: int) -> None:
+        if granule_us < 1:
+            raise PlanError(f"a granule of {granule_us} us")
+        self._granule_us = granule_us
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Move both ends of every interval up to a multiple."""
+        del port
+        granule_us, watermark_us = self._granule_us, batch.watermark_us
+        if ALWAYS < watermark_us < NEVER:
+            watermark_us = ceiling_multiple(watermark_us, granule_us)
+        end = pl.when(pl.col(END) >= NEVER).then(pl.col(END)).otherwise(self._ceiling(pl.col(END)))
+        rows = batch.rows.with_columns(self._ceiling(pl.col(START)).alias(START), end.alias(END))
+        return Batch(rows.filter(pl.col(START) < pl.col(END)), watermark_us)
+
+    def _ceiling(self, instant: pl.Expr) -> pl.Expr:
+        return -((-instant).floordiv(self._granule_us)) * self._granule_us

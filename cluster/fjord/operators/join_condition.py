@@ -1,0 +1,80 @@
+"""Takes a join's predicate apart: equalities between the sides, which a hash table answers, and the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+from sqlglot import exp
+
+from cluster.fjord.scalars import compile_scalar
+from cluster.language.algebra import Scalar
+from cluster.language.dialect import canonical, parse_scalar
+from protocols.streams import FieldType
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCondition:
+    """A predicate in two parts.
+
+    Parameters
+    ----------
+    left_keys, right_keys
+        Columns that must be equal, pair by pair (NULL equals nothing).
+    residual
+        What else must be true; None for nothing.
+    """
+
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+    residual: pl.Expr | None
+
+
+def join_condition(predicate: Scalar | None, left: set[str], right: set[str]) -> JoinCondition:
+    """Take a predicate apart; `left` and `right` are the columns of the two sides."""
+    if predicate is None:
+        return JoinCondition((), (), None)
+    pairs: list[tuple[str, str]] = []
+    rest: list[exp.Expr] = []
+    parsed = parse_scalar(predicate.sql)
+    for part in parsed.flatten() if isinstance(parsed, exp.And) else [parsed]:
+        plain = part.unnest()
+        pair = _equality(plain, left, right)
+        if pair is None:
+            rest.append(plain)
+        else:
+            pairs.append(pair)
+    residual = None
+    if rest:
+        text = " AND ".join(f"({canonical(part)})" for part in rest)
+        residual = compile_scalar(Scalar(text, FieldType.BOOLEAN))
+    return JoinCondition(tuple(one for one, _ in pairs), tuple(other for _, other in pairs), residual)
+
+
+def _equality(part: exp.Expr, left: set[str], right: set[str]) -> tuple[str, str] | None:
+    if not isinstance(part, exp.EQ):
+        return None
+    one, other = part.args["this"].unnest(), part.args["expression"].unnest()
+    if not (isinstance(one, exp.Column) and isinstance(other, exp.Column)):
+        return None
+    if one.name in left and other.name in right:
+        return one.name, other.name
+    if other.name in left and one.name in right:
+        return other.name, one.name
+    return None
+
+
+def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondition) -> pl.DataFrame:
+    """Return all pairs of rows that satisfy a condition; columns of both sides have different names."""
+    if condition.left_keys:
+        pairs = left.join(
+            right,
+            left_on=list(condition.left_keys),
+            right_on=list(condition.right_keys),
+            how="inner",
+            coalesce=False,
+            maintain_order="left_right",
+        )
+    else:
+        pairs = left.join(right, how="cross", maintain_order="left_right")
+    return pairs if condition.residual is None else pairs.filter(condition.residual)

@@ -1,0 +1,74 @@
+"""Join: pairs of tuples that are valid together (papers/pipes_algebra.md sections 3 and 5.5).
+
+    left    |------)
+    right       |--------)
+    answer      |--)           the intersection of the two intervals
+
+A symmetric hash join: each input is kept until the other has passed its rows' ends. Every pair is found once, by
+whichever of the two comes later.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.join_condition import join_condition, matching_pairs
+from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
+from cluster.language.algebra import Scalar
+
+_OTHER_START, _OTHER_END = "fjord_other_start", "fjord_other_end"
+
+
+class Join(Operator):
+    """Keeps what may still meet a partner.
+
+    Parameters
+    ----------
+    left, right
+        No rows, with the columns of the inputs; their payloads have different names.
+    predicate
+        What pairs must satisfy; None for all.
+    """
+
+    input_count = 2
+
+    def __init__(self, left: pl.DataFrame, right: pl.DataFrame, predicate: Scalar | None) -> None:
+        payloads = [[name for name in side.columns if name not in (START, END)] for side in (left, right)]
+        self._condition = join_condition(predicate, set(payloads[0]), set(payloads[1]))
+        self._kept = [left.clear(), right.clear()]
+        self._watermarks_us = [ALWAYS, ALWAYS]
+        columns = left.clear().join(right.clear().drop(START, END), how="cross")
+        self._output = OrderedOutput(columns)
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Pair new rows with what is kept of the other side."""
+        other = 1 - port
+        self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
+        if batch.rows.height:
+            sides = [batch.rows, self._kept[other]] if port == 0 else [self._kept[other], batch.rows]
+            self._pair(*sides)
+            alive = batch.rows.filter(pl.col(END) > self._watermarks_us[other])
+            self._kept[port] = pl.concat([self._kept[port], alive])
+        self._kept[other] = self._kept[other].filter(pl.col(END) > self._watermarks_us[port])
+        return self._output.release(min(self._watermarks_us))
+
+    def _pair(self, left: pl.DataFrame, right: pl.DataFrame) -> None:
+        renamed = right.rename({START: _OTHER_START, END: _OTHER_END})
+        pairs = matching_pairs(left, renamed, self._condition).with_columns(
+            pl.max_horizontal(START, _OTHER_START).alias(START), pl.min_horizontal(END, _OTHER_END).alias(END)
+        )
+        self._output.add(pairs.filter(pl.col(START) < pl.col(END)))
+
+    def save(self) -> State:
+        """Return what is kept and held, and how far the inputs are."""
+        left_us, right_us = self._watermarks_us
+        left, right = self._kept
+        return {**self._output.save(), "left": left, "right": right, "left_us": left_us, "right_us": right_us}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._output.restore(state)
+        self._kept = [table_of(state, "left"), table_of(state, "right")]
+        self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]

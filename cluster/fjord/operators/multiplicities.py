@@ -1,0 +1,110 @@
+"""Difference and intersection: how often a tuple counts on either side decides how often it is answered.
+
+papers/pipes_algebra.md sections 3 and 5.7. Per tuple, both multiplicities are step functions of time; the answer is cut
+wherever one of them steps. A span is emitted once both inputs have passed its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.ordered_output import number_of, table_of
+
+_AT, _LEFT, _RIGHT = "fjord_at", "fjord_left", "fjord_right"
+
+
+class Multiplicities(Operator):
+    """Answers a function of two multiplicities.
+
+    Parameters
+    ----------
+    columns
+        No rows, with the columns of the left input; those of the right one take their names, by place. NULL equals
+        NULL.
+    count
+        The answer's multiplicity from those of both sides.
+    """
+
+    input_count = 2
+
+    def __init__(self, columns: pl.DataFrame, count: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> None:
+        self._names = columns.columns
+        self._values = [name for name in columns.columns if name not in (START, END)]
+        self._count = count
+        # A row is two steps: up at its start, down at its end. Steps that have been answered become one base step.
+        self._steps = columns.clear().select(
+            *self._values,
+            pl.col(START).alias(_AT),
+            pl.lit(0, pl.Int64).alias(_LEFT),
+            pl.lit(0, pl.Int64).alias(_RIGHT),
+        )
+        self._watermarks_us = [ALWAYS, ALWAYS]
+        self._empty = columns.clear()
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Take rows of one input and emit the spans that have ended for both."""
+        self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
+        if batch.rows.height:
+            self._add(port, batch.rows.rename(dict(zip(batch.rows.columns, self._names, strict=True))))
+        return self._emit(min(self._watermarks_us))
+
+    def _add(self, port: int, rows: pl.DataFrame) -> None:
+        def step(at: str, change: int) -> pl.DataFrame:
+            left, right = (change, 0) if port == 0 else (0, change)
+            return rows.select(
+                *self._values,
+                pl.col(at).alias(_AT),
+                pl.lit(left, pl.Int64).alias(_LEFT),
+                pl.lit(right, pl.Int64).alias(_RIGHT),
+            )
+
+        both = pl.concat([self._steps, step(START, 1), step(END, -1)])
+        self._steps = both.group_by([*self._values, _AT], maintain_order=True).agg(pl.col(_LEFT, _RIGHT).sum())
+
+    def _emit(self, watermark_us: int) -> Batch:
+        ordered = self._steps.sort(_AT, maintain_order=True)
+        left, right, until = pl.col(_LEFT).cum_sum(), pl.col(_RIGHT).cum_sum(), pl.col(_AT).shift(-1)
+        if self._values:
+            left, right, until = (each.over(self._values) for each in (left, right, until))
+        spans = ordered.with_columns(left.alias(_LEFT), right.alias(_RIGHT), until.alias(END))
+        ended = spans.filter(pl.col(END) <= watermark_us)
+        answered = (
+            ended.with_columns(self._count(pl.col(_LEFT), pl.col(_RIGHT)).alias("fjord_count"))
+            .filter(pl.col("fjord_count") > 0)
+            .with_columns(pl.col(_AT).repeat_by("fjord_count").alias(START))
+            .explode(START)
+            .select(self._names)
+        )
+        # Of each tuple the last step that is not after the watermark stays, as the base of what follows.
+        rest = spans.filter(pl.col(END).is_null() | (pl.col(END) > watermark_us))
+        begins = rest.filter((pl.col(_AT) <= watermark_us) & ((pl.col(_LEFT) != 0) | (pl.col(_RIGHT) != 0)))
+        later = ordered.filter(pl.col(_AT) > watermark_us)
+        self._steps = pl.concat([begins.select(self._steps.columns), later])
+        reached = watermark_us
+        if begins.height and watermark_us < NEVER:
+            reached = min(watermark_us, int(begins.select(pl.col(_AT).min()).item()))
+        return Batch(answered.sort(START, maintain_order=True), reached)
+
+    def save(self) -> State:
+        """Return all steps, and how far the inputs are."""
+        left_us, right_us = self._watermarks_us
+        return {"steps": self._steps, "left_us": left_us, "right_us": right_us}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._steps = table_of(state, "steps")
+        self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]
+
+
+def difference(columns: pl.DataFrame) -> Multiplicities:
+    """Return the operator of the bag difference: max(left - right, 0)."""
+    return Multiplicities(columns, lambda left, right: (left - right).clip(lower_bound=0))
+
+
+def intersection(columns: pl.DataFrame) -> Multiplicities:
+    """Return the operator of the bag intersection: min(left, right)."""
+    return Multiplicities(columns, pl.min_horizontal)

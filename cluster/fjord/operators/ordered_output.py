@@ -1,0 +1,73 @@
+"""Rows that are known but may not be emitted yet, because earlier ones may still come."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.errors import StateError
+from cluster.fjord.batch import ALWAYS, START, Batch
+from cluster.fjord.operator import State
+
+
+class OrderedOutput:
+    """Holds an operator's results until its watermark has passed their start.
+
+    Parameters
+    ----------
+    columns
+        No rows, with the columns of the results.
+    """
+
+    def __init__(self, columns: pl.DataFrame) -> None:
+        self._held = columns.clear()
+        self.watermark_us = ALWAYS
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Hold rows, in any order."""
+        if rows.height:
+            self._held = pl.concat([self._held, rows.select(self._held.columns)])
+
+    def release(self, watermark_us: int) -> Batch:
+        """Return, in start order, what starts before a watermark (that of the whole output, never less than before)."""
+        self.watermark_us = max(self.watermark_us, watermark_us)
+        ready = self._held.filter(pl.col(START) < self.watermark_us)
+        if ready.height:
+            self._held = self._held.filter(pl.col(START) >= self.watermark_us)
+        return Batch(ready.sort(START, maintain_order=True), self.watermark_us)
+
+    def save(self) -> dict[str, pl.DataFrame | int]:
+        """Return what is held."""
+        return {"held": self._held, "output_watermark_us": self.watermark_us}
+
+    def restore(self, state: State) -> None:
+        """Hold it again."""
+        self._held = table_of(state, "held")
+        self.watermark_us = number_of(state, "output_watermark_us")
+
+
+def table_of(state: State, name: str) -> pl.DataFrame:
+    """Return a table of a saved state.
+
+    Raises
+    ------
+    StateError
+        If there is none of this name.
+    """
+    found = state.get(name)
+    if not isinstance(found, pl.DataFrame):
+        raise StateError(f"saved state has no table {name!r}")
+    return found
+
+
+def number_of(state: State, name: str) -> int:
+    """Return a number of a saved state.
+
+    Raises
+    ------
+    StateError
+        If there is none of this name.
+    """
+    found = state.get(name)
+    if not isinstance(found, int):
+        raise StateError(f"saved state has no number {name!r}")
+    return found

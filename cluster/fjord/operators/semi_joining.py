@@ -1,0 +1,108 @@
+"""Semi-join and anti-join: left tuples at the instants at which some, or no, right tuple matches.
+
+papers/pipes_algebra.md section 3, with native existence: a left tuple keeps its multiplicity however many match.
+
+    left    |--------------)
+    right     |--)   |---)  |...
+    semi      |--)   |---)
+    anti    |-)  |---)   |-)
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.join_condition import join_condition, matching_pairs
+from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
+from cluster.language.algebra import Scalar
+
+_ROW, _BEGIN, _UNTIL, _REACHED = "fjord_row", "fjord_begin", "fjord_until", "fjord_reached"
+
+
+class SemiJoin(Operator):
+    """Keeps a left row until both inputs have passed its end; then all that may match it has come.
+
+    Parameters
+    ----------
+    left, right
+        No rows, with the columns of the inputs; their payloads have different names.
+    predicate
+        What a match must satisfy; None for any.
+    anti
+        True answers the instants without a match.
+    """
+
+    input_count = 2
+
+    def __init__(self, left: pl.DataFrame, right: pl.DataFrame, predicate: Scalar | None, *, anti: bool) -> None:
+        payloads = [[name for name in side.columns if name not in (START, END)] for side in (left, right)]
+        self._condition = join_condition(predicate, set(payloads[0]), set(payloads[1]))
+        self._anti = anti
+        self._left = left.clear()
+        self._right = right.clear()
+        self._watermarks_us = [ALWAYS, ALWAYS]
+        self._output = OrderedOutput(left)
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Take rows of one input; answer the left rows that have ended."""
+        self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
+        if batch.rows.height:
+            if port == 0:
+                self._left = pl.concat([self._left, batch.rows])
+            else:
+                self._right = pl.concat([self._right, batch.rows])
+        reached = min(self._watermarks_us)
+        ended = self._left.filter(pl.col(END) <= reached)
+        if ended.height:
+            self._left = self._left.filter(pl.col(END) > reached)
+            self._output.add(self._answer(ended))
+        earliest = reached
+        if self._left.height:
+            earliest = min(reached, int(self._left.select(pl.col(START).min()).item()))
+        self._right = self._right.filter(pl.col(END) > min(earliest, self._watermarks_us[0]))
+        return self._output.release(earliest)
+
+    def _answer(self, rows: pl.DataFrame) -> pl.DataFrame:
+        numbered = rows.with_row_index(_ROW)
+        right = self._right.rename({START: _BEGIN, END: _UNTIL})
+        matches = (
+            matching_pairs(numbered, right, self._condition)
+            .select(_ROW, pl.max_horizontal(START, _BEGIN).alias(_BEGIN), pl.min_horizontal(END, _UNTIL).alias(_UNTIL))
+            .filter(pl.col(_BEGIN) < pl.col(_UNTIL))
+            .sort(_ROW, _BEGIN)
+        )
+        # Up to where the row is covered by the matches before this one.
+        before = pl.col(_UNTIL).cum_max().shift(1).over(_ROW)
+        covered = matches.with_columns(before.alias(_REACHED))
+        if not self._anti:
+            pieces = covered.with_columns(pl.max_horizontal(_BEGIN, _REACHED).alias(_BEGIN))
+        else:
+            bounds = numbered.select(_ROW, START, END)
+            inner = covered.join(bounds, on=_ROW, how="left").select(
+                _ROW, pl.col(_REACHED).fill_null(pl.col(START)).alias("from"), pl.col(_BEGIN).alias(_UNTIL)
+            )
+            last = covered.group_by(_ROW).agg(pl.col(_UNTIL).max().alias("from"))
+            tail = bounds.join(last, on=_ROW, how="left").select(
+                _ROW, pl.col("from").fill_null(pl.col(START)), pl.col(END).alias(_UNTIL)
+            )
+            pieces = pl.concat([inner, tail]).rename({"from": _BEGIN})
+        pieces = pieces.filter(pl.col(_BEGIN) < pl.col(_UNTIL)).select(_ROW, _BEGIN, _UNTIL)
+        return (
+            pieces.join(numbered, on=_ROW, how="left", maintain_order="left")
+            .with_columns(pl.col(_BEGIN).alias(START), pl.col(_UNTIL).alias(END))
+            .select(rows.columns)
+        )
+
+    def save(self) -> State:
+        """Return what is kept and held, and how far the inputs are."""
+        left_us, right_us = self._watermarks_us
+        kept = {"left": self._left, "right": self._right}
+        return {**self._output.save(), **kept, "left_us": left_us, "right_us": right_us}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._output.restore(state)
+        self._left, self._right = table_of(state, "left"), table_of(state, "right")
+        self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]
