@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import table_of
 
@@ -53,7 +53,9 @@ class Changes(Operator):
             .select(self._columns)
         )
         # An end is known with the watermark after it, and reported one instant before it.
-        reached = batch.watermark_us if self._insertions or batch.watermark_us >= NEVER else batch.watermark_us - 1
+        reached = batch.watermark_us
+        if not self._insertions and ALWAYS < reached < NEVER:
+            reached -= 1
         return Batch(changed.sort(START, maintain_order=True), reached)
 
     def save(self) -> State:

@@ -39,10 +39,10 @@ class CountWindow(Operator):
             raise PlanError(f"a window of {rows} rows that slides by {slide_rows}")
         self._rows = rows
         self._slide = slide_rows
-        self._keys = list(keys)
+        self._keys = list(dict.fromkeys(keys))  # a rewritten plan may name a key twice
         self._output = OrderedOutput(columns)
         self._waiting = columns.clear().with_columns(pl.lit(0, pl.Int64).alias(_NUMBER))
-        self._counts = columns.clear().select(*keys, pl.lit(0, pl.Int64).alias("count"))
+        self._counts = columns.clear().select(*self._keys, pl.lit(0, pl.Int64).alias("count"))
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Take tuples; emit those whose interval is known by now."""

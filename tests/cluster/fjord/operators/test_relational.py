@@ -206,6 +206,16 @@ def test_count_windows(
     check(run(lambda: CountWindow(LEFT, size, slide, keys), [frame(rows)], data), defined)
 
 
+def test_a_key_named_twice_is_one_key() -> None:
+    window = CountWindow(LEFT, 1, 1, ("k", "k"))
+    found = window.transition(0, Batch(frame([(0, 1, "a", 1), (1, 2, "b", 2), (2, 3, "a", 3)]), NEVER))
+    assert found.rows.rows() == [(0, 2, "a", 1), (1, NEVER, "b", 2), (2, NEVER, "a", 3)]
+
+
+def test_deletions_of_a_stream_of_which_nothing_is_known_promise_nothing() -> None:
+    assert Changes(LEFT, insertions=False).transition(0, Batch(LEFT, ALWAYS)).watermark_us == ALWAYS
+
+
 def test_join_state_is_purged_by_the_other_sides_watermark() -> None:
     join = Join(LEFT, RIGHT, scalar('"k" = "k2"'))
     for at in range(0, 1000, 10):
