@@ -9,16 +9,25 @@ import pytest
 from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
+from cluster.errors import PlanError
 from cluster.fjord.compilation import check_supported
 from cluster.fjord.edges import UnsupportedPlanError, edges_of
 from cluster.language.algebra import Granularity, Node, inputs_of, schema_of
 from cluster.language.catalog import Catalog
-from cluster.language.translation import translate
+from cluster.language.translation import (
+    CreateDerivedStream,
+    CreateStream,
+    SelectStatement,
+    parse_statement,
+    translate,
+    translate_derived,
+)
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
 from tests.cluster.fjord.running import run_plan, run_rewritten
+from tests.cluster.language.test_docs import EXAMPLES
 from tests.cluster.plan.snapshots import evaluate
 from tests.cluster.plan.test_equivalence import INSTANTS, MARGIN, STREAMS, plans
 
@@ -87,6 +96,29 @@ def test_sql_means_what_it_says(text: str, data: st.DataObject) -> None:
     defined = evaluate(node, streams, 24)
     for instant in range(23):
         assert snapshot(rows, instant) == +defined[instant], f"at instant {instant}"
+
+
+def test_of_the_documented_queries_all_but_two_can_be_run() -> None:
+    """docs/sql.md names the exceptions: FIRST and LAST, and a window over a subquery whose rows last."""
+    catalog, refused = Catalog(), []
+    for kind, text in EXAMPLES:
+        if kind != "sql":
+            continue
+        match parse_statement(text):
+            case CreateStream(stream=stream):
+                catalog = catalog.with_stream(stream)
+            case CreateDerivedStream():
+                catalog = catalog.with_stream(translate_derived(text, catalog))
+            case SelectStatement():
+                try:
+                    check_supported(rewrite(translate(text, catalog).node).node)
+                except PlanError as error:
+                    refused.append(error.message)
+            case _:
+                pass
+    assert len(refused) == 2
+    assert any("FIRST cannot be evaluated yet" in reason for reason in refused)
+    assert any("once for every microsecond" in reason for reason in refused)
 
 
 def test_edges_come_left_to_right_and_have_names_of_their_own() -> None:
