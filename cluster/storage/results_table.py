@@ -54,7 +54,7 @@ class ResultsTable:
         except TableNotFoundError:
             self._table = DeltaTable.create(root, schema=RESULT_SCHEMA, name="results", configuration=_CONFIGURATION)
         self.log = CommitLog(root)
-        self._sequences = self._last_sequences()
+        self._known_sequences: dict[str, int] | None = None
 
     @property
     def version(self) -> int:
@@ -102,7 +102,7 @@ class ResultsTable:
             )
         except (DeltaError, OSError) as error:
             self._table.update_incremental()
-            self._sequences = self._last_sequences()  # the commit may have been made after all
+            self._known_sequences = None  # the commit may have been made after all
             raise StorageError(f"could not append to results table {self.root}: {error}") from error
         last = numbered.group_by("query").agg(pl.col("sequence").max())
         self._sequences.update(dict(last.iter_rows()))
@@ -132,6 +132,13 @@ class ResultsTable:
     def last_sequence(self, query: str) -> int:
         """Return the number of the query's last row; 0 if it has none."""
         return self._sequences.get(query, 0)
+
+    @property
+    def _sequences(self) -> dict[str, int]:
+        """The last number of each query. Read from the table once, and only by who needs it: that is a whole scan."""
+        if self._known_sequences is None:
+            self._known_sequences = self._last_sequences()
+        return self._known_sequences
 
     def _last_sequences(self) -> dict[str, int]:
         if self.version == 0:
