@@ -29,7 +29,7 @@ from protocols.streams import StreamSchema
 HEALTH_EVERY_PACKETS = 16
 """A packet with samples carries the mote's health this often; packets that only ask always do."""
 RADIO_BITS_PER_SECOND = 19_200
-"""The RFM TR1000 at the bit rate of the Mica mote's radio stack."""
+"""Mica2's CC1000: 38.4 kBaud, two of which make a bit (Manchester code)."""
 AFTER_THE_END_US = 86_400_000_000
 """A mote whose phenomenon has ended promises not to sample for this much longer, so that open windows can close."""
 
