@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.errors import PlanError
+from cluster.fjord.batch import START
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import AggregateCall
 from protocols.streams import FieldType
@@ -59,7 +60,9 @@ _Rule = Callable[[AggregateCall], tuple[tuple[PartialColumn, ...], pl.Expr]]
 def _argument(call: AggregateCall) -> pl.Expr:
     if call.argument is None:
         raise PlanError(f"{call.function.upper()} needs an argument")
-    return compile_scalar(call.argument)
+    value = compile_scalar(call.argument)
+    # Polars takes a constant for a single value, not for one per row.
+    return value if value.meta.root_names() else pl.when(pl.col(START).is_not_null()).then(value)
 
 
 def _argument_type(call: AggregateCall) -> type[pl.DataType]:
@@ -150,6 +153,28 @@ def _values(call: AggregateCall, final: Callable[[pl.Expr], pl.Expr]) -> tuple[t
     return (column,), final(pl.col(name))
 
 
+def _by_stamp(call: AggregateCall, *, first: bool) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    """The value with the least or greatest stamp; of equal stamps the least or greatest value. NULLs do not count."""
+    if call.order is None:
+        raise PlanError(f"{call.function.upper()} needs to know when tuples were sampled")
+    stamp_name, value_name = f"{call.name}#stamp", f"{call.name}#value"
+
+    def pick(stamp: pl.Expr, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        known = value.is_not_null()
+        stamps, values = stamp.filter(known), value.filter(known)
+        extreme = stamps.min() if first else stamps.max()
+        candidates = values.filter(stamps == extreme)
+        return extreme.alias(stamp_name), (candidates.min() if first else candidates.max()).alias(value_name)
+
+    begin = pick(pl.col(call.order), _argument(call))
+    merge = pick(pl.col(stamp_name), pl.col(value_name))
+    columns = (
+        PartialColumn(stamp_name, pl.Int64, begin[0], merge[0]),
+        PartialColumn(value_name, _argument_type(call), begin[1], merge[1]),
+    )
+    return columns, pl.col(value_name)
+
+
 def _quantile(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     share = 0.5 if call.parameter is None else call.parameter
     return _values(call, lambda values: values.list.agg(pl.element().quantile(share, interpolation="linear")))
@@ -165,6 +190,8 @@ _RULES: dict[str, _Rule] = {
     "stddev": _deviation,
     "median": lambda call: _values(call, lambda values: values.list.median()),
     "quantile": _quantile,
+    "first": lambda call: _by_stamp(call, first=True),
+    "last": lambda call: _by_stamp(call, first=False),
 }
 _DISTINCT_RULES: dict[str, _Rule] = {
     "count": lambda call: _values(call, lambda values: values.list.n_unique()),

@@ -11,7 +11,6 @@ from cluster.fjord.edges import (
     UnsupportedPlanError,
     edges_of,
     empty_rows,
-    has_chronons,
     is_chain,
     slide_of,
 )
@@ -30,9 +29,11 @@ from cluster.fjord.operators.projection import Project as ProjectOperator
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin as SemiJoinOperator
+from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow as TimeWindowOperator
 from cluster.fjord.operators.union import Union as UnionOperator
 from cluster.fjord.queues import PushQueue, Queue
+from cluster.fjord.validity import copies_that_matter, has_chronons, longest_validity_us
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -56,6 +57,9 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.plan.epoch import PlannedQuery
+
+LONGEST_SPLIT_US = 100_000
+"""Rows that last longer are not cut into one per microsecond: 0.1 s is a hundred thousand rows already."""
 
 
 def check_supported(node: Node) -> None:
@@ -123,13 +127,10 @@ def build_operator(node: Node) -> Operator:
         case Project():
             return ProjectOperator(node.outputs)
         case TimeWindow():
-            _check_chronons(node.input, "a time window")
             return TimeWindowOperator(node.size_us, node.slide_us)
         case CountWindow():
-            _check_chronons(node.input, "a count window")
             return CountWindowOperator(empty_rows(schema_of(node)), node.rows, node.slide_rows)
         case PartitionedWindow():
-            _check_chronons(node.input, "a partitioned window")
             return CountWindowOperator(empty_rows(schema_of(node)), node.rows, node.slide_rows, node.keys)
         case Union():
             return UnionOperator(empty_rows(schema_of(node)))
@@ -161,20 +162,49 @@ class _Downstream:
         self._edges = list(edges_of(query))
         self._number = 0
 
-    def add(self, node: Node) -> Placed:
+    def add(self, node: Node, *, copies_matter: bool = True) -> Placed:
+        """Add a node's operators.
+
+        Parameters
+        ----------
+        node
+            What to add.
+        copies_matter
+            False if what is above asks only whether there is a tuple, not how many copies of it there are.
+        """
         if is_chain(node):
             edge, queue = self._next_edge()
             return self._place(Reorder(schema_of(edge.chain)), queue)
         if isinstance(node, Aggregate):
             return self._add_aggregate(node)
-        return self._place(build_operator(node), *(self.add(child) for child in inputs_of(node)))
+        inputs = [
+            self.add(child, copies_matter=matter)
+            for child, matter in zip(inputs_of(node), copies_that_matter(node, above=copies_matter), strict=True)
+        ]
+        if isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and not has_chronons(node.input):
+            exact = copies_matter or not isinstance(node, TimeWindow)
+            inputs = [self._split(node.input, inputs[0])] if exact else inputs
+        return self._place(build_operator(node), *inputs)
+
+    def _split(self, node: Node, below: Placed) -> Placed:
+        """Cut rows that last into one per instant, as a window above counts them (papers/pipes_algebra.md 5.12)."""
+        lasting_us = longest_validity_us(node)
+        if lasting_us is None or lasting_us > LONGEST_SPLIT_US:
+            raise UnsupportedPlanError(
+                f"a window over {type(node).__name__} would count a tuple once for every microsecond of its validity",
+                hint="put the window on the stream itself, write ISTREAM(...) around the subquery to count a tuple once, "
+                "or ask for DISTINCT, MIN or MAX only, for which copies do not count",
+            )
+        return self._place(Split(empty_rows(schema_of(node))), below)
 
     def _add_aggregate(self, node: Aggregate) -> Placed:
         keys = schema_of(node)[: len(node.keys)]
         if is_chain(node.input):
             edge, queue = self._next_edge()
             return self._place(MergeAggregate(keys, node.calls, slide_us=slide_of(edge.chain)), queue)
-        partial = self._place(PartialAggregate(node.keys, node.calls), self.add(node.input))
+        (matter,) = copies_that_matter(node, above=True)
+        below = self.add(node.input, copies_matter=matter)
+        partial = self._place(PartialAggregate(node.keys, node.calls), below)
         return self._place(MergeAggregate(keys, node.calls), partial)
 
     def _next_edge(self) -> tuple[Edge, Queue]:
@@ -189,11 +219,3 @@ class _Downstream:
 
 def _sides(node: Join | SemiJoin | AntiJoin) -> tuple[pl.DataFrame, pl.DataFrame]:
     return empty_rows(schema_of(node.left)), empty_rows(schema_of(node.right))
-
-
-def _check_chronons(node: Node, what: str) -> None:
-    if not has_chronons(node):
-        raise UnsupportedPlanError(
-            f"{what} over {type(node).__name__} would count a tuple once for every microsecond of its validity",
-            hint="put the window on the stream itself, or ISTREAM(...) around the subquery to count each tuple once",
-        )

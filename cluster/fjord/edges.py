@@ -17,22 +17,14 @@ from cluster.fjord.batch import INTERVAL
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import (
+    STAMP,
     Aggregate,
-    AntiJoin,
-    Difference,
-    Distinct,
-    Dstream,
     Filter,
-    Intersection,
-    Istream,
-    Join,
     Node,
     Project,
     Schema,
-    SemiJoin,
     Source,
     TimeWindow,
-    Union,
     inputs_of,
     schema_of,
 )
@@ -85,7 +77,7 @@ class Edge:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns it reads of the stream."""
-        return tuple(column.name for column in self.source.columns)
+        return tuple(column.name for column in stored_columns(self.source))
 
     def empty_rows(self) -> pl.DataFrame:
         """Return no rows, with the columns that cross the edge."""
@@ -93,6 +85,11 @@ class Edge:
         if self.aggregate is None:
             return rows
         return PartialAggregate(self.aggregate.keys, self.aggregate.calls).empty(rows)
+
+
+def stored_columns(source: Source) -> Schema:
+    """Return the columns that the stream's table holds; the stamp is where each row's interval begins."""
+    return tuple(column for column in source.columns if column != STAMP)
 
 
 def empty_rows(schema: Schema) -> pl.DataFrame:
@@ -149,22 +146,3 @@ def slide_of(node: Node) -> int:
         assert isinstance(node, Filter | Project)  # noqa: S101 - what a chain is made of
         node = node.input
     return 1
-
-
-def has_chronons(node: Node) -> bool:
-    """Return whether every tuple of a plan is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
-    match node:
-        case Source() | Istream() | Dstream():
-            return True
-        case Filter() | Project() | Distinct() | Aggregate():
-            return has_chronons(node.input)
-        case SemiJoin() | AntiJoin() | Difference():
-            return has_chronons(node.left)
-        case Union():
-            return has_chronons(node.left) and has_chronons(node.right)
-        case Join() | Intersection():
-            return has_chronons(node.left) or has_chronons(node.right)
-        case TimeWindow():
-            return node.size_us == 1 and node.slide_us == 1 and has_chronons(node.input)
-        case _:
-            return False

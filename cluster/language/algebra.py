@@ -27,6 +27,9 @@ class Column(msgspec.Struct, frozen=True):
 
 Schema = tuple[Column, ...]
 
+STAMP = Column("fjord_stamp", FieldType.INTEGER, "us")
+"""The instant at which a tuple was sampled, as a column: a :class:`Source` has it where FIRST or LAST ask for it."""
+
 
 class Scalar(msgspec.Struct, frozen=True):
     """A typed scalar expression as canonical FjordSQL text."""
@@ -60,6 +63,9 @@ class AggregateCall(msgspec.Struct, frozen=True):
         True to look at each value once.
     parameter
         The share, 0 to 1, of an approximate quantile; else None.
+    order
+        The column of stamps by which first and last go; else None. Of equal stamps the least value is first, the
+        greatest last, so that the answer does not depend on the order of arrival.
     """
 
     name: str
@@ -69,6 +75,14 @@ class AggregateCall(msgspec.Struct, frozen=True):
     distinct: bool = False
     parameter: float | None = None
     unit: str = ""
+    order: str | None = None
+
+    @property
+    def reads(self) -> tuple[Scalar, ...]:
+        """The expressions it reads of each tuple."""
+        argument = () if self.argument is None else (self.argument,)
+        quoted = None if self.order is None else self.order.replace('"', '""')
+        return argument if quoted is None else (*argument, Scalar(f'"{quoted}"', STAMP.type))
 
 
 class Tolerance(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 from sqlglot import exp
 
 from cluster.language.algebra import (
+    STAMP,
     CountWindow,
     Dstream,
     Granularity,
@@ -73,8 +74,17 @@ def join_items(items: list[FromItem]) -> tuple[Node, Scope]:
     return node, Scope(tuple(scopes))
 
 
-def translate_item(item: StreamItem, translator: QueryTranslator) -> FromItem:
+def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bool = False) -> FromItem:
     """Return the plan of one item of FROM.
+
+    Parameters
+    ----------
+    item
+        Its syntax.
+    translator
+        For subqueries.
+    stamped
+        True if FIRST or LAST want to know when tuples were sampled.
 
     Raises
     ------
@@ -95,7 +105,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator) -> FromItem:
         context.reads.add(entry.name)
         if isinstance(entry, BaseStream):
             base, stamp = True, entry.stamp
-            node: Node = Source(entry.schema.name, entry.columns)
+            node: Node = Source(entry.schema.name, (*entry.columns, STAMP) if stamped else entry.columns)
         else:
             node = entry.node
     elif isinstance(reference, Changes):
@@ -109,8 +119,10 @@ def translate_item(item: StreamItem, translator: QueryTranslator) -> FromItem:
     columns = tuple(
         ScopeColumn(column.name, column.name, column.type, column.unit, nullable=column.name not in certain)
         for column in schema_of(node)
+        if column != STAMP
     )
-    return FromItem(node, ScopeItem(alias, columns, stamp), base)
+    sampled_at = STAMP.name if base and stamped else None
+    return FromItem(node, ScopeItem(alias, columns, stamp, sampled_at), base)
 
 
 def _changes(changes: Changes, alias: str | None, translator: QueryTranslator) -> tuple[Node, str | None]:

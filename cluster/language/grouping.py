@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.algebra import Aggregate, AggregateCall, Distinct, Node, Output, Project, schema_of
+from cluster.language.dialect import parse_scalar
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
@@ -160,7 +161,24 @@ def _call(call: exp.Expr, checker: Checker) -> AggregateCall:
         distinct=distinct,
         parameter=parameter,
         unit=typed.unit if function.keeps_unit else "",
+        order=_sampled_at(call, scalar, checker) if isinstance(call, exp.First | exp.Last) else None,
     )
+
+
+def _sampled_at(call: exp.Expr, argument: Scalar, checker: Checker) -> str:
+    """Return the column with the stamps by which FIRST and LAST go: those of the stream that the argument reads."""
+    context, scope = checker.context, checker.scope
+    read = {column.name for column in parse_scalar(argument.sql).find_all(exp.Column)}
+    items = [item for item in scope.items if not read or any(column.internal in read for column in item.columns)]
+    if len(items) != 1:
+        raise context.error(call, f"{function_name(call)} goes by the stamps of one stream, but this reads several")
+    if items[0].sampled_at is None:
+        raise context.error(
+            call,
+            f"{function_name(call)} goes by when tuples were sampled, and the rows of a subquery have none",
+            f"take {function_name(call)} where the stream itself is read",
+        )
+    return items[0].sampled_at
 
 
 def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:

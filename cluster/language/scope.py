@@ -70,11 +70,22 @@ class ScopeColumn:
 
 @dataclass(frozen=True, slots=True)
 class ScopeItem:
-    """One item of FROM: its alias and columns, and the name of the stamp, which no query may use."""
+    """One item of FROM: its alias and columns.
+
+    Parameters
+    ----------
+    alias, columns
+        Its names.
+    stamp
+        The name of the stamp, which no query may use.
+    sampled_at
+        The column of the plan that holds the stamps, if FIRST or LAST ask for them and there is one.
+    """
 
     alias: str | None
     columns: tuple[ScopeColumn, ...]
     stamp: str | None = None
+    sampled_at: str | None = None
 
     def renamed(self, names: Mapping[str, str]) -> ScopeItem:
         """Return the item after columns of the plan were renamed (old to new)."""
@@ -83,6 +94,7 @@ class ScopeItem:
             columns=tuple(
                 replace(column, internal=names.get(column.internal, column.internal)) for column in self.columns
             ),
+            sampled_at=names.get(self.sampled_at, self.sampled_at) if self.sampled_at else None,
         )
 
 

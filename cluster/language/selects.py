@@ -72,7 +72,11 @@ class Translator:
         if first is None:
             raise self.context.error(select, "a query reads at least one stream", "SELECT ... FROM stream")
         joins: list[exp.Join] = select.args.get("joins") or []
-        items = [translate_item(first.this, self), *(self._joined(join) for join in joins)]
+        stamped = any(isinstance(call, exp.First | exp.Last) for part in _shown(select) for call in aggregates_in(part))
+        items = [
+            translate_item(first.this, self, stamped=stamped),
+            *(self._joined(join, stamped=stamped) for join in joins),
+        ]
         self._check_aliases(items, [first.this, *(join.this for join in joins)])
         for within in _own(select, Within):
             items = with_tolerance(items, within, self.context)
@@ -103,7 +107,7 @@ class Translator:
             translator = Translator(replace(translator.context, catalog=catalog))
         return translator
 
-    def _joined(self, join: exp.Join) -> FromItem:
+    def _joined(self, join: exp.Join, *, stamped: bool) -> FromItem:
         words = [str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part)]
         if unknown := [word for word in words if word not in ("INNER", "CROSS")]:
             raise self.context.error(
@@ -113,7 +117,7 @@ class Translator:
             )
         if join.args.get("using"):
             raise self.context.error(join.this, "JOIN ... USING is not part of FjordSQL", "write JOIN ... ON a.x = b.x")
-        return translate_item(join.this, self)
+        return translate_item(join.this, self, stamped=stamped)
 
     def _check_aliases(self, items: list[FromItem], syntax: list[exp.Expr]) -> None:
         seen: set[str] = set()
@@ -260,6 +264,12 @@ def _star(column: ScopeColumn, at: exp.Expr) -> Slot:
         if key in at.meta:
             slot.meta[key] = at.meta[key]
     return slot
+
+
+def _shown(select: exp.Select) -> list[exp.Expr]:
+    """Return the parts of SELECT in which aggregates can stand."""
+    having = select.args.get("having")
+    return [*select.expressions, *([having.this] if having else [])]
 
 
 def _own(expression: exp.Expr, kind: type[Within]) -> list[Within]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from cluster.language.algebra import (
+    STAMP,
     Aggregate,
     AntiJoin,
     Difference,
@@ -64,14 +65,14 @@ def _needs(node: Node, wanted: set[str]) -> Iterable[tuple[Source, set[str]]]:
     """Yield each source below `node` with the columns needed of it, if `wanted` are needed of the node's output."""
     match node:
         case Source():
-            yield node, wanted & {column.name for column in node.columns}
+            yield node, wanted & {column.name for column in node.columns if column != STAMP}
         case Project():
             scalars = [output.scalar for output in node.outputs if output.name in wanted]
             yield from _needs(node.input, _columns(scalars))
         case Filter():
             yield from _needs(node.input, wanted | columns_of(node.predicate))
         case Aggregate():
-            arguments = [call.argument for call in node.calls if call.name in wanted and call.argument is not None]
+            arguments = [scalar for call in node.calls if call.name in wanted for scalar in call.reads]
             yield from _needs(node.input, set(node.keys) | _columns(arguments))
         case PartitionedWindow():
             yield from _needs(node.input, wanted | set(node.keys))

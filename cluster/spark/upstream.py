@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.compilation import upstream_operators
-from cluster.fjord.edges import Edge, edges_of, empty_rows
+from cluster.fjord.edges import Edge, edges_of, empty_rows, stored_columns
 from cluster.fjord.graph import Fjord
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.queues import PullQueue, PushQueue
@@ -109,7 +109,7 @@ def _build(
     outlets = []
     for stream in sorted({edge.stream for edge in edges}):
         readers = [edge for edge in edges if edge.stream == stream]
-        columns = {column.name: column for edge in readers for column in edge.source.columns}
+        columns = {column.name: column for edge in readers for column in stored_columns(edge.source)}
         shared = fjord.add(
             f"scan of {stream}",
             Multiplex(),

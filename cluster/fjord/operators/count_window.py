@@ -13,8 +13,9 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import OrderedOutput, table_of
 
-_NUMBER = "fjord_number"
-_STAMP = "fjord_stamp"
+_NUMBER, _STARTED, _COUNT = "fjord_number", "fjord_started", "fjord_count"
+_ENTERS, _LEAVES = "fjord_enters", "fjord_leaves"
+_ENTERS_AT, _LEAVES_AT = "fjord_enters_at", "fjord_leaves_at"
 
 
 class CountWindow(Operator):
@@ -42,30 +43,30 @@ class CountWindow(Operator):
         self._keys = list(dict.fromkeys(keys))  # a rewritten plan may name a key twice
         self._output = OrderedOutput(columns)
         self._waiting = columns.clear().with_columns(pl.lit(0, pl.Int64).alias(_NUMBER))
-        self._counts = columns.clear().select(*self._keys, pl.lit(0, pl.Int64).alias("count"))
+        self._counts = columns.clear().select(*self._keys, pl.lit(0, pl.Int64).alias(_COUNT))
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Take tuples; emit those whose interval is known by now."""
         del port
         if batch.rows.height:
             self._take(batch.rows)
-        stamps = self._waiting.select(*self._keys, pl.col(_NUMBER), pl.col(START).alias(_STAMP))
+        stamps = self._waiting.select(*self._keys, pl.col(_NUMBER), pl.col(START).alias(_STARTED))
         enters = self._multiple(pl.col(_NUMBER))
         leaves = pl.lit(None, pl.Int64) if self._rows is None else self._multiple(pl.col(_NUMBER) + self._rows)
         known = self._look_up(
-            self._look_up(self._waiting.with_columns(enters.alias("enters"), leaves.alias("leaves")), stamps, "enters"),
+            self._look_up(self._waiting.with_columns(enters.alias(_ENTERS), leaves.alias(_LEAVES)), stamps, _ENTERS),
             stamps,
-            "leaves",
+            _LEAVES,
         )
         if self._rows is None or batch.watermark_us >= NEVER:
             # Nothing will push them out any more.
-            known = known.with_columns(pl.col("leaves_at").fill_null(NEVER))
-        done = pl.col("enters_at").is_not_null() & pl.col("leaves_at").is_not_null()
-        emitted = known.filter(done).with_columns(pl.col("enters_at").alias(START), pl.col("leaves_at").alias(END))
+            known = known.with_columns(pl.col(_LEAVES_AT).fill_null(NEVER))
+        done = pl.col(_ENTERS_AT).is_not_null() & pl.col(_LEAVES_AT).is_not_null()
+        emitted = known.filter(done).with_columns(pl.col(_ENTERS_AT).alias(START), pl.col(_LEAVES_AT).alias(END))
         self._waiting = known.filter(~done).select(self._waiting.columns)
         self._output.add(emitted.filter(pl.col(START) < pl.col(END)))
         # A tuple that has entered but not left will be emitted with a start that may lie far back.
-        earliest = known.filter(~done).select(pl.col("enters_at").min()).item()
+        earliest = known.filter(~done).select(pl.col(_ENTERS_AT).min()).item()
         return self._output.release(batch.watermark_us if earliest is None else min(batch.watermark_us, earliest))
 
     def _take(self, rows: pl.DataFrame) -> None:
@@ -75,14 +76,14 @@ class CountWindow(Operator):
             numbered = rows.with_columns(number.over(self._keys).alias(_NUMBER)).join(
                 self._counts, on=self._keys, how="left", nulls_equal=True, maintain_order="left"
             )
-            numbered = numbered.with_columns(pl.col(_NUMBER) + pl.col("count").fill_null(0))
-            latest = numbered.group_by(self._keys, maintain_order=True).agg(pl.col(_NUMBER).max().alias("count"))
+            numbered = numbered.with_columns(pl.col(_NUMBER) + pl.col(_COUNT).fill_null(0))
+            latest = numbered.group_by(self._keys, maintain_order=True).agg(pl.col(_NUMBER).max().alias(_COUNT))
             both = pl.concat([self._counts, latest])
-            self._counts = both.group_by(self._keys, maintain_order=True).agg(pl.col("count").max())
+            self._counts = both.group_by(self._keys, maintain_order=True).agg(pl.col(_COUNT).max())
         else:
-            before = int(self._counts["count"].max() or 0)  # type: ignore[arg-type] # a column of integers
+            before = int(self._counts[_COUNT].max() or 0)  # type: ignore[arg-type] # a column of integers
             numbered = rows.with_columns((number + before).alias(_NUMBER))
-            self._counts = numbered.select(pl.col(_NUMBER).max().alias("count"))
+            self._counts = numbered.select(pl.col(_NUMBER).max().alias(_COUNT))
         self._waiting = pl.concat([self._waiting, numbered.select(self._waiting.columns)])
 
     def _multiple(self, number: pl.Expr) -> pl.Expr:
@@ -90,7 +91,7 @@ class CountWindow(Operator):
 
     def _look_up(self, rows: pl.DataFrame, stamps: pl.DataFrame, number: str) -> pl.DataFrame:
         """Add the stamp of the tuple with a number, NULL if it has not come yet."""
-        found = stamps.rename({_NUMBER: number, _STAMP: f"{number}_at"})
+        found = stamps.rename({_NUMBER: number, _STARTED: f"{number}_at"})
         return rows.join(found, on=[*self._keys, number], how="left", nulls_equal=True, maintain_order="left")
 
     def save(self) -> State:

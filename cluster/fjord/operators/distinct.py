@@ -13,7 +13,7 @@ from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import OrderedOutput, table_of
 
-_COVERED = "fjord_covered"
+_COVERED, _KNOWN, _BEFORE = "fjord_covered", "fjord_known", "fjord_before"
 
 
 class Distinct(Operator):
@@ -40,19 +40,19 @@ class Distinct(Operator):
 
     def _take(self, rows: pl.DataFrame) -> None:
         known = self._covered.select(
-            pl.col(_COVERED).alias(START), pl.col(_COVERED).alias(END), *self._values, pl.lit(value=True).alias("known")
+            pl.col(_COVERED).alias(START), pl.col(_COVERED).alias(END), *self._values, pl.lit(value=True).alias(_KNOWN)
         )
         both = pl.concat(
-            [known, rows.select(START, END, *self._values).with_columns(pl.lit(value=False).alias("known"))]
+            [known, rows.select(START, END, *self._values).with_columns(pl.lit(value=False).alias(_KNOWN))]
         )
         # What is known comes before what is new of the same value; new rows are in start order already.
         running = pl.col(END).cum_max()
         before = running.shift(1)
-        both = both.sort("known", descending=True, maintain_order=True)
+        both = both.sort(_KNOWN, descending=True, maintain_order=True)
         if self._values:
             running, before = running.over(self._values), before.over(self._values)
-        both = both.with_columns(running.alias(_COVERED), before.alias("before"))
-        fresh = both.filter(~pl.col("known")).with_columns(pl.max_horizontal(START, "before").alias(START))
+        both = both.with_columns(running.alias(_COVERED), before.alias(_BEFORE))
+        fresh = both.filter(~pl.col(_KNOWN)).with_columns(pl.max_horizontal(START, _BEFORE).alias(START))
         self._output.add(fresh.filter(pl.col(START) < pl.col(END)))
         if self._values:
             self._covered = both.group_by(self._values, maintain_order=True).agg(pl.col(_COVERED).max())

@@ -48,7 +48,8 @@ def join_condition(predicate: Scalar | None, left: set[str], right: set[str]) ->
     if rest:
         text = " AND ".join(f"({canonical(part)})" for part in rest)
         residual = compile_scalar(Scalar(text, FieldType.BOOLEAN))
-    return JoinCondition(tuple(one for one, _ in pairs), tuple(other for _, other in pairs), residual)
+    unique = tuple(dict.fromkeys(pairs))  # who writes a condition twice means it once
+    return JoinCondition(tuple(one for one, _ in unique), tuple(other for _, other in unique), residual)
 
 
 def _equality(part: exp.Expr, left: set[str], right: set[str]) -> tuple[str, str] | None:

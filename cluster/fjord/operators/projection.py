@@ -7,7 +7,7 @@ import polars as pl
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import Output, Scalar, Schema
+from cluster.language.algebra import STAMP, Output, Scalar, Schema
 
 
 class Project(Operator):
@@ -24,8 +24,10 @@ class Project(Operator):
 
     @classmethod
     def columns_of(cls, schema: Schema) -> Project:
-        """Return the projection on these columns, unchanged."""
-        return cls(tuple(Output(column.name, Scalar(f'"{column.name}"', column.type)) for column in schema))
+        """Return the projection of a stream on these columns, unchanged; the stamp is where the interval begins."""
+        read = {STAMP: START}
+        outputs = (Output(column.name, Scalar(f'"{read.get(column, column.name)}"', column.type)) for column in schema)
+        return cls(tuple(outputs))
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Compute the new columns; the interval stays."""

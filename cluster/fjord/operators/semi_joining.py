@@ -18,7 +18,9 @@ from cluster.fjord.operators.join_condition import join_condition, matching_pair
 from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
 from cluster.language.algebra import Scalar
 
-_ROW, _BEGIN, _UNTIL, _REACHED = "fjord_row", "fjord_begin", "fjord_until", "fjord_reached"
+_ROW, _BEGIN, _UNTIL, _REACHED, _FROM = (
+    "fjord_row", "fjord_begin", "fjord_until", "fjord_reached", "fjord_from",
+)  # fmt: skip
 
 
 class SemiJoin(Operator):
@@ -81,13 +83,13 @@ class SemiJoin(Operator):
         else:
             bounds = numbered.select(_ROW, START, END)
             inner = covered.join(bounds, on=_ROW, how="left").select(
-                _ROW, pl.col(_REACHED).fill_null(pl.col(START)).alias("from"), pl.col(_BEGIN).alias(_UNTIL)
+                _ROW, pl.col(_REACHED).fill_null(pl.col(START)).alias(_FROM), pl.col(_BEGIN).alias(_UNTIL)
             )
-            last = covered.group_by(_ROW).agg(pl.col(_UNTIL).max().alias("from"))
+            last = covered.group_by(_ROW).agg(pl.col(_UNTIL).max().alias(_FROM))
             tail = bounds.join(last, on=_ROW, how="left").select(
-                _ROW, pl.col("from").fill_null(pl.col(START)), pl.col(END).alias(_UNTIL)
+                _ROW, pl.col(_FROM).fill_null(pl.col(START)), pl.col(END).alias(_UNTIL)
             )
-            pieces = pl.concat([inner, tail]).rename({"from": _BEGIN})
+            pieces = pl.concat([inner, tail]).rename({_FROM: _BEGIN})
         pieces = pieces.filter(pl.col(_BEGIN) < pl.col(_UNTIL)).select(_ROW, _BEGIN, _UNTIL)
         return (
             pieces.join(numbered, on=_ROW, how="left", maintain_order="left")

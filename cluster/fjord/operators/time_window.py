@@ -15,10 +15,12 @@ def ceiling_multiple(instant_us: int, step_us: int) -> int:
 
 
 class TimeWindow(Operator):
-    """Stateless. Takes chronon streams: every row valid at its own instant only.
+    """Stateless. Takes chronon streams, every row valid at its own instant only, or rows of which copies do not matter.
 
     A tuple stamped t is valid on [k0 - 1, k1 - 1), k0 and k1 being the first multiples of the slide that are at least
-    t + 1 and t + size + 1. With a slide of 1 that is [t, t + size).
+    t + 1 and t + size + 1. With a slide of 1 that is [t, t + size). A row that lasts until t' is, by definition, in the
+    window once for each instant of its validity: on [k0 - 1, k2 - 1) at least once, k2 being the first multiple that is
+    at least t' + size. Where the number of copies matters, the compiler puts a Split below.
 
     Parameters
     ----------
@@ -42,7 +44,10 @@ class TimeWindow(Operator):
             watermark_us = ceiling_multiple(watermark_us + 1, self._slide_us) - 1
         stamp = pl.col(START)
         start = self._ceiling(stamp + 1) - 1
-        end = pl.lit(NEVER) if self._size_us is None else self._ceiling(stamp + self._size_us + 1) - 1
+        end = pl.lit(NEVER)
+        if self._size_us is not None:
+            lasting = pl.col(END) + self._size_us
+            end = pl.when(pl.col(END) >= NEVER).then(end).otherwise(self._ceiling(lasting) - 1)
         rows = batch.rows.with_columns(start.alias(START), end.alias(END)).filter(pl.col(START) < pl.col(END))
         return Batch(rows, watermark_us)
 

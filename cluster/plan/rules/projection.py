@@ -129,7 +129,7 @@ def narrow_aggregate(node: Node) -> Node | None:
     """Keep of an aggregate's input only its keys and what its calls read."""
     if not isinstance(node, Aggregate):
         return None
-    arguments = [columns_of(call.argument) for call in node.calls if call.argument is not None]
+    arguments = [columns_of(scalar) for call in node.calls for scalar in call.reads]
     outputs = kept(node.input, frozenset(node.keys).union(*arguments))
     if len(outputs) == len(names_of(node.input)):
         return None

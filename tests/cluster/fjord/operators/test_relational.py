@@ -19,12 +19,14 @@ from cluster.errors import PlanError, StateError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.changes import Changes
+from cluster.fjord.operators.coalescing import Coalesce
 from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.granularity import Granularity
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.multiplicities import difference, intersection
 from cluster.fjord.operators.semi_joining import SemiJoin
+from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.union import Union
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Scalar
@@ -98,6 +100,34 @@ def test_union(left: list[Interval], right: list[Interval], data: st.DataObject)
 def test_distinct(rows: list[Interval], data: st.DataObject) -> None:
     found = run(lambda: Distinct(LEFT), [frame(rows)], data)
     check(found, lambda at: Counter(set(snapshot(rows, at))))
+
+
+@given(ROWS, st.integers(1, 9), st.data())
+def test_split(rows: list[Interval], length: int, data: st.DataObject) -> None:
+    found = run(lambda: Split(LEFT, length), [frame(rows)], data)
+    check(found, lambda at: snapshot(rows, at))
+    assert all(end - start <= length for start, end, *_ in found)
+
+
+def test_a_row_that_never_ends_is_split_as_far_as_the_watermark_comes() -> None:
+    subject = Split(LEFT, 2)
+    first = subject.transition(0, Batch(frame([(1, NEVER, "a", 0)]), 5))
+    last = subject.transition(0, Batch(LEFT, NEVER))
+    assert first.rows.rows() == [(1, 3, "a", 0), (3, 5, "a", 0)]
+    assert last.rows.rows() == [(5, NEVER, "a", 0)]
+
+
+@given(ROWS, st.integers(1, 12), st.data())
+def test_coalesce(rows: list[Interval], longest: int, data: st.DataObject) -> None:
+    found = run(lambda: Coalesce(LEFT, longest), [frame(rows)], data)
+    check(found, lambda at: snapshot(rows, at))
+    assert len(found) <= len(rows)
+
+
+def test_coalesce_joins_what_meets_up_to_its_longest() -> None:
+    rows = frame([(0, 2, "a", 0), (2, 4, "a", 0), (4, 6, "a", 0), (6, 7, None, 0), (7, 9, None, 0)])
+    found = Coalesce(LEFT, 4).transition(0, Batch(rows, NEVER)).rows.rows()
+    assert found == [(0, 4, "a", 0), (4, 6, "a", 0), (6, 9, None, 0)]
 
 
 @given(ROWS, ROWS, st.data())

@@ -1,0 +1,65 @@
+"""Split: rows that last are cut into pieces (papers/pipes_algebra.md section 5.12).
+
+a  |-----------------)          split into pieces of 5
+   |----)----)----)--)
+
+What a tuple means does not change by it; what a window above makes of it does: windows take one piece per instant.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.ordered_output import table_of
+
+
+class Split(Operator):
+    """Keeps what the watermark has not passed; of a row that never ends, the rest is one piece when the input ends.
+
+    Parameters
+    ----------
+    columns
+        No rows, with the columns of the input.
+    length_us
+        Of the pieces; the last one of a row may be shorter.
+    """
+
+    def __init__(self, columns: pl.DataFrame, length_us: int = 1) -> None:
+        if length_us < 1:
+            raise PlanError(f"pieces of {length_us} us")
+        self._length_us = length_us
+        self._waiting = columns.clear()
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Emit the pieces that start before the watermark."""
+        del port
+        waiting = pl.concat([self._waiting, batch.rows]) if batch.rows.height else self._waiting
+        begun = waiting.filter(pl.col(START) < batch.watermark_us)
+        later = waiting.filter(pl.col(START) >= batch.watermark_us)
+        endless = begun.clear()
+        if batch.watermark_us >= NEVER:
+            endless = begun.filter(pl.col(END) >= NEVER)
+            begun = begun.filter(pl.col(END) < NEVER)
+        until = pl.min_horizontal(END, pl.lit(batch.watermark_us))
+        cuts = begun.with_columns(pl.int_ranges(START, until, self._length_us).alias("fjord_cuts"))
+        next_start = pl.col("fjord_cuts").list.last() + self._length_us
+        rest = cuts.with_columns(next_start.alias(START)).filter(pl.col(START) < pl.col(END))
+        pieces = (
+            cuts.with_columns(pl.col("fjord_cuts").alias(START))
+            .explode(START)
+            .with_columns(pl.min_horizontal(END, pl.col(START) + self._length_us).alias(END))
+        )
+        self._waiting = pl.concat([rest.select(waiting.columns), later])
+        found = pl.concat([pieces.select(waiting.columns), endless])
+        return Batch(found.sort(START, maintain_order=True), batch.watermark_us)
+
+    def save(self) -> State:
+        """Return what has not been emitted."""
+        return {"waiting": self._waiting}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._waiting = table_of(state, "waiting")

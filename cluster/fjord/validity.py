@@ -1,0 +1,97 @@
+"""How long the rows of a plan are valid, and who asks how often: what decides whether a window needs a Split below."""
+
+from __future__ import annotations
+
+from cluster.language.algebra import (
+    Aggregate,
+    AntiJoin,
+    CountWindow,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    PartitionedWindow,
+    Project,
+    SemiJoin,
+    Source,
+    TimeWindow,
+    Union,
+    inputs_of,
+)
+
+BLIND_TO_COPIES = frozenset({"min", "max", "first", "last"})
+"""Aggregates that give the same however often a tuple counts."""
+
+
+def has_chronons(node: Node) -> bool:
+    """Return whether every tuple of a plan is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
+    match node:
+        case Source() | Istream() | Dstream():
+            return True
+        case Filter() | Project() | Distinct() | Aggregate():
+            return has_chronons(node.input)
+        case SemiJoin() | AntiJoin() | Difference():
+            return has_chronons(node.left)
+        case Union():
+            return has_chronons(node.left) and has_chronons(node.right)
+        case Join() | Intersection():
+            return has_chronons(node.left) or has_chronons(node.right)
+        case TimeWindow():
+            return node.size_us == 1 and node.slide_us == 1 and has_chronons(node.input)
+        case _:
+            return False
+
+
+def longest_validity_us(node: Node) -> int | None:
+    """Return a bound on how long a row of a plan is valid; None if there is none."""
+    if has_chronons(node):
+        return 1
+    match node:
+        case TimeWindow():
+            below = longest_validity_us(node.input)
+            return None if below is None or node.size_us is None else below + node.size_us + node.slide_us
+        case CountWindow() | PartitionedWindow():
+            return None
+        case Granularity():
+            below = longest_validity_us(node.input)
+            return None if below is None else below + node.granule_us
+        case Join() | Intersection():
+            bounds = [bound for each in inputs_of(node) if (bound := longest_validity_us(each)) is not None]
+            return min(bounds, default=None)
+        case Union():
+            left, right = longest_validity_us(node.left), longest_validity_us(node.right)
+            return None if left is None or right is None else max(left, right)
+        case _:
+            return longest_validity_us(inputs_of(node)[0])
+
+
+def copies_that_matter(node: Node, *, above: bool) -> tuple[bool, ...]:
+    """Return, by input, whether a node's answer depends on how many copies of a tuple the input has.
+
+    Parameters
+    ----------
+    node
+        The node.
+    above
+        Whether it matters how many copies of a tuple the node itself answers.
+    """
+    match node:
+        case Source():
+            return ()
+        case Distinct():
+            return (False,)
+        case Aggregate():
+            return (not all(call.function in BLIND_TO_COPIES or call.distinct for call in node.calls),)
+        case SemiJoin() | AntiJoin():
+            return (above, False)
+        case Filter() | Project() | Granularity() | TimeWindow():
+            return (above,)
+        case Union() | Join() | Intersection():
+            return (above, above)
+        case Difference() | CountWindow() | PartitionedWindow() | Istream() | Dstream():
+            return tuple(True for _ in inputs_of(node))

@@ -1,0 +1,90 @@
+"""Rows against snapshots: equal at every promised instant, or a report one can read."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from cluster.fjord.batch import NEVER
+from cluster.language.algebra import Node
+from cluster.plan.explain import explain
+from tests.cluster.oracle.definition import Bag, Row, Snapshots, Streams
+
+SAME = 1e-9
+"""Reals that differ relatively by less are equal: sums may be added up in another order."""
+
+
+def snapshots_of(rows: Sequence[Row], instants: int) -> Snapshots:
+    """Return what physical rows (start, end, values) say at each instant."""
+    found: Snapshots = [Counter() for _ in range(instants)]
+    for start, end, *values in rows:
+        row = tuple(values)
+        for instant in range(max(start, 0), min(end, instants)):
+            found[instant][row] += 1
+    return found
+
+
+def first_difference(expected: Snapshots, found: Snapshots, granule: int = 1) -> int | None:
+    """Return the first promised instant at which the bags differ; None if there is none."""
+    for instant in range(0, len(expected), granule):
+        if expected[instant] != found[instant] and not _nearly(expected[instant], found[instant]):
+            return instant
+    return None
+
+
+def difference_of_rows(rows: Sequence[Row], expected: Snapshots, granule: int = 1) -> str | None:
+    """Return in what way physical rows are not what is expected; None if they are."""
+    instants = len(expected)
+    for row in rows:
+        if row[0] >= instants or (row[1] > instants and row[1] < NEVER):
+            return f"row {row} says that something changes after instant {instants}"
+    found = snapshots_of(rows, instants)
+    instant = first_difference(expected, found, granule)
+    return None if instant is None else bags(instant, expected[instant], found[instant])
+
+
+def assert_equal_snapshots(
+    node: Node, streams: Streams, expected: Snapshots, rows: Sequence[Row], granule: int = 1
+) -> None:
+    """Fail with a report if rows say something else than expected at any instant."""
+    difference = difference_of_rows(rows, expected, granule)
+    assert difference is None, report(node, streams, difference)
+
+
+def bags(instant: int, expected: Bag, found: Bag) -> str:
+    """Return what differs at an instant."""
+    return (
+        f"at instant {instant}\n  expected {_listed(expected)}\n  found    {_listed(found)}\n"
+        f"  missing  {_listed(expected - found)}\n  too many {_listed(found - expected)}"
+    )
+
+
+def report(node: Node, streams: Streams, difference: str) -> str:
+    """Return everything one needs to understand a mismatch."""
+    lines = [f"  {name}: {list(rows)}" for name, rows in streams.items()]
+    return f"\nplan\n{explain(node)}\nstreams, in order of arrival\n" + "\n".join(lines) + f"\n{difference}"
+
+
+def _listed(bag: Bag) -> str:
+    return ", ".join(f"{row}" + (f" x{count}" if count > 1 else "") for row, count in sorted(bag.items(), key=repr))
+
+
+def _nearly(expected: Bag, found: Bag) -> bool:
+    """Match what is left after taking away what is exactly equal, real by real."""
+    missing, surplus = list((expected - found).elements()), list((found - expected).elements())
+    if len(missing) != len(surplus):
+        return False
+    for row in missing:
+        twin = next((other for other in surplus if _same(row, other)), None)
+        if twin is None:
+            return False
+        surplus.remove(twin)
+    return True
+
+
+def _same(row: Row, other: Row) -> bool:
+    return all(
+        a == b or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=SAME, abs_tol=SAME))
+        for a, b in zip(row, other, strict=True)
+    )

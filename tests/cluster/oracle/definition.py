@@ -1,0 +1,411 @@
+"""The oracle: what a logical plan means, instant by instant, straight from papers/pipes_algebra.md section 3.
+
+Every node is one table expression of a single DuckDB query, with a row per stream set, instant and tuple:
+
+    #run   which of several stream sets (one query answers many at once)
+    #t     the instant
+    #n     multiplicity, at least 1
+    #o     place in order of arrival; NULL where there is none any more (only count windows with equal stamps ask)
+
+and then the node's columns. Slow, small, and sharing nothing with the operators: no Polars, no intervals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from cluster.fjord.edges import stored_columns
+from cluster.language.algebra import (
+    STAMP,
+    Aggregate,
+    AggregateCall,
+    AntiJoin,
+    CountWindow,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    PartitionedWindow,
+    Project,
+    Scalar,
+    Schema,
+    SemiJoin,
+    Source,
+    TimeWindow,
+    Union,
+    inputs_of,
+    schema_of,
+)
+from cluster.language.dialect import parse_scalar
+from protocols.streams import FieldType
+
+Row = tuple[Any, ...]
+Streams = Mapping[str, Sequence[tuple[int, Row]]]
+"""By stream: stamped tuples, in the order in which they arrive."""
+Bag = Counter[Row]
+Snapshots = list[Bag]
+"""The bag at each instant 0, 1, 2, ..."""
+
+SQL_TYPES = {
+    FieldType.BOOLEAN: "BOOLEAN",
+    FieldType.INTEGER: "BIGINT",
+    FieldType.REAL: "DOUBLE",
+    FieldType.TEXT: "VARCHAR",
+}
+ARROW_TYPES = {
+    FieldType.BOOLEAN: pa.bool_(),
+    FieldType.INTEGER: pa.int64(),
+    FieldType.REAL: pa.float64(),
+    FieldType.TEXT: pa.string(),
+}
+SETTINGS = (
+    "SET GLOBAL threads = 1",
+    "SET GLOBAL error_on_division_by_zero = false",  # x / 0 and x % 0 are NULL
+    "SET GLOBAL ieee_floating_point_ops = false",
+)
+HEAD = '"#run", "#t"'
+
+
+class NoDefinitionError(Exception):
+    """The oracle does not know what this means."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a plan means on several stream sets.
+
+    Parameters
+    ----------
+    snapshots
+        By stream set: the bag at each instant.
+    ambiguous
+        Stream sets for which the plan has no one meaning: different tuples with equal stamps, in no known order,
+        below a count window (section 3: "the window is ambiguous").
+    granule
+        Only instants that are multiples of this are promised.
+    """
+
+    snapshots: list[Snapshots]
+    ambiguous: frozenset[int]
+    granule: int
+
+
+def evaluate(node: Node, runs: Sequence[Streams], instants: int) -> Meaning:
+    """Return the snapshots of `node` at the instants 0 to `instants` - 1, for each of `runs`.
+
+    Parameters
+    ----------
+    node
+        The plan.
+    runs
+        Stream sets.
+    instants
+        How many; at least :func:`horizon_of`, so that nothing changes any more at the last one.
+    """
+    writer = _Writer(node, len(runs), instants)
+    found = _connection().cursor()
+    try:
+        for source in _sources(node):
+            found.register(_table(source.stream), _arrow(source, runs))
+        snapshots: list[Snapshots] = [[Counter() for _ in range(instants)] for _ in runs]
+        for run, instant, count, *row in found.execute(writer.snapshots()).fetchall():
+            snapshots[run][instant][tuple(row)] = count
+        ambiguous = frozenset(run for (run,) in found.execute(sql).fetchall()) if (sql := writer.ambiguity()) else ()
+    finally:
+        found.close()
+    return Meaning(snapshots, frozenset(ambiguous), granule_of(node))
+
+
+def horizon_of(node: Node, last: int) -> int:
+    """Return how many instants to look at so that nothing changes after them, if no stamp is above `last`."""
+    reach = 4 + granule_of(node)
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        stack.extend(inputs_of(each))
+        if isinstance(each, TimeWindow):
+            reach += (each.size_us or 0) + each.slide_us
+    return last + reach
+
+
+def granule_of(node: Node) -> int:
+    """Return at which multiples alone a plan's snapshots are promised; 1 for all (rule G1)."""
+    import math
+
+    own = node.granule_us if isinstance(node, Granularity) else 1
+    return math.lcm(own, *(granule_of(each) for each in inputs_of(node)))
+
+
+@lru_cache(maxsize=1)
+def _connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for setting in SETTINGS:
+        connection.execute(setting)
+    return connection
+
+
+def _sources(node: Node) -> list[Source]:
+    if isinstance(node, Source):
+        return [node]
+    found = {each.stream: each for child in inputs_of(node) for each in _sources(child)}
+    return list(found.values())
+
+
+def _table(stream: str) -> str:
+    return f"stream {stream}"
+
+
+def _arrow(source: Source, runs: Sequence[Streams]) -> pa.Table:
+    rows = [
+        (run, stamp, place, *row)
+        for run, streams in enumerate(runs)
+        for place, (stamp, row) in enumerate(streams[source.stream])
+    ]
+    stored = stored_columns(source)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * (3 + len(stored))
+    types = [pa.int64()] * 3 + [ARROW_TYPES[column.type] for column in stored]
+    names = ["#run", "#t", "#o", *(column.name for column in stored)]
+    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+
+
+@lru_cache(maxsize=16_384)
+def scalar_sql(scalar: Scalar) -> str:
+    """Return a scalar in DuckDB's words, of exactly its type."""
+    tree = parse_scalar(scalar.sql).copy().transform(_in_duckdb)
+    return f"CAST({tree.sql(dialect='duckdb', identify=True)} AS {SQL_TYPES[scalar.type]})"
+
+
+def _in_duckdb(tree: exp.Expr) -> exp.Expr:
+    """Make explicit what FjordSQL says and DuckDB does otherwise."""
+    match tree:
+        case exp.TryCast():
+            return tree
+        case exp.Cast():  # a failed cast is NULL
+            return exp.TryCast(this=tree.this, to=tree.args["to"])
+        case exp.Literal() if not tree.is_string and not tree.this.isdecimal():  # reals, never decimals
+            return exp.Cast(this=tree.copy(), to=exp.DataType.build("DOUBLE")) if tree.parent else tree
+        case exp.Concat():  # leaves NULLs out
+            parts = [exp.Coalesce(this=part, expressions=[exp.Literal.string("")]) for part in tree.expressions]
+            return exp.Concat(expressions=parts, **{k: v for k, v in tree.args.items() if k != "expressions"})
+        case _:
+            return tree
+
+
+def _names(schema: Schema) -> str:
+    return "".join(f', "{column.name}"' for column in schema)
+
+
+def _within(schema: Schema, table: str) -> str:
+    return "".join(f', {table}."{column.name}"' for column in schema)
+
+
+class _Writer:
+    """Writes the query: one common table expression per node; equal nodes share one."""
+
+    def __init__(self, root: Node, runs: int, instants: int) -> None:
+        ranges = f"range({runs}) r, range({instants}) i"
+        self._parts = [f'instants AS MATERIALIZED (SELECT r.range AS "#run", i.range AS "#t" FROM {ranges})']
+        self._written: dict[Node, str] = {}
+        self._ambiguity: list[str] = []
+        self._last = instants - 1
+        self._root = self.of(root)
+        self._names = _names(schema_of(root))
+
+    def snapshots(self) -> str:
+        """Return the query for all snapshots of the root."""
+        return (
+            f'WITH {", ".join(self._parts)} SELECT {HEAD}, CAST(sum("#n") AS BIGINT){self._names} '
+            f"FROM {self._root} GROUP BY {HEAD}{self._names}"
+        )
+
+    def ambiguity(self) -> str | None:
+        """Return the query for the stream sets on which the plan is ambiguous; None if it cannot be."""
+        if not self._ambiguity:
+            return None
+        return f"WITH {', '.join(self._parts)} {' UNION '.join(self._ambiguity)}"
+
+    def of(self, node: Node) -> str:
+        """Write a node's table expression; return its name."""
+        if node not in self._written:
+            sql = self._sql(node)
+            counted = f'SELECT * REPLACE (CAST("#n" AS BIGINT) AS "#n") FROM ({sql})'
+            self._written[node] = self._part("node", counted)
+        return self._written[node]
+
+    def _part(self, kind: str, sql: str) -> str:
+        name = f"{kind}{len(self._parts)}"
+        self._parts.append(f"{name} AS MATERIALIZED ({sql})")
+        return name
+
+    def _sql(self, node: Node) -> str:  # noqa: C901 - one case per kind of node
+        names = _names(schema_of(node))
+        match node:
+            case Source():
+                kept = f'WHERE "#t" % {node.sample_period_us} = 0' if node.sample_period_us else ""
+                stored = _names(stored_columns(node))
+                stamp = f', "#t" AS "{STAMP.name}"' if STAMP in node.columns else ""
+                return f'SELECT {HEAD}, 1 AS "#n", "#o"{stored}{stamp} FROM "{_table(node.stream)}" {kept}'
+            case TimeWindow():
+                return self._time_window(node, names)
+            case CountWindow():
+                return self._count_window(node, node.rows, node.slide_rows, ())
+            case PartitionedWindow():
+                return self._count_window(node, node.rows, node.slide_rows, tuple(dict.fromkeys(node.keys)))
+            case Filter():
+                return f"SELECT * FROM {self.of(node.input)} WHERE {scalar_sql(node.predicate)}"
+            case Project():
+                outputs = "".join(f', {scalar_sql(each.scalar)} AS "{each.name}"' for each in node.outputs)
+                return f'SELECT {HEAD}, "#n", "#o"{outputs} FROM {self.of(node.input)}'
+            case Union():
+                right = _names(schema_of(node.right))
+                return (
+                    f'SELECT {HEAD}, "#n", NULL::BIGINT AS "#o"{names} FROM {self.of(node.left)} UNION ALL '
+                    f'SELECT {HEAD}, "#n", NULL::BIGINT AS "#o"{right} FROM {self.of(node.right)}'
+                )
+            case Join():
+                columns = _within(schema_of(node.left), "l") + _within(schema_of(node.right), "r")
+                return (
+                    f'SELECT l."#run", l."#t", l."#n" * r."#n" AS "#n", NULL::BIGINT AS "#o"{columns} '
+                    f'FROM {self.of(node.left)} l JOIN {self.of(node.right)} r ON l."#run" = r."#run" '
+                    f'AND l."#t" = r."#t" AND {self._condition(node.predicate)}'
+                )
+            case SemiJoin() | AntiJoin():
+                some = "EXISTS" if isinstance(node, SemiJoin) else "NOT EXISTS"
+                return (
+                    f'SELECT l."#run", l."#t", l."#n", NULL::BIGINT AS "#o"{names} FROM {self.of(node.left)} l WHERE '
+                    f'{some} (SELECT 1 FROM {self.of(node.right)} r WHERE l."#run" = r."#run" AND l."#t" = r."#t" '
+                    f"AND {self._condition(node.predicate)})"
+                )
+            case Distinct():
+                return f'SELECT DISTINCT {HEAD}, 1 AS "#n", NULL::BIGINT AS "#o"{names} FROM {self.of(node.input)}'
+            case Difference():
+                return self._subtract(
+                    self.of(node.left), self.of(node.right), node, 'greatest(sum("#l") - sum("#r"), 0)'
+                )
+            case Intersection():
+                return self._subtract(self.of(node.left), self.of(node.right), node, 'least(sum("#l"), sum("#r"))')
+            case Granularity():
+                return f'SELECT * FROM {self.of(node.input)} WHERE "#t" % {node.granule_us} = 0'
+            case Istream():  # S(t) - S(t - 1)
+                return self._change(node, f'SELECT "#run", "#t" + 1 AS "#t", "#n"{names} FROM {self.of(node.input)}')
+            case Dstream():  # S(t) - S(t + 1), and nothing changes after the last instant
+                below = self.of(node.input)
+                return self._change(
+                    node,
+                    f'SELECT "#run", "#t" - 1 AS "#t", "#n"{names} FROM {below} UNION ALL '
+                    f'SELECT "#run", "#t", "#n"{names} FROM {below} WHERE "#t" = {self._last}',
+                )
+            case Aggregate():
+                return self._aggregate(node)
+
+    def _time_window(self, node: TimeWindow, names: str) -> str:
+        """Sum of S(x) for x in [max(k - w, 0), k - 1], where k = floor((t + 1) / a) * a; empty for t < a - 1."""
+        below = self.of(node.input)
+        if node.size_us == 1 and node.slide_us == 1:
+            return f"SELECT * FROM {below}"  # by the same formula, but keeps the order of arrival
+        last = f'((i."#t" + 1) // {node.slide_us}) * {node.slide_us}'
+        first = "0" if node.size_us is None else f"greatest({last} - {node.size_us}, 0)"
+        return (
+            f'SELECT i."#run", i."#t", sum(s."#n") AS "#n", NULL::BIGINT AS "#o"{names} FROM instants i '
+            f'JOIN {below} s ON i."#run" = s."#run" AND s."#t" >= {first} AND s."#t" <= {last} - 1 '
+            f'WHERE i."#t" >= {node.slide_us} - 1 GROUP BY i."#run", i."#t"{names}'
+        )
+
+    def _count_window(
+        self, node: CountWindow | PartitionedWindow, rows: int | None, slide: int, keys: tuple[str, ...]
+    ) -> str:
+        """Elements numbered [max(k - N + 1, 1), k], where k = floor(n(t) / A) * A; by group."""
+        below, names = self.of(node.input), _names(schema_of(node))
+        groups = "".join(f', "{key}"' for key in keys)
+        same = "".join(f' AND c."{key}" IS NOT DISTINCT FROM s."{key}"' for key in keys)
+        by_group = "".join(f', s."{key}"' for key in keys)
+        numbered = self._part(
+            "numbered",
+            f'SELECT *, row_number() OVER (PARTITION BY "#run"{groups} ORDER BY "#t", "#o") AS "#i" '
+            f'FROM (SELECT *, unnest(range("#n")) AS "#copy" FROM {below})',
+        )
+        counted = self._part(
+            "counted",
+            f'SELECT i."#run", i."#t", (count(*) // {slide}) * {slide} AS "#k"{by_group} '
+            f'FROM instants i JOIN {numbered} s ON i."#run" = s."#run" AND s."#t" <= i."#t" '
+            f'GROUP BY i."#run", i."#t"{by_group}',
+        )
+        self._ambiguity.append(
+            f'SELECT "#run" FROM (SELECT DISTINCT {HEAD}{names} FROM {below} WHERE "#o" IS NULL) '
+            f"GROUP BY {HEAD}{groups} HAVING count(*) > 1"
+        )
+        first = "" if rows is None else f' AND s."#i" > c."#k" - {rows}'
+        return (
+            f'SELECT c."#run", c."#t", count(*) AS "#n", NULL::BIGINT AS "#o"{_within(schema_of(node), "s")} '
+            f'FROM {counted} c JOIN {numbered} s ON c."#run" = s."#run"{same} AND s."#i" <= c."#k"{first} '
+            f'GROUP BY c."#run", c."#t"{_within(schema_of(node), "s")}'
+        )
+
+    def _condition(self, predicate: Scalar | None) -> str:
+        return "true" if predicate is None else scalar_sql(predicate)
+
+    def _subtract(self, left: str, right: str, node: Difference | Intersection, count: str) -> str:
+        return self._counted(
+            f'SELECT {HEAD}, "#n"{_names(schema_of(node))} FROM {left}',
+            f'SELECT {HEAD}, "#n"{_names(schema_of(node.right))} FROM {right}',
+            node,
+            count,
+        )
+
+    def _change(self, node: Istream | Dstream, other: str) -> str:
+        return self._counted(
+            f'SELECT {HEAD}, "#n"{_names(schema_of(node))} FROM {self.of(node.input)}',
+            other,
+            node,
+            'greatest(sum("#l") - sum("#r"), 0)',
+        )
+
+    def _counted(self, left: str, right: str, node: Node, count: str) -> str:
+        """Multiplicities of both sides, side by side; NULLs are equal to each other."""
+        names = _names(schema_of(node))
+        return (
+            f'SELECT {HEAD}, {count} AS "#n", NULL::BIGINT AS "#o"{names} FROM '
+            f'(SELECT "#run", "#t", "#n" AS "#l", 0 AS "#r"{names} FROM ({left}) UNION ALL '
+            f'SELECT "#run", "#t", 0, "#n", * EXCLUDE ("#run", "#t", "#n") FROM ({right})) '
+            f"GROUP BY {HEAD}{names} HAVING {count} > 0"
+        )
+
+    def _aggregate(self, node: Aggregate) -> str:
+        keys = "".join(f', "{key}"' for key in node.keys)
+        calls = "".join(f', CAST({_call(call)} AS {SQL_TYPES[call.type]}) AS "{call.name}"' for call in node.calls)
+        return (
+            f'SELECT {HEAD}, 1 AS "#n", NULL::BIGINT AS "#o"{keys}{calls} FROM '
+            f'(SELECT *, unnest(range("#n")) AS "#copy" FROM {self.of(node.input)}) GROUP BY {HEAD}{keys}'
+        )
+
+
+def _call(call: AggregateCall) -> str:
+    if call.argument is None:
+        return "count(*)"
+    values = ("DISTINCT " if call.distinct else "") + scalar_sql(call.argument)
+    match call.function:
+        case "count" | "sum" | "avg" | "min" | "max" | "median":
+            return f"{call.function}({values})"
+        case "stddev" | "variance":
+            return f"{'stddev_samp' if call.function == 'stddev' else 'var_samp'}({values})"
+        case "quantile":
+            return f"quantile_cont({values}, {0.5 if call.parameter is None else call.parameter})"
+        case "first" | "last":
+            extreme = "min" if call.function == "first" else "max"
+            pair = f'struct_pack(t := "{call.order}", v := {values})'
+            return f"({extreme}({pair}) FILTER (WHERE {values} IS NOT NULL)).v"
+        case _:
+            raise NoDefinitionError(f"the aggregate {call.function}")

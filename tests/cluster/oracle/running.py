@@ -1,0 +1,175 @@
+"""Runs a plan through the real edges and operators, as the Spark hosts do, without Spark.
+
+Input comes as it does from proxies: in micro-batches, each read in one or more parts, with disorder as far as each
+stream's watermark allows; all operators may be saved between micro-batches and built anew.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.compilation import add_downstream, upstream_operators
+from cluster.fjord.edges import Edge, edges_of, empty_rows, stored_columns
+from cluster.fjord.graph import Fjord
+from cluster.fjord.queues import PushQueue
+from cluster.fjord.saved_state import pack_state, unpack_state
+from cluster.language.algebra import Node
+from cluster.plan.epoch import PlannedQuery
+from tests.cluster.oracle.definition import Row, Streams
+
+Stamped = tuple[int, Row]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What one micro-batch brings of one stream: parts in order of arrival, and the low watermark after it."""
+
+    parts: tuple[tuple[Stamped, ...], ...]
+    watermark: int
+
+
+MicroBatch = Mapping[str, Arrival]
+
+
+class BrokenPromiseError(AssertionError):
+    """Rows out of order, before an announced watermark, or never valid."""
+
+
+def all_at_once(streams: Streams) -> list[MicroBatch]:
+    """One micro-batch, with everything."""
+    return [{name: Arrival((tuple(rows),), NEVER) for name, rows in streams.items()}]
+
+
+def one_by_one(streams: Streams) -> list[MicroBatch]:
+    """A micro-batch per instant, each stream's watermark just behind it."""
+    stamps = sorted({stamp for rows in streams.values() for stamp, _ in rows})
+    batches: list[MicroBatch] = [
+        {name: Arrival((tuple(row for row in rows if row[0] == stamp),), stamp + 1) for name, rows in streams.items()}
+        for stamp in stamps
+    ]
+    return [*batches, {name: Arrival(((),), NEVER) for name in streams}]
+
+
+def deliveries(streams: Streams, dice: random.Random, most: int = 4) -> list[MicroBatch]:
+    """Cut streams, given in order of arrival, into at most `most` micro-batches with honest watermarks.
+
+    Some streams lag, some bring rows far beyond their watermark, some bring only progress.
+    """
+    count = dice.randint(1, most)
+    batches: list[dict[str, Arrival]] = [{} for _ in range(count)]
+    for name, rows in streams.items():
+        cuts = [0, *sorted(dice.randint(0, len(rows)) for _ in range(count - 1)), len(rows)]
+        watermark = ALWAYS
+        for number in range(count):
+            arrived, to_come = rows[cuts[number] : cuts[number + 1]], rows[cuts[number + 1] :]
+            # Nothing that comes later may be stamped before the watermark.
+            highest = min((stamp for stamp, _ in to_come), default=max((s for s, _ in rows), default=0) + 9)
+            lowest = max(watermark, -1)
+            if number == count - 1:
+                watermark = NEVER
+            elif dice.random() < 0.8:
+                watermark = max(
+                    watermark, highest if dice.random() < 0.6 else dice.randint(min(lowest, highest), highest)
+                )
+            middle = dice.randint(0, len(arrived)) if dice.random() < 0.3 else len(arrived)
+            parts = (tuple(arrived[:middle]), tuple(arrived[middle:])) if middle < len(arrived) else (tuple(arrived),)
+            batches[number][name] = Arrival(parts, watermark)
+    return list(batches)
+
+
+def run_plan(node: Node, batches: Sequence[MicroBatch], *, restart_after: frozenset[int] = frozenset()) -> list[Row]:
+    """Return the rows of the answer: start, end, values.
+
+    Parameters
+    ----------
+    node
+        The plan.
+    batches
+        The micro-batches; the last one's watermarks are NEVER.
+    restart_after
+        Numbers of micro-batches after which all operators are saved and built anew.
+
+    Raises
+    ------
+    BrokenPromiseError
+        If rows come out of order, before a watermark announced earlier, or with an empty interval.
+    UnsupportedPlanError
+        If the plan cannot be run.
+    """
+    query = PlannedQuery("query", 1, node)
+    edges = edges_of(query)
+    fjord, arrivals, outlet = _build(query, edges, {})
+    found: list[Row] = []
+    promised = ALWAYS
+    for number, batch in enumerate(batches):
+        for edge in edges:
+            arrivals[edge.name].put(_upstream(edge, batch[edge.stream]))
+        fjord.run()
+        for failure in fjord.failures.values():
+            raise failure
+        while (emitted := outlet.get()) is not None:
+            rows = emitted.rows.rows()
+            _check(rows, emitted.watermark_us, promised)
+            promised = emitted.watermark_us
+            found.extend(rows)
+        if number in restart_after:
+            states = {placed.name: pack_state(placed.operator.save()) for placed in fjord.operators}
+            fjord, arrivals, outlet = _build(query, edges, states)
+    if promised != NEVER:
+        raise BrokenPromiseError(f"the inputs have ended, but the answer has come to {promised} only")
+    return found
+
+
+def _check(rows: list[Row], watermark: int, promised: int) -> None:
+    starts = [row[0] for row in rows]
+    if starts != sorted(starts):
+        raise BrokenPromiseError(f"rows are not in the order of their starts: {rows}")
+    if starts and starts[0] < promised:
+        raise BrokenPromiseError(f"row {rows[0]} starts before the watermark {promised} announced earlier")
+    if watermark < promised:
+        raise BrokenPromiseError(f"the watermark went back from {promised} to {watermark}")
+    for row in rows:
+        if row[0] >= row[1]:
+            raise BrokenPromiseError(f"row {row} is never valid")
+
+
+def _build(
+    query: PlannedQuery, edges: Sequence[Edge], states: Mapping[str, bytes]
+) -> tuple[Fjord, dict[str, PushQueue], PushQueue]:
+    fjord = Fjord()
+    arrivals = {edge.name: PushQueue() for edge in edges}
+    outlet = fjord.outlet(add_downstream(fjord, query, arrivals))
+    for placed in fjord.operators:
+        state = unpack_state(states[placed.name]) if placed.name in states else {}
+        if state:
+            placed.operator.restore(state)
+    return fjord, arrivals, outlet
+
+
+def _upstream(edge: Edge, arrival: Arrival) -> Batch:
+    """Run an edge's upstream operators over each part, and put the parts together as the bucket does."""
+    operators = list(upstream_operators(edge))
+    pieces = []
+    watermark = arrival.watermark
+    for part in arrival.parts:
+        batch = Batch(_frame(edge, part), arrival.watermark)
+        for operator in operators:
+            batch = operator.transition(0, batch)
+        pieces.append(batch.rows)
+        watermark = batch.watermark_us
+    rows = pieces[0] if len(pieces) == 1 else pl.concat(pieces)
+    return Batch(rows.sort(START, maintain_order=True), watermark)
+
+
+def _frame(edge: Edge, rows: Sequence[Stamped]) -> pl.DataFrame:
+    empty = empty_rows(stored_columns(edge.source))
+    if not rows:
+        return empty
+    stamped = [(stamp, stamp + 1, *row) for stamp, row in rows]
+    frame = pl.DataFrame(stamped, schema=empty.schema, orient="row")
+    return frame.select(START, END, *edge.columns).sort(START, maintain_order=True)

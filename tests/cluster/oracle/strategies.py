@@ -1,0 +1,349 @@
+"""Random plans, and random streams for them.
+
+Plans are drawn by Hypothesis, which shrinks them; streams come from a drawn seed, because hundreds of tuples would
+exhaust Hypothesis' entropy (:mod:`tests.cluster.oracle.proving` makes them small).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from cluster.fjord.validity import has_chronons
+from cluster.language.algebra import (
+    STAMP,
+    Aggregate,
+    AggregateCall,
+    AntiJoin,
+    Column,
+    CountWindow,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    Output,
+    PartitionedWindow,
+    Project,
+    Scalar,
+    Schema,
+    SemiJoin,
+    Source,
+    TimeWindow,
+    Union,
+    inputs_of,
+    schema_of,
+)
+from cluster.language.bounds import unbounded_operator
+from cluster.language.dialect import canonical, parse_scalar
+from protocols.streams import FieldType
+from tests.cluster.oracle.definition import Streams
+
+BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
+
+LAST = 20
+"""No stamp is above this."""
+
+COLUMNS: dict[str, Schema] = {
+    "alpha": (Column("k", INTEGER), Column("count", INTEGER), Column("s", TEXT)),
+    "beta": (Column("before", INTEGER), Column("w", REAL)),
+}
+VALUES: dict[FieldType, tuple[Any, ...]] = {
+    INTEGER: (0, 1, 2, 3, None),
+    REAL: (0.0, 0.5, 1.5, -2.0, None),
+    TEXT: ("", "x", "y", "xy", None),
+    BOOLEAN: (True, False, None),
+}
+KINDS: tuple[type[Node], ...] = (
+    Source,
+    TimeWindow,
+    CountWindow,
+    PartitionedWindow,
+    Filter,
+    Project,
+    Union,
+    Join,
+    SemiJoin,
+    AntiJoin,
+    Distinct,
+    Difference,
+    Intersection,
+    Aggregate,
+    Granularity,
+    Istream,
+    Dstream,
+)
+MOST_COLUMNS = 5
+
+
+def random_streams(dice: random.Random) -> Streams:
+    """Streams in order of arrival: disordered, with duplicates, equal stamps and empty stretches (or without)."""
+    found = {}
+    for name, schema in COLUMNS.items():
+        count = dice.choice((0, 1, 3, 6, 9, 12))
+        tied = dice.random() < 0.5
+        gap = dice.choice((0, 0, 8))
+        stamps = [dice.randint(0, LAST) for _ in range(count)]
+        stamps = [stamp for stamp in stamps if not gap or not 6 <= stamp < 6 + gap]
+        if not tied:
+            stamps = list(dict.fromkeys(stamps))
+        values = {column: VALUES[column.type][: dice.choice((2, 3, 5))] for column in schema}
+        rows = [(stamp, tuple(dice.choice(values[column]) for column in schema)) for stamp in stamps]
+        if tied and rows:
+            rows += [dice.choice(rows) for _ in range(dice.choice((0, 0, 1, 3)))]
+        late = dice.choice((0, 2, 6))
+        arrival = [(stamp + late * dice.random(), dice.random(), (stamp, row)) for stamp, row in rows]
+        found[name] = [stamped for _, _, stamped in sorted(arrival, key=lambda each: each[:2])]
+    return found
+
+
+@dataclass
+class _Names:
+    """Fresh column names; the first are words that operators themselves might use."""
+
+    LIKELY = ("known", "enters", "value", "leaves_at", "start", "end", "row", "stamp", "left", "from")
+
+    given: int = field(default=0)
+
+    def fresh(self) -> str:
+        self.given += 1
+        return self.LIKELY[self.given - 1] if self.given <= len(self.LIKELY) else f"c{self.given}"
+
+
+def _scalar(sql: str, kind: FieldType) -> Scalar:
+    return Scalar(canonical(parse_scalar(sql)), kind)
+
+
+def _of_type(schema: Schema, kind: FieldType) -> list[str]:
+    return [f'"{column.name}"' for column in schema if column.type is kind]
+
+
+LITERALS = {INTEGER: "0123", REAL: ("0.5", "1.5", "0.0"), TEXT: ("'x'", "''", "'xy'"), BOOLEAN: ("TRUE", "FALSE")}
+
+
+@st.composite
+def values(draw: Any, schema: Schema, kind: FieldType, depth: int = 2) -> str:
+    """SQL text of a type."""
+    columns = _of_type(schema, kind)
+    leaf = st.sampled_from([*columns, *columns, *LITERALS[kind]])
+    if depth == 0 or draw(st.integers(0, 2)) > 0:
+        return draw(leaf)
+
+    def inner(other: FieldType = kind) -> str:
+        return draw(values(schema, other, depth - 1))
+
+    if kind is INTEGER:
+        form = draw(st.sampled_from(("({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} % {1})", "ABS({0} - {1})",
+                                     "COALESCE({0}, {1})", "NULLIF({0}, {1})", "LEAST({0}, {1})",
+                                     "GREATEST({0}, {1})", "CASE", "LENGTH")))  # fmt: skip
+        if form == "LENGTH":
+            return f"LENGTH({inner(TEXT)})"
+    elif kind is REAL:
+        form = draw(st.sampled_from(("({0} + {1})", "({0} - {1})", "({0} * 2)", "/", "COALESCE({0}, {1})", "CASE")))
+        if form == "/":
+            return f"({inner(INTEGER)} / {inner(INTEGER)})"
+    elif kind is TEXT:
+        form = draw(
+            st.sampled_from(("({0} || {1})", "UPPER({0})", "COALESCE({0}, {1})", "SUBSTRING({0}, 1, 1)", "CASE"))
+        )
+    else:
+        return draw(conditions(schema, depth - 1))
+    if form == "CASE":
+        return f"CASE WHEN {draw(conditions(schema, 0))} THEN {inner()} ELSE {inner()} END"
+    return form.format(inner(), inner())
+
+
+@st.composite
+def conditions(draw: Any, schema: Schema, depth: int = 1) -> str:
+    """SQL text of a condition."""
+    if depth and draw(st.integers(0, 2)) == 0:
+        one, other = draw(conditions(schema, depth - 1)), draw(conditions(schema, depth - 1))
+        return draw(st.sampled_from((f"({one} AND {other})", f"({one} OR {other})", f"NOT ({one})")))
+    kind = draw(st.sampled_from(sorted({column.type for column in schema})))
+    column = draw(st.sampled_from(_of_type(schema, kind)))
+    other = draw(values(schema, kind, 1))
+    forms = [f"{column} {sign} {other}" for sign in ("=", "<>", "<", "<=", ">", ">=")] if kind is not BOOLEAN else []
+    forms += [f"{column} IS NULL", f"NOT {column} IS NULL"]
+    if kind is BOOLEAN:
+        forms += [column, f"NOT {column}"]
+    if kind is INTEGER:
+        forms += [f"{column} IN (1, 2)", f"{column} BETWEEN 1 AND 2"]
+    if kind is TEXT:
+        forms += [f"{column} LIKE 'x%'"]
+    return draw(st.sampled_from(forms))
+
+
+@st.composite
+def join_conditions(draw: Any, left: Schema, right: Schema) -> Scalar | None:
+    """Equalities, inequalities, both, or none."""
+    parts = []
+    for _ in range(draw(st.integers(0, 2))):
+        kinds = sorted({column.type for column in left} & {column.type for column in right} - {BOOLEAN})
+        if not kinds:
+            break
+        kind = draw(st.sampled_from(kinds))
+        one, other = draw(st.sampled_from(_of_type(left, kind))), draw(st.sampled_from(_of_type(right, kind)))
+        parts.append(f"{one} {draw(st.sampled_from(('=', '=', '=', '<', '>=', '<>')))} {other}")
+    if draw(st.integers(0, 3)) == 0:
+        parts.append(f"({draw(conditions(left + right, 1))})")
+    return _scalar(" AND ".join(parts), BOOLEAN) if parts else None
+
+
+@st.composite
+def plans(draw: Any, depth: int = 4) -> Node:
+    """A plan that may be translated from a query; some cannot be run (see UnsupportedPlanError)."""
+    return draw(_nodes(depth, _Names()))
+
+
+def sensible(node: Node) -> bool:
+    """Return whether a plan needs bounded state only, and has a granularity nowhere but where time stays as it is."""
+    return unbounded_operator(node) is None and _granules_last(node)
+
+
+def _granules_last(node: Node) -> bool:
+    # Above a granularity "the instant before" is the granule before; windows and changes there are of another domain.
+    if isinstance(node, TimeWindow | CountWindow | PartitionedWindow | Istream | Dstream) and any(
+        isinstance(each, Granularity) for each in below(node)
+    ):
+        return False
+    return all(_granules_last(each) for each in inputs_of(node))
+
+
+def below(node: Node) -> list[Node]:
+    """Return a plan's nodes."""
+    found = [node]
+    for each in inputs_of(node):
+        found += below(each)
+    return found
+
+
+@st.composite
+def _nodes(draw: Any, depth: int, names: _Names) -> Node:
+    if depth == 0:
+        return draw(_leaves(names))
+    kind = draw(st.sampled_from(_CHOICES))
+    if kind in (Union, Difference, Intersection):
+        return draw(_set_operations(kind, depth, names))
+    node = draw(_nodes(depth - 1, names))
+    schema = schema_of(node)
+    if kind in (Join, SemiJoin, AntiJoin):
+        right = _renamed(draw(_nodes(draw(st.integers(0, depth - 1)), names)), names)
+        if kind is Join and len(schema) + len(schema_of(right)) > MOST_COLUMNS:
+            right = _narrowed(right)
+            node = node if len(schema) < MOST_COLUMNS else _narrowed(node)
+        predicate = draw(join_conditions(schema_of(node), schema_of(right)))
+        return kind(node, right, predicate)
+    if kind in (TimeWindow, CountWindow, PartitionedWindow):
+        # A window counts what lasts once per instant: often wanted, but not by every plan that goes on above.
+        lasting = draw(st.integers(0, 2)) == 0
+        return draw(_windows(kind, node if lasting or has_chronons(node) else draw(_chronons(node))))
+    if kind is Filter:
+        return Filter(node, _scalar(draw(conditions(schema)), BOOLEAN))
+    if kind is Project:
+        return draw(_projections(node, names))
+    if kind is Aggregate:
+        return draw(_aggregates(node, names))
+    if kind is Granularity:
+        return Granularity(node, draw(st.sampled_from((2, 3, 4))))
+    return kind(node)
+
+
+_CHOICES = (
+    TimeWindow, TimeWindow, TimeWindow, CountWindow, PartitionedWindow, Filter, Filter, Project, Union, Join, Join,
+    SemiJoin, AntiJoin, Distinct, Difference, Intersection, Aggregate, Aggregate, Granularity, Istream, Dstream,
+)  # fmt: skip
+
+
+@st.composite
+def _leaves(draw: Any, names: _Names) -> Node:
+    stream = draw(st.sampled_from(sorted(COLUMNS)))
+    period = draw(st.sampled_from((None, None, None, None, 2)))
+    stamp = (STAMP,) if draw(st.integers(0, 3)) == 0 else ()
+    return Source(stream, COLUMNS[stream] + stamp, period)
+
+
+@st.composite
+def _chronons(draw: Any, node: Node) -> Node:
+    return draw(st.sampled_from((Istream, Dstream)))(node)
+
+
+@st.composite
+def _windows(draw: Any, kind: Any, node: Node) -> Node:
+    size, slide = draw(st.integers(1, 7)), draw(st.sampled_from((1, 1, 1, 2, 3, 5)))
+    if kind is TimeWindow:
+        return TimeWindow(node, draw(st.sampled_from((size, size, size, size, None))), slide)
+    rows = draw(st.integers(1, 4))
+    if kind is CountWindow:
+        return CountWindow(node, draw(st.sampled_from((rows, rows, rows, rows, None))), min(slide, 3))
+    columns = [column.name for column in schema_of(node)]
+    keys = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True))
+    return PartitionedWindow(node, tuple(keys), rows, min(slide, 3))
+
+
+@st.composite
+def _projections(draw: Any, node: Node, names: _Names) -> Node:
+    outputs = []
+    for _ in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from((INTEGER, INTEGER, REAL, TEXT, BOOLEAN)))
+        outputs.append(Output(names.fresh(), _scalar(draw(values(schema_of(node), kind)), kind)))
+    return Project(node, tuple(outputs))
+
+
+@st.composite
+def _set_operations(draw: Any, kind: Any, depth: int, names: _Names) -> Node:
+    sides = [draw(_nodes(draw(st.integers(0, depth - 1)), names)) for _ in range(2)]
+    kinds = draw(st.lists(st.sampled_from((INTEGER, INTEGER, TEXT)), min_size=1, max_size=2))
+    shared = [names.fresh() for _ in kinds]
+    aligned = []
+    for side in sides:
+        sql = [draw(values(schema_of(side), each, 1)) for each in kinds]
+        outputs = [Output(n, _scalar(text, each)) for n, text, each in zip(shared, sql, kinds, strict=True)]
+        aligned.append(Project(side, tuple(outputs)))
+    return kind(*aligned)
+
+
+@st.composite
+def _aggregates(draw: Any, node: Node, names: _Names) -> Node:
+    schema = schema_of(node)
+    columns = [column.name for column in schema]
+    keys = draw(st.lists(st.sampled_from(columns), max_size=2, unique=True))
+    calls = [draw(_calls(schema, names)) for _ in range(draw(st.integers(1, 2)))]
+    return Aggregate(node, tuple(keys), tuple(calls))
+
+
+@st.composite
+def _calls(draw: Any, schema: Schema, names: _Names) -> AggregateCall:
+    function = draw(st.sampled_from(("*", "count", "sum", "sum", "avg", "min", "max", "median", "variance", "stddev",
+                                     "quantile")))  # fmt: skip
+    if function == "*":
+        return AggregateCall(names.fresh(), "count", None, INTEGER)
+    order = STAMP.name if STAMP in schema and draw(st.booleans()) else None
+    if order is not None:
+        function = draw(st.sampled_from(("first", "last")))
+    any_type = function in ("count", "min", "max", "first", "last")
+    kind = draw(st.sampled_from((INTEGER, INTEGER, REAL, TEXT) if any_type else (INTEGER, INTEGER, REAL)))
+    argument = _scalar(draw(values(schema, kind, 1)), kind)
+    result = INTEGER if function == "count" else kind if any_type or function == "sum" else REAL
+    distinct = function in ("count", "sum", "avg", "min", "max") and draw(st.integers(0, 3)) == 0
+    share = 0.25 if function == "quantile" else None
+    return AggregateCall(names.fresh(), function, argument, result, distinct, share, order=order)
+
+
+def _renamed(node: Node, names: _Names) -> Node:
+    """Give every column a name that nothing else has."""
+    return Project(
+        node,
+        tuple(Output(names.fresh(), Scalar(f'"{column.name}"', column.type)) for column in schema_of(node)),
+    )
+
+
+def _narrowed(node: Node) -> Node:
+    schema = schema_of(node)[:2]
+    return Project(node, tuple(Output(column.name, Scalar(f'"{column.name}"', column.type)) for column in schema))

@@ -1,0 +1,56 @@
+"""A short run of ``make oracle``, always with the same seed, and proof that the oracle can say no."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cluster.language.algebra import Difference, Distinct, Node, Source, TimeWindow
+from tests.cluster.oracle import proving
+from tests.cluster.oracle.comparison import difference_of_rows
+from tests.cluster.oracle.definition import evaluate, horizon_of
+from tests.cluster.oracle.proving import MismatchError, Tally, prove
+from tests.cluster.oracle.running import all_at_once, run_plan
+from tests.cluster.oracle.searching import search
+from tests.cluster.oracle.strategies import COLUMNS, LAST, random_streams
+
+ALPHA = Source("alpha", COLUMNS["alpha"])
+
+
+def test_random_queries_over_random_streams_answer_what_they_mean() -> None:
+    tally = search(round_seed=20_261_121, plan_count=60, stream_sets=6)
+    assert tally.pairs >= 150
+    assert tally.rewritten > 0
+    assert not any("PlanError" in reason for reason in tally.unsupported), tally.unsupported
+
+
+def test_an_operator_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = proving.run_plan
+
+    def forgetful(node: Node, *args: object, **options: object) -> list[tuple[object, ...]]:
+        return run(node, *args, **options)[1:]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(proving, "run_plan", forgetful)
+    dice = random.Random(1)
+    with pytest.raises(MismatchError, match="missing"):
+        prove(Distinct(TimeWindow(ALPHA, 3)), [random_streams(dice) for _ in range(8)], dice, Tally())
+
+
+def test_a_rewriting_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = proving.rewrite(ALPHA)
+    monkeypatch.setattr(proving, "rewrite", lambda _: type(good)(TimeWindow(ALPHA, 2), ("wrong rule",)))
+    dice = random.Random(1)
+    with pytest.raises(MismatchError, match="wrong rule"):
+        prove(TimeWindow(ALPHA, 3), [random_streams(dice) for _ in range(8)], dice, Tally())
+
+
+def test_the_comparison_sees_one_copy_too_many() -> None:
+    plan = Difference(TimeWindow(ALPHA, 4), TimeWindow(ALPHA, 2))
+    streams = {"alpha": [(1, (1, 1, "x")), (1, (1, 1, "x")), (5, (None, 2, ""))]}
+    instants = horizon_of(plan, LAST)
+    expected = evaluate(plan, [streams], instants).snapshots[0]
+    rows = run_plan(plan, all_at_once(streams))
+    assert difference_of_rows(rows, expected) is None
+    assert difference_of_rows([*rows, rows[0]], expected) is not None
+    assert difference_of_rows(rows[1:], expected) is not None
