@@ -192,7 +192,7 @@ class _Downstream:
         if lasting_us is None or lasting_us > LONGEST_SPLIT_US:
             raise UnsupportedPlanError(
                 f"a window over {type(node).__name__} would count a tuple once for every microsecond of its validity",
-                hint="put the window on the stream itself, write ISTREAM(...) around the subquery to count a tuple once, "
+                hint="put the window on the stream itself, or ISTREAM(...) around the subquery to count a tuple once, "
                 "or ask for DISTINCT, MIN or MAX only, for which copies do not count",
             )
         return self._place(Split(empty_rows(schema_of(node))), below)

@@ -41,7 +41,14 @@ def _compile(node: exp.Expr) -> pl.Expr:
     rule = _RULES.get(type(node))
     if rule is None:
         raise PlanError(f"{type(node).__name__} in {node.sql()!r} cannot be evaluated")
-    return rule(node)
+    found = rule(node)
+    return found if found.meta.root_names() else _folded(found)
+
+
+def _folded(constant: pl.Expr) -> pl.Expr:
+    """Return the value of an expression without columns: Polars stretches literals to a batch's length, and only them."""
+    value = pl.select(constant).to_series()
+    return pl.lit(None) if value.dtype == pl.Null else pl.lit(value.item(), value.dtype)
 
 
 def _literal(node: exp.Expr) -> pl.Expr:

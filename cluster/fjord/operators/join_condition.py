@@ -65,11 +65,14 @@ def _equality(part: exp.Expr, left: set[str], right: set[str]) -> tuple[str, str
     return None
 
 
-def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondition) -> pl.DataFrame:
-    """Return all pairs of rows that satisfy a condition; columns of both sides have different names."""
+def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondition) -> pl.LazyFrame:
+    """Return all pairs of rows that satisfy a condition; columns of both sides have different names.
+
+    Lazy, so that what the caller filters and selects is never made.
+    """
     if condition.left_keys:
-        pairs = left.join(
-            right,
+        pairs = left.lazy().join(
+            right.lazy(),
             left_on=list(condition.left_keys),
             right_on=list(condition.right_keys),
             how="inner",
@@ -77,5 +80,5 @@ def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondi
             maintain_order="left_right",
         )
     else:
-        pairs = left.join(right, how="cross", maintain_order="left_right")
+        pairs = left.lazy().join(right.lazy(), how="cross", maintain_order="left_right")
     return pairs if condition.residual is None else pairs.filter(condition.residual)

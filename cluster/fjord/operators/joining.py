@@ -40,6 +40,7 @@ class Join(Operator):
         self._kept = [left.clear(), right.clear()]
         self._watermarks_us = [ALWAYS, ALWAYS]
         columns = left.clear().join(right.clear().drop(START, END), how="cross")
+        self._names = columns.columns
         self._output = OrderedOutput(columns)
 
     def transition(self, port: int, batch: Batch) -> Batch:
@@ -55,11 +56,16 @@ class Join(Operator):
         return self._output.release(min(self._watermarks_us))
 
     def _pair(self, left: pl.DataFrame, right: pl.DataFrame) -> None:
+        if not left.height or not right.height:
+            return
         renamed = right.rename({START: _OTHER_START, END: _OTHER_END})
-        pairs = matching_pairs(left, renamed, self._condition).with_columns(
-            pl.max_horizontal(START, _OTHER_START).alias(START), pl.min_horizontal(END, _OTHER_END).alias(END)
-        )
-        self._output.add(pairs.filter(pl.col(START) < pl.col(END)))
+        together = (pl.col(START) < pl.col(_OTHER_END)) & (pl.col(_OTHER_START) < pl.col(END))
+        interval = [
+            pl.max_horizontal(START, _OTHER_START).alias(START),
+            pl.min_horizontal(END, _OTHER_END).alias(END),
+        ]
+        pairs = matching_pairs(left, renamed, self._condition).filter(together).with_columns(interval)
+        self._output.add(pairs.select(self._names).collect())
 
     def save(self) -> State:
         """Return what is kept and held, and how far the inputs are."""

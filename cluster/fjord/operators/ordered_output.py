@@ -30,9 +30,7 @@ class OrderedOutput:
     def release(self, watermark_us: int) -> Batch:
         """Return, in start order, what starts before a watermark (that of the whole output, never less than before)."""
         self.watermark_us = max(self.watermark_us, watermark_us)
-        ready = self._held.filter(pl.col(START) < self.watermark_us)
-        if ready.height:
-            self._held = self._held.filter(pl.col(START) >= self.watermark_us)
+        ready, self._held = split_at(self._held, self.watermark_us)
         return Batch(ready.sort(START, maintain_order=True), self.watermark_us)
 
     def save(self) -> dict[str, pl.DataFrame | int]:
@@ -43,6 +41,19 @@ class OrderedOutput:
         """Hold it again."""
         self._held = table_of(state, "held")
         self.watermark_us = number_of(state, "output_watermark_us")
+
+
+def split_at(rows: pl.DataFrame, instant_us: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows that start before an instant, and the others; without copying if they are all on one side."""
+    if rows.height == 0:
+        return rows, rows
+    first, last = rows.select(pl.col(START).min().alias("first"), pl.col(START).max().alias("last")).row(0)
+    if last < instant_us:
+        return rows, rows.clear()
+    if first >= instant_us:
+        return rows.clear(), rows
+    before = pl.col(START) < instant_us
+    return rows.filter(before), rows.filter(~before)
 
 
 def table_of(state: State, name: str) -> pl.DataFrame:

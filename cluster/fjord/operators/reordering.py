@@ -9,6 +9,7 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, INTERVAL, START, Batch
 from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.ordered_output import split_at
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Schema
 
@@ -38,15 +39,13 @@ class Reorder(Operator):
         """Emit what the watermark has passed, sorted; equal starts stay in order of arrival."""
         del port
         rows = batch.rows
-        late = rows.filter(pl.col(START) < self._watermark_us)
+        late, rows = split_at(rows, self._watermark_us)
         if late.height:
             self.late.append(late)
-            rows = rows.filter(pl.col(START) >= self._watermark_us)
         self._watermark_us = max(self._watermark_us, batch.watermark_us)
         if self._waiting.height:
             rows = pl.concat([self._waiting, rows])
-        ready = rows.filter(pl.col(START) < self._watermark_us)
-        self._waiting = rows.filter(pl.col(START) >= self._watermark_us) if ready.height < rows.height else rows.clear()
+        ready, self._waiting = split_at(rows, self._watermark_us)
         return Batch(ready.sort(START, maintain_order=True), self._watermark_us)
 
     def save(self) -> State:

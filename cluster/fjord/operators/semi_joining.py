@@ -74,6 +74,7 @@ class SemiJoin(Operator):
             .select(_ROW, pl.max_horizontal(START, _BEGIN).alias(_BEGIN), pl.min_horizontal(END, _UNTIL).alias(_UNTIL))
             .filter(pl.col(_BEGIN) < pl.col(_UNTIL))
             .sort(_ROW, _BEGIN)
+            .collect()
         )
         # Up to where the row is covered by the matches before this one.
         before = pl.col(_UNTIL).cum_max().shift(1).over(_ROW)

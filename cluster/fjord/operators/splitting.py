@@ -13,7 +13,7 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.ordered_output import table_of
+from cluster.fjord.operators.ordered_output import split_at, table_of
 
 
 class Split(Operator):
@@ -37,8 +37,7 @@ class Split(Operator):
         """Emit the pieces that start before the watermark."""
         del port
         waiting = pl.concat([self._waiting, batch.rows]) if batch.rows.height else self._waiting
-        begun = waiting.filter(pl.col(START) < batch.watermark_us)
-        later = waiting.filter(pl.col(START) >= batch.watermark_us)
+        begun, later = split_at(waiting, batch.watermark_us)
         endless = begun.clear()
         if batch.watermark_us >= NEVER:
             endless = begun.filter(pl.col(END) >= NEVER)
