@@ -46,7 +46,7 @@ def _compile(node: exp.Expr) -> pl.Expr:
 
 
 def _folded(constant: pl.Expr) -> pl.Expr:
-    """Return the value of an expression without columns: Polars stretches literals to a batch's length, and only them."""
+    """Return the value of an expression without columns: Polars stretches literals, and only them, to any length."""
     value = pl.select(constant).to_series()
     return pl.lit(None) if value.dtype == pl.Null else pl.lit(value.item(), value.dtype)
 
@@ -60,6 +60,29 @@ def _literal(node: exp.Expr) -> pl.Expr:
 
 def _binary(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[exp.Expr], pl.Expr]:
     return lambda node: combine(_compile(node.args["this"]), _compile(node.args["expression"]))
+
+
+_COMPARED: dict[str, tuple[Callable[[pl.Expr, pl.Expr], pl.Expr], str]] = {
+    "=": (lambda left, right: left == right, "="),
+    "<>": (lambda left, right: left != right, "<>"),
+    "<": (lambda left, right: left < right, ">"),
+    "<=": (lambda left, right: left <= right, ">="),
+    ">": (lambda left, right: left > right, "<"),
+    ">=": (lambda left, right: left >= right, "<="),
+}
+"""How values are compared, and the sign that says the same with the sides exchanged."""
+
+
+def _compare(left: pl.Expr, sign: str, right: pl.Expr) -> pl.Expr:
+    """Compare with the column on the left: with a constant there, Polars 2.1 sometimes gives one value for all rows."""
+    compared, mirrored = _COMPARED[sign]
+    if left.meta.root_names() or not right.meta.root_names():
+        return compared(left, right)
+    return _COMPARED[mirrored][0](right, left)
+
+
+def _comparison(sign: str) -> Callable[[exp.Expr], pl.Expr]:
+    return lambda node: _compare(_compile(node.args["this"]), sign, _compile(node.args["expression"]))
 
 
 def _divide(left: pl.Expr, right: pl.Expr) -> pl.Expr:
@@ -76,7 +99,7 @@ def _remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
 
 def _in(node: exp.Expr) -> pl.Expr:
     value = _compile(node.this)
-    return pl.any_horizontal([value == _compile(choice) for choice in node.expressions])
+    return pl.any_horizontal([_compare(value, "=", _compile(choice)) for choice in node.expressions])
 
 
 def _case(node: exp.Expr) -> pl.Expr:
@@ -85,7 +108,7 @@ def _case(node: exp.Expr) -> pl.Expr:
     for branch in reversed(node.args["ifs"]):
         condition = _compile(branch.this)
         if subject is not None:
-            condition = _compile(subject) == condition
+            condition = _compare(_compile(subject), "=", condition)
         chosen = pl.when(condition).then(_compile(branch.args["true"])).otherwise(chosen)
     return chosen
 
@@ -133,7 +156,8 @@ def _escaped_like(node: exp.Expr) -> pl.Expr:
 
 def _between(node: exp.Expr) -> pl.Expr:
     value = _compile(node.this)
-    return (value >= _compile(node.args["low"])) & (value <= _compile(node.args["high"]))
+    low, high = _compile(node.args["low"]), _compile(node.args["high"])
+    return _compare(value, ">=", low) & _compare(value, "<=", high)
 
 
 def _is(node: exp.Expr) -> pl.Expr:
@@ -179,7 +203,8 @@ def _power(node: exp.Expr) -> pl.Expr:
 
 def _nullif(node: exp.Expr) -> pl.Expr:
     value = _compile(node.this)
-    return pl.when((value == _compile(node.args["expression"])).fill_null(value=False)).then(None).otherwise(value)
+    same = _compare(value, "=", _compile(node.args["expression"]))
+    return pl.when(same.fill_null(value=False)).then(None).otherwise(value)
 
 
 _RULES: dict[type[exp.Expr], Callable[[exp.Expr], pl.Expr]] = {
@@ -194,12 +219,12 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr], pl.Expr]] = {
     exp.Div: _binary(_divide),
     exp.Mod: _binary(_remainder),
     exp.Neg: lambda node: -_compile(node.this),
-    exp.EQ: _binary(lambda left, right: left == right),
-    exp.NEQ: _binary(lambda left, right: left != right),
-    exp.LT: _binary(lambda left, right: left < right),
-    exp.LTE: _binary(lambda left, right: left <= right),
-    exp.GT: _binary(lambda left, right: left > right),
-    exp.GTE: _binary(lambda left, right: left >= right),
+    exp.EQ: _comparison("="),
+    exp.NEQ: _comparison("<>"),
+    exp.LT: _comparison("<"),
+    exp.LTE: _comparison("<="),
+    exp.GT: _comparison(">"),
+    exp.GTE: _comparison(">="),
     exp.And: _binary(lambda left, right: left & right),
     exp.Or: _binary(lambda left, right: left | right),
     exp.Not: lambda node: ~_compile(node.this),

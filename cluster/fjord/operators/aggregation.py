@@ -63,7 +63,7 @@ class MergeAggregate(Operator):
             both = pl.concat([self._pending, batch.rows.select(self._pending.columns)])
             by = [START, END, *self._keys]
             self._pending = both.group_by(by, maintain_order=True).agg(self._merge)
-        due = self._pending.filter(pl.col(START) < self._watermark_us)
+        due = self._pending.filter(pl.col(START) <= self._watermark_us)
         if due.height == 0:
             return Batch(self._final(self._pending.clear()), self._reached())
         spans = self._slides(due) if self._slide_us > 1 else self._changes(due)
@@ -120,7 +120,7 @@ class MergeAggregate(Operator):
         last = cuts.group_by(_KEY).agg(pl.col(_CUT).max())
         left = keyed.filter(pl.col(END) > self._watermark_us).join(last, on=_KEY, how="left")
         begun = left.with_columns(pl.max_horizontal(START, _CUT).alias(START)).select(self._pending.columns)
-        self._pending = pl.concat([begun, self._pending.filter(pl.col(START) >= self._watermark_us)])
+        self._pending = pl.concat([begun, self._pending.filter(pl.col(START) > self._watermark_us)])
         return merged.rename({_CUT: START, "fjord_next": END})
 
     def _truncate(self, until: pl.Expr) -> None:
