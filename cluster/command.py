@@ -99,10 +99,10 @@ def add_query(
     """Start a query and print the topic of its results."""
     import sys
 
-    with _client(api) as client:
+    with make_client(api) as client:
         added = client.add(sys.stdin.read() if sql == "-" else sql, name)
     if as_json:
-        _print_json(added)
+        print_json(added)
         return
     for warning in added["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
@@ -112,10 +112,10 @@ def add_query(
 @query.command("list")
 def list_queries(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
     """List running queries."""
-    with _client(api) as client:
+    with make_client(api) as client:
         queries = client.queries()
     if as_json:
-        _print_json(queries)
+        print_json(queries)
         return
     from rich.console import Console
     from rich.table import Table
@@ -133,7 +133,7 @@ def drop_query(
     api: Api = DEFAULT_API,
 ) -> None:
     """End queries; motes that nobody else asks go to sleep."""
-    with _client(api) as client:
+    with make_client(api) as client:
         for name in names:
             client.drop(name)
             typer.echo(f"dropped {name}")
@@ -161,7 +161,7 @@ def tail_query(
     def show(message: bytes) -> None:
         typer.echo(message.decode())
 
-    with _client(api) as client, contextlib.suppress(BrokenPipeError):
+    with make_client(api) as client, contextlib.suppress(BrokenPipeError):
         asyncio.run(tail(name, client, parse_broker(broker, os.environ), after=after, count=count, show=show))
 
 
@@ -174,11 +174,12 @@ def explain_query(
     """Show what a query means and how it will be run, without running it."""
     import sys
 
-    with _client(api) as client:
+    with make_client(api) as client:
         typer.echo(client.explain(sys.stdin.read() if sql == "-" else sql))
 
 
-def _client(api: str) -> ApiClient:
+def make_client(api: str) -> ApiClient:
+    """Return a client of the API at an address, with the token of the environment."""
     import os
 
     from cluster.service.client import ApiClient
@@ -186,7 +187,8 @@ def _client(api: str) -> ApiClient:
     return ApiClient(api, token=os.environ.get("FJORD_API_TOKEN"))
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
     import json
 
     typer.echo(json.dumps(value, indent=2))

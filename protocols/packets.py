@@ -65,7 +65,59 @@ class Health(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     listen_us: Counter
 
 
-Record = Sample | Health
+class Partial(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """Partial aggregates of one pane.
+
+    Parameters
+    ----------
+    age_us
+        The packet's ``clock_us`` minus the pane's first instant.
+    pane_us
+        How long the pane is.
+    measures
+        For each field of the program, in order, the measures the program asks for, in order; a minimum or maximum over
+        no value is NULL. Panes without a sample that counts are not sent.
+    """
+
+    age_us: DurationMicroseconds
+    pane_us: PositiveMicroseconds
+    measures: Annotated[tuple[tuple[int | float | None, ...], ...], Meta(max_length=256)]
+
+
+class VehicleEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
+    """A vehicle passed the sensor (papers/fjords.md section 6).
+
+    Parameters
+    ----------
+    age_us
+        The packet's ``clock_us`` minus the instant at which the vehicle's front arrived.
+    passing_us
+        Time from then until its rear left.
+    """
+
+    age_us: DurationMicroseconds
+    passing_us: DurationMicroseconds
+
+
+class VehicleTally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
+    """How many vehicles arrived in an interval.
+
+    Parameters
+    ----------
+    age_us
+        The packet's ``clock_us`` minus the interval's first instant.
+    every_us
+        How long the interval is.
+    vehicles
+        How many.
+    """
+
+    age_us: DurationMicroseconds
+    every_us: PositiveMicroseconds
+    vehicles: Counter
+
+
+Record = Sample | Health | Partial | VehicleEvent | VehicleTally
 """What a packet may contain; the first element of each record is its kind."""
 
 
@@ -89,7 +141,7 @@ class Packet(Frame, frozen=True):
     program
         Number of the program the mote runs, which acknowledges it.
     records
-        Samples in stamp order, and now and then the mote's health.
+        What the program reports, in stamp order, and now and then the mote's health.
     """
 
     mote: Name
@@ -176,11 +228,14 @@ __all__ = [
     "Control",
     "Health",
     "Packet",
+    "Partial",
     "Record",
     "RunProgram",
     "Sample",
     "SendAnnouncement",
     "Value",
+    "VehicleEvent",
+    "VehicleTally",
     "decode_announcement",
     "decode_control",
     "decode_packet",

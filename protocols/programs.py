@@ -1,12 +1,13 @@
 """Sampling programs: what a mote is asked to do, as data.
 
-Today a program says which fields to sample, how often, how many samples make a packet and when the radio listens.
-Filters, partial aggregates and event detectors join it as further fields with defaults.
+A program says which fields to sample, how often, which values are of interest, in what form they are reported (every
+sample, only changes, partial aggregates, vehicles, a count), how many of them make a packet and when the radio listens.
 """
 
 from __future__ import annotations
 
 import zlib
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
@@ -42,6 +43,121 @@ class ListenSchedule(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
             )
 
 
+class Band(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Values of a field that somebody is interested in: from `low` to `high`, both included; None is unbounded.
+
+    Raises
+    ------
+    ProgramError
+        If no value lies in it.
+    """
+
+    field: FieldName
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.low is not None and self.high is not None and not self.low <= self.high:
+            raise ProgramError(f"no value of {self.field!r} lies between {self.low} and {self.high}")
+
+
+class DeadBand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A field that counts as changed when it differs by more than `width` from what was last sent."""
+
+    field: FieldName
+    width: Annotated[float, Meta(ge=0)]
+
+
+class SendOnChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
+    """Send a sample only when a field left its dead band, or after a long silence.
+
+    Parameters
+    ----------
+    dead_bands
+        At most one per sampled field; a field without one counts as changed when it is not equal.
+    maximum_silence_us
+        A sample is sent at the latest this much sample time after the one before it.
+    """
+
+    dead_bands: Annotated[tuple[DeadBand, ...], Meta(max_length=256)]
+    maximum_silence_us: PositiveMicroseconds
+
+
+class Measure(StrEnum):
+    """What a partial aggregate may say about a field."""
+
+    COUNT = "count"
+    """How many values were not NULL."""
+    SUM = "sum"
+    SUM_OF_SQUARES = "sum_of_squares"
+    MIN = "min"
+    MAX = "max"
+
+
+class Panes(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """Send partial aggregates, one per pane, instead of samples.
+
+    Parameters
+    ----------
+    pane_us
+        Panes begin at whole multiples of this much sample time, as samples do.
+    measures
+        What is said of every sampled field.
+    """
+
+    pane_us: PositiveMicroseconds
+    measures: Annotated[tuple[Measure, ...], Meta(min_length=1, max_length=5)] = (
+        Measure.COUNT,
+        Measure.SUM,
+        Measure.MIN,
+        Measure.MAX,
+    )
+
+
+class Threshold(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """When a vehicle is over the sensor: from the field rising to `above` until it falls to `below`.
+
+    Raises
+    ------
+    ProgramError
+        If the two are the wrong way round.
+    """
+
+    field: FieldName
+    above: float
+    below: float
+
+    def __post_init__(self) -> None:
+        if not self.below <= self.above:
+            raise ProgramError(f"a vehicle that comes at {self.above} cannot leave at {self.below}, which is higher")
+
+
+class VehicleEvents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """Send a pair of times per vehicle: its front arrives, its rear leaves (papers/fjords.md section 6).
+
+    Parameters
+    ----------
+    threshold
+        When a vehicle is over the sensor.
+    at_most_per_second
+        More vehicles in one second of sample time are counted by the mote and not sent; the paper has five.
+    """
+
+    threshold: Threshold
+    at_most_per_second: Annotated[int, Meta(ge=1, le=1000)] = 5
+
+
+class VehicleCount(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
+    """Send how many vehicles arrived in each interval of sample time."""
+
+    threshold: Threshold
+    every_us: PositiveMicroseconds = SECOND_US
+
+
+Report = SendOnChange | Panes | VehicleEvents | VehicleCount
+"""What becomes of samples on the mote; without one, each is sent."""
+
+
 class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a mote does until it is told otherwise.
 
@@ -57,23 +173,65 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         How many samples make a packet. More of them save radio start-ups and cost delay.
     listen
         When the radio listens.
+    bands
+        Where a field has bands, only samples in one of them count for the report; each field with bands has to pass.
+    report
+        What becomes of the samples that count; None sends each.
 
     Raises
     ------
     ProgramError
-        If it samples no field, or twice the same.
+        If it samples no field, twice the same, names one it does not sample, or has panes shorter than its period.
     """
 
     fields: Annotated[tuple[FieldName, ...], Meta(max_length=256)] = ()
     period_us: DurationMicroseconds = 0
     samples_per_packet: Annotated[int, Meta(ge=1, le=1024)] = 1
     listen: ListenSchedule = ListenSchedule()
+    bands: Annotated[tuple[Band, ...], Meta(max_length=256)] = ()
+    report: Report | None = None
 
     def __post_init__(self) -> None:
         if self.period_us > 0 and not self.fields:
             raise ProgramError("a program with a sample period names no field to sample")
         if len(set(self.fields)) != len(self.fields):
             raise ProgramError(f"a program samples a field twice: {', '.join(self.fields)}")
+        for name in self._named:
+            if name not in self.fields:
+                raise ProgramError(
+                    f"a program looks at {name!r} and does not sample it", hint=f"it samples {', '.join(self.fields)}"
+                )
+        interval_us = self.interval_us
+        if interval_us is not None and interval_us < self.period_us:
+            raise ProgramError(
+                f"an interval of {interval_us} us is shorter than the {self.period_us} us between two samples",
+                hint=f"report every {self.period_us} us at the most often, or sample faster",
+            )
+        if isinstance(self.report, SendOnChange):
+            widths = [each.field for each in self.report.dead_bands]
+            if len(set(widths)) != len(widths):
+                raise ProgramError(f"a field has two dead bands: {', '.join(widths)}")
+
+    @property
+    def interval_us(self) -> int | None:
+        """Sample time that one reported value covers, for programs that aggregate; else None."""
+        match self.report:
+            case Panes(pane_us=interval_us) | VehicleCount(every_us=interval_us):
+                return interval_us
+            case _:
+                return None
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        """Fields that bands and report look at."""
+        banded = tuple(band.field for band in self.bands)
+        match self.report:
+            case SendOnChange(dead_bands=dead_bands):
+                return banded + tuple(each.field for each in dead_bands)
+            case VehicleEvents(threshold=threshold) | VehicleCount(threshold=threshold):
+                return (*banded, threshold.field)
+            case _:
+                return banded
 
     @property
     def sleeping(self) -> bool:

@@ -275,11 +275,17 @@ class MoteTracking:
 
     def _take_records(self, packet: Packet, watermark_us: int | None) -> list[MoteInstruction]:
         samples: list[Sample] = []
+        unasked = 0
         for record in packet.records:
             if isinstance(record, Sample):
                 samples.append(record)
-            else:
+            elif isinstance(record, Health):
                 self._health = record
+            else:
+                unasked += 1
+        if unasked:
+            self.counters.packets_rejected += 1
+            return [Refused(Refusal.SHAPE, "reports of a kind that no program of this proxy asks for", unasked)]
         if not samples:
             return []
         if self.announcement is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,6 +55,9 @@ class Ingest:
         self._link: MqttLink | None = None
         self._online: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._offered_by: dict[str, set[str]] = {}
+        self._only_proxy: dict[str, str] = {}
         self.writers: dict[str, StreamWriter] = {}
         self.refused: dict[str, int] = {}
         for table in open_stream_tables(folder).values():
@@ -79,8 +83,48 @@ class Ingest:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for writer in self.writers.values():
-                tasks.create_task(writer.run(), name=f"writer of {writer.stream}")
+                self._start(writer)
             tasks.create_task(self._watch_proxies(), name="presence of proxies")
+
+    def declare(self, schema: StreamSchema, *, only_proxy: str | None = None) -> None:
+        """Make a stream known before any proxy offers it.
+
+        Parameters
+        ----------
+        schema
+            What every offer of the stream must agree with.
+        only_proxy
+            The one proxy that may feed it; None for any.
+
+        Raises
+        ------
+        StorageError
+            If there is a stream of this name with other columns, or too many streams.
+        """
+        if only_proxy is not None:
+            self._only_proxy[schema.name] = only_proxy
+        known = self.writers.get(schema.name)
+        if known is None:
+            if len(self.writers) >= MAX_STREAMS:
+                raise StorageError(f"there are {MAX_STREAMS} streams already")
+            writer = self._make_writer(StreamTable(str(self._folder / schema.name), schema))
+            if self._tasks is not None:
+                self._start(writer)
+        elif known.table.schema != schema:
+            StreamTable(known.table.root, schema)  # raises, and says what differs
+
+    def feeding(self, stream: str) -> set[str]:
+        """Return the proxies that offer a stream and are online."""
+        return self._offered_by.get(stream, set()) & self._online
+
+    def forget(self, stream: str) -> None:
+        """Remove a stream and its table."""
+        writer = self.writers.pop(stream)
+        if (task := self._running.pop(stream, None)) is not None:
+            task.cancel()
+        self._offered_by.pop(stream, None)
+        self._only_proxy.pop(stream, None)
+        shutil.rmtree(writer.table.root)
 
     async def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
         """Take a message on one of :attr:`subscriptions`; bad ones are refused, counted and kept."""
@@ -116,17 +160,16 @@ class Ingest:
         offer = decode_stream_offer(message.payload)
         if (offer.proxy, offer.stream.name) != names:
             raise FrameError("identity", f"offer of {offer.proxy}/{offer.stream.name} came on {message.topic}")
-        if offer.stream.name not in self.writers and len(self.writers) >= MAX_STREAMS:
-            raise FrameError("limit", f"there are {MAX_STREAMS} streams already")
-        known = self.writers.get(offer.stream.name)
-        if known is None:
-            table = StreamTable(str(self._folder / offer.stream.name), offer.stream)
-            writer = self._make_writer(table)
-            if self._tasks is not None:
-                self._tasks.create_task(writer.run(), name=f"writer of {writer.stream}")
-            log.info("new stream", stream=offer.stream.name, proxy=offer.proxy)
-        elif known.table.schema != offer.stream:
-            StreamTable(known.table.root, offer.stream)  # raises, and says what differs
+        name = offer.stream.name
+        if (only := self._only_proxy.get(name, offer.proxy)) != offer.proxy:
+            raise FrameError(
+                "identity", f"stream {name!r} was created to be fed by proxy {only!r}, not {offer.proxy!r}"
+            )
+        new = name not in self.writers
+        self.declare(offer.stream)
+        self._offered_by.setdefault(name, set()).add(offer.proxy)
+        if new:
+            log.info("new stream", stream=name, proxy=offer.proxy)
 
     def _status(self, message: Message, proxy: str) -> None:
         if not message.payload:
@@ -151,6 +194,10 @@ class Ingest:
             await self._link.publish(Message(topics.acks(ack.proxy), encode(ack)))
         except LinkError as error:
             log.debug("ack not sent", proxy=ack.proxy, error=str(error))  # the proxy will ask by sending again
+
+    def _start(self, writer: StreamWriter) -> None:
+        assert self._tasks is not None  # noqa: S101 - called while running
+        self._running[writer.stream] = self._tasks.create_task(writer.run(), name=f"writer of {writer.stream}")
 
     def _make_writer(self, table: StreamTable) -> StreamWriter:
         writer = StreamWriter(

@@ -135,7 +135,8 @@ def translate(text: str, catalog: Catalog) -> Query:
     """
     tree = _parse(text)
     if isinstance(tree, CreateSource | CreateDerived | DropStatement):
-        raise FjordSqlError("a query was expected here, not a declaration", text=text, start=0, end=len(text))
+        reason, hint = "a query was expected here, not a declaration", "streams are made with `fjord stream create`"
+        raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)
     return _translated(tree, text, catalog)
 
 

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from pydantic import BaseModel, Field
 
 from cluster.errors import PlanError
+from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.result_messages import instant_text
@@ -28,6 +29,12 @@ class NewQuery(BaseModel):
 
     sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
     name: Annotated[str | None, Field(max_length=64)] = None
+
+
+class Declaration(BaseModel):
+    """A stream to create or drop."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
 
 
 def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | None) -> FastAPI:
@@ -88,10 +95,23 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
 
     @api.get("/v1/streams")
     async def list_streams() -> list[dict[str, Any]]:
-        """List streams with their fields and how far they have come."""
-        return [
+        """List streams with their fields: base streams with how far they have come, derived ones with their text."""
+        derived = [
+            {
+                "name": stream.name,
+                "kind": "derived",
+                "fields": [
+                    {"name": column.name, "type": column.type.value, "unit": column.unit, "fixed": False}
+                    for column in stream.columns
+                ],
+                "text": stream.text,
+            }
+            for stream in server.queries.streams.derived
+        ]
+        return derived + [
             {
                 "name": writer.stream,
+                "kind": "base",
                 "fields": [
                     {"name": field.name, "type": field.type.value, "unit": field.unit, "fixed": field.fixed}
                     for field in writer.table.schema.fields
@@ -103,6 +123,16 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
             }
             for writer in server.ingest.writers.values()
         ]
+
+    @api.post("/v1/streams", status_code=201)
+    async def declare_stream(new: Declaration) -> dict[str, str]:
+        """Execute CREATE STREAM or DROP STREAM; return the stream's name."""
+        return {"name": await server.queries.streams.execute(new.sql)}
+
+    @api.delete("/v1/streams/{name}", status_code=204)
+    async def drop_stream(name: str) -> None:
+        """Forget a stream that nothing uses, and what is stored of it."""
+        await server.queries.streams.drop(name)
 
     @api.get("/v1/status")
     async def status() -> dict[str, Any]:
@@ -144,6 +174,7 @@ def _status_of(error: FjordError) -> int:
         (UnknownQueryError, 404),
         (QueryExistsError, 409),
         (TooManyQueriesError, 429),
+        (CatalogError, 409),
         (FjordSqlError, 400),
         (PlanError, 400),
         (TopicError, 400),

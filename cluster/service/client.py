@@ -76,6 +76,14 @@ class ApiClient:
         """Return all streams."""
         return list(self._ask("GET", "/v1/streams").json())
 
+    def declare(self, sql: str) -> str:
+        """Execute CREATE STREAM or DROP STREAM; return the stream's name."""
+        return str(self._ask("POST", "/v1/streams", json={"sql": sql}).json()["name"])
+
+    def drop_stream(self, name: str) -> None:
+        """Forget a stream."""
+        self._ask("DELETE", f"/v1/streams/{name}")
+
     def status(self) -> dict[str, Any]:
         """Return how the cluster is."""
         return dict(self._ask("GET", "/v1/status").json())

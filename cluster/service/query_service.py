@@ -11,12 +11,12 @@ import structlog
 from cluster.errors import ClusterError
 from cluster.fjord.compilation import check_supported
 from cluster.ingest.service import Ingest
-from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.explain import explain_query
 from cluster.plan.rewrite import rewrite
 from cluster.service.registry import RegisteredQuery, Registry
+from cluster.service.stream_service import StreamService
 from protocols import topics
 from protocols.demands import QueryDemand, StreamDemand
 from protocols.frames import VERSION, encode
@@ -46,6 +46,7 @@ class QueryService:
         self._ingest = ingest
         self._link = link
         self._lock = asyncio.Lock()
+        self.streams = StreamService(registry, ingest, self._lock)
 
     async def add(self, sql: str, name: str | None = None) -> tuple[RegisteredQuery, tuple[str, ...]]:
         """Start a query; return it and the warnings its text gave rise to.
@@ -60,11 +61,11 @@ class QueryService:
             See :meth:`Registry.add`.
         """
         async with self._lock:
-            query = translate(sql, self._catalog())
+            query = translate(sql, self.streams.catalog())
             node = rewrite(query.node).node
             check_supported(node)
             streams = self._registry.plan.streams | streams_of(node)
-            registered = self._registry.add(name, sql, node, self._positions(streams))
+            registered = self._registry.add(name, sql, node, self._positions(streams), query.reads)
             await self._publish_demands(streams_of(node))
             log.info("query added", query=registered.name, epoch=registered.since_epoch)
             return registered, tuple(query.warnings)
@@ -91,7 +92,7 @@ class QueryService:
         FjordSqlError
             If the text is not a query over the streams there are.
         """
-        return explain_query(sql, self._catalog())
+        return explain_query(sql, self.streams.catalog())
 
     async def publish_all_demands(self) -> None:
         """Publish the demand on every known stream: after a connect, the broker may have forgotten."""
@@ -103,9 +104,6 @@ class QueryService:
         for query in self._registry.queries():
             demands.extend(demands_of(query.name, query.node).get(stream, ()))
         return StreamDemand(VERSION, self._name, stream, self._registry.plan.epoch, tuple(demands))
-
-    def _catalog(self) -> Catalog:
-        return Catalog.of(self._ingest.schemas.values())
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
         missing = streams - self._ingest.writers.keys()

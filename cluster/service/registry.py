@@ -32,6 +32,12 @@ _MIGRATIONS = (
         origin TEXT NOT NULL, content BLOB NOT NULL
     );
     """,
+    """
+    CREATE TABLE streams (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, text TEXT NOT NULL
+    );
+    ALTER TABLE queries ADD COLUMN reads TEXT NOT NULL DEFAULT '[]';
+    """,
 )
 """One script per schema version, never changed once released."""
 
@@ -66,6 +72,8 @@ class RegisteredQuery:
     node: Node
     since_epoch: int
     created_us: int
+    reads: frozenset[str] = frozenset()
+    """Names of the streams its text names, derived ones too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +140,15 @@ class Registry:
     def queries(self) -> list[RegisteredQuery]:
         """Return all running queries, oldest first."""
         rows = self._database.execute(
-            "SELECT name, sql, node, since_epoch, created_us FROM queries ORDER BY since_epoch"
+            "SELECT name, sql, node, since_epoch, created_us, reads FROM queries ORDER BY since_epoch"
         )
         return [
-            RegisteredQuery(name, sql, msgspec.json.decode(node, type=Node), since_epoch, created_us)
-            for name, sql, node, since_epoch, created_us in rows
-        ]
+            RegisteredQuery(
+                name, sql, msgspec.json.decode(node, type=Node), since_epoch, created_us,
+                frozenset(msgspec.json.decode(reads, type=list[str])),
+            )
+            for name, sql, node, since_epoch, created_us, reads in rows
+        ]  # fmt: skip
 
     def query(self, name: str) -> RegisteredQuery:
         """Return one running query.
@@ -153,7 +164,14 @@ class Registry:
                 return query
         raise UnknownQueryError(name, [query.name for query in running])
 
-    def add(self, name: str | None, sql: str, node: Node, positions: Mapping[str, int]) -> RegisteredQuery:
+    def add(
+        self,
+        name: str | None,
+        sql: str,
+        node: Node,
+        positions: Mapping[str, int],
+        reads: frozenset[str] = frozenset(),
+    ) -> RegisteredQuery:
         """Register a query; it begins after `positions`, the present versions of all streams that any query reads.
 
         Raises
@@ -173,13 +191,13 @@ class Registry:
         elif check_name(name, "query name") in taken:
             raise QueryExistsError(name)
         epoch = before.epoch + 1
-        query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000)
+        query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads)
         plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.execute(
-                "INSERT INTO queries VALUES (?, ?, ?, ?, ?)",
-                (name, sql, msgspec.json.encode(node), epoch, query.created_us),
+                "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
+                (name, sql, msgspec.json.encode(node), epoch, query.created_us, msgspec.json.encode(sorted(reads))),
             )
             self._store(plan)
         self._plans.write(plan)
@@ -202,6 +220,18 @@ class Registry:
             self._database.execute("DELETE FROM queries WHERE name = ?", (name,))
             self._store(plan)
         self._plans.write(plan)
+
+    def created_streams(self) -> list[str]:
+        """Return the CREATE STREAM statements that hold, oldest first."""
+        return [text for (text,) in self._database.execute("SELECT text FROM streams ORDER BY number")]
+
+    def create_stream(self, name: str, text: str) -> None:
+        """Remember a CREATE STREAM statement."""
+        self._database.execute("INSERT INTO streams (name, text) VALUES (?, ?)", (name, text))
+
+    def drop_stream(self, name: str) -> None:
+        """Forget the statement that created a stream, if one did."""
+        self._database.execute("DELETE FROM streams WHERE name = ?", (name,))
 
     def published(self) -> tuple[int, int]:
         """Return up to where results have been published: a version of the results table, and rows of the next one."""

@@ -62,7 +62,7 @@ def _report(total: Tally, seconds: float) -> None:
     click.echo(f"  {total.rewritten:,} plans were rewritten, by {len(total.rules)} different rules")
     click.echo(f"  {total.ambiguous:,} pairs left out: a count window over equal stamps in no order has no one meaning")
     for reason, count in total.unsupported.most_common():
-        click.echo(f"  {count:,} plans left out: {reason}")
+        click.echo(f"  {count:,} plans refused: {reason.partition(' (')[0]}")
     kinds = ", ".join(f"{kind.__name__} {total.by_kind[kind.__name__]:,}" for kind in KINDS)
     click.echo(f"  pairs by operator: {kinds}")
 

@@ -31,7 +31,7 @@ CATALOG = catalog_of(
 
 QUERIES = {
     "Q1 currency conversion": "SELECT item_id, bid_price * 0.89 AS euro, bidder_id FROM bid",
-    "Q2 selection": "SELECT bid.* FROM bid WHERE item_id = 1 OR item_id = 4 OR item_id = 7 OR item_id = 9 OR item_id = 2",
+    "Q2 selection": "SELECT * FROM bid WHERE item_id = 1 OR item_id = 4 OR item_id = 7 OR item_id = 9 OR item_id = 2",
     "Q3 short auctions": f"SELECT o.* FROM open_auction o WINDOW(RANGE {5 * HOUR}), closed_auction c "
     "WHERE o.item_id = c.item_id",
     "Q4 highest bid": "SELECT item_id, bid_price FROM bid WINDOW(RANGE 2) "

@@ -1,0 +1,165 @@
+"""Declaring and forgetting streams: CREATE STREAM, CREATE STREAM ... AS and DROP STREAM."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from cluster.ingest.service import Ingest
+from cluster.language.catalog import BaseStream, Catalog, CatalogError, DerivedStream
+from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.translation import (
+    CreateDerivedStream,
+    CreateStream,
+    DropStream,
+    SelectStatement,
+    parse_statement,
+    translate_derived,
+)
+from cluster.plan.demand import streams_of
+from cluster.service.registry import Registry
+
+log = structlog.get_logger(__name__)
+
+SOURCES = ("mqtt",)
+"""Who can feed a stream: proxies, over MQTT."""
+
+
+class StreamService:
+    """The streams a query may name: those that proxies offer, those declared before any proxy does, and derived ones.
+
+    Parameters
+    ----------
+    registry
+        Remembers what was declared.
+    ingest
+        Keeps the tables of base streams.
+    lock
+        Held while queries or streams come or go.
+    """
+
+    def __init__(self, registry: Registry, ingest: Ingest, lock: asyncio.Lock) -> None:
+        self._registry = registry
+        self._ingest = ingest
+        self._lock = lock
+        self._stamps: dict[str, str | None] = {}
+        self._derived: dict[str, DerivedStream] = {}
+        for text in registry.created_streams():
+            self._take_up(text)
+
+    @property
+    def derived(self) -> list[DerivedStream]:
+        """All derived streams, oldest first."""
+        return list(self._derived.values())
+
+    def catalog(self) -> Catalog:
+        """Return what a query may name now."""
+        base = [BaseStream(schema, self._stamps.get(name)) for name, schema in self._ingest.schemas.items()]
+        return Catalog.of([*base, *self._derived.values()])
+
+    async def execute(self, text: str) -> str:
+        """Create or drop a stream; return its name.
+
+        Raises
+        ------
+        FjordSqlError
+            If the text is no declaration, or its query cannot be translated.
+        CatalogError
+            If the name is taken, unknown, or in use.
+        """
+        statement = parse_statement(text)
+        async with self._lock:
+            match statement:
+                case CreateStream() | CreateDerivedStream():
+                    return self._create(statement)
+                case DropStream():
+                    return self._drop(statement.name)
+                case SelectStatement():
+                    raise FjordSqlError(
+                        "a declaration was expected here, not a query",
+                        text=text,
+                        start=0,
+                        end=len(text),
+                        hint="queries are started with `fjord query add`",
+                    )
+
+    async def drop(self, name: str) -> None:
+        """Forget a stream, and what is stored of it.
+
+        Raises
+        ------
+        CatalogError
+            If there is none of this name, or a query, a derived stream or a proxy uses it.
+        """
+        async with self._lock:
+            self._drop(name)
+
+    def _create(self, statement: CreateStream | CreateDerivedStream) -> str:
+        if (known := self.catalog().find(statement.name)) is not None:
+            raise CatalogError(
+                f"there is already a stream {known.name!r}", hint="drop it first, or choose another name"
+            )
+        name = self._take_up(statement.text)
+        self._registry.create_stream(name, statement.text)
+        log.info("stream created", stream=name)
+        return name
+
+    def _take_up(self, text: str) -> str:
+        statement = parse_statement(text)
+        if isinstance(statement, CreateStream):
+            self._ingest.declare(statement.stream.schema, only_proxy=_feeder(statement))
+            self._stamps[statement.name] = statement.stream.stamp
+            return statement.name
+        derived = translate_derived(text, self.catalog())
+        self._derived[derived.name] = derived
+        return derived.name
+
+    def _drop(self, name: str) -> str:
+        catalog = self.catalog()
+        entry = catalog.find(name)
+        wanted = name.casefold()
+        using = [
+            query.name
+            for query in self._registry.queries()
+            if wanted in {each.casefold() for each in (*query.reads, *streams_of(query.node))}
+        ]
+        catalog.without(name if entry is None else entry.name, used_by=using)
+        assert entry is not None  # noqa: S101 - `without` has refused unknown names
+        if isinstance(entry, BaseStream):
+            if feeding := self._ingest.feeding(entry.name):
+                raise CatalogError(
+                    f"stream {entry.name!r} is fed by proxy {', '.join(sorted(feeding))}",
+                    hint="stop the proxy first: it would offer the stream again",
+                )
+            self._ingest.forget(entry.name)
+            self._stamps.pop(entry.name, None)
+        else:
+            self._derived.pop(entry.name)
+        self._registry.drop_stream(entry.name)
+        log.info("stream dropped", stream=entry.name)
+        return entry.name
+
+
+def _feeder(statement: CreateStream) -> str | None:
+    """Return the one proxy that may feed a stream; None if any may."""
+    if statement.source.casefold() not in SOURCES:
+        start = max(statement.text.find(statement.source), 0)
+        raise FjordSqlError(
+            f"there is no source {statement.source!r}",
+            text=statement.text,
+            start=start,
+            end=start + len(statement.source),
+            hint=suggest(statement.source, SOURCES, what="sources are"),
+        )
+    if not statement.arguments:
+        return None
+    if len(statement.arguments) > 1 or not isinstance(statement.arguments[0], str):
+        raise FjordSqlError(
+            "mqtt takes at most the name of the proxy that feeds the stream",
+            text=statement.text,
+            start=0,
+            end=len(statement.text),
+            hint="SOURCE mqtt() or SOURCE mqtt('roadside')",
+        )
+    return statement.arguments[0]

@@ -1,0 +1,58 @@
+"""``fjord stream`` creates, lists and drops the streams that queries may name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cluster.command import DEFAULT_API, Api, AsJson, make_client, print_json
+
+stream = typer.Typer(help="Create, list and drop streams.", no_args_is_help=True)
+
+
+@stream.command("create")
+def create_stream(
+    sql: Annotated[str, typer.Argument(help="A CREATE STREAM statement, or - to read it from standard input.")],
+    *,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Create a stream before a proxy offers it, or derive one: CREATE STREAM name AS SELECT ..."""
+    import sys
+
+    with make_client(api) as client:
+        typer.echo(f"created {client.declare(sys.stdin.read() if sql == '-' else sql)}")
+
+
+@stream.command("list")
+def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
+    """List streams, with their columns and how far they have come."""
+    with make_client(api) as client:
+        streams = client.streams()
+    if as_json:
+        print_json(streams)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "columns", "up to", box=None)
+    for each in streams:
+        columns = ", ".join(
+            f"{field['name']} {field['type']}" + (f" [{field['unit']}]" if field["unit"] else "")
+            for field in each["fields"]
+        )
+        table.add_row(each["name"], columns, "derived" if each["kind"] == "derived" else each["watermark"] or "-")
+    Console(markup=False).print(table if streams else "there are no streams")
+
+
+@stream.command("drop")
+def drop_stream(
+    names: Annotated[list[str], typer.Argument(help="Names of streams.")],
+    *,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Forget streams that nothing uses, and what is stored of them."""
+    with make_client(api) as client:
+        for name in names:
+            client.drop_stream(name)
+            typer.echo(f"dropped {name}")
