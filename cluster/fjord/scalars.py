@@ -117,7 +117,26 @@ def _cast(node: exp.Expr) -> pl.Expr:
     kind = FIELD_TYPES.get(node.args["to"].this)
     if kind is None:
         raise PlanError(f"the type in {node.sql()!r} is not one of FjordSQL's")
-    return _compile(node.this).cast(POLARS_TYPES[kind], strict=False)
+    value = _compile(node.this)
+    text = value.cast(pl.String)
+    if kind is FieldType.TEXT:
+        return text
+    trimmed = text.str.strip_chars()
+    number = pl.coalesce(value.cast(pl.Float64, strict=False), trimmed.cast(pl.Float64, strict=False))
+    finite = _finite(number)
+    match kind:
+        case FieldType.INTEGER:
+            # What is no integer is rounded to the nearest one, a half to the even one.
+            rounded = finite.round(mode="half_to_even").cast(pl.Int64, strict=False)
+            return pl.coalesce(trimmed.cast(pl.Int64, strict=False), rounded)
+        case FieldType.BOOLEAN:
+            word = trimmed.str.to_lowercase()
+            return pl.when(word.is_in(_TRUE)).then(True).when(word.is_in(_FALSE)).then(False).otherwise(finite != 0)
+        case _:
+            return finite
+
+
+_TRUE, _FALSE = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
 
 
 def _like(node: exp.Expr) -> pl.Expr:
@@ -180,11 +199,15 @@ def _round(node: exp.Expr) -> pl.Expr:
 
 
 def _substring(node: exp.Expr) -> pl.Expr:
-    value, start = _compile(node.this), _compile(node.args["start"])
+    """Standard SQL: places before the first count towards the length, and there is nothing there."""
+    value, first = _compile(node.this), _compile(node.args["start"]) - 1
+    offset = first.clip(lower_bound=0)
     length = node.args.get("length")
     if length is None:
-        return value.str.slice(start - 1)
-    return value.str.slice(start - 1, _compile(length).clip(lower_bound=0))
+        return value.str.slice(offset)
+    letters = (_compile(length) + first.clip(upper_bound=0)).clip(lower_bound=0)
+    # Polars takes a length of NULL for no length.
+    return pl.when(letters.is_not_null()).then(value.str.slice(offset, letters))
 
 
 def _square_root(node: exp.Expr) -> pl.Expr:
@@ -198,7 +221,12 @@ def _logarithm(node: exp.Expr) -> pl.Expr:
 
 
 def _power(node: exp.Expr) -> pl.Expr:
-    return _compile(node.this).cast(pl.Float64).pow(_compile(node.args["expression"]).cast(pl.Float64))
+    return _finite(_compile(node.this).cast(pl.Float64).pow(_compile(node.args["expression"]).cast(pl.Float64)))
+
+
+def _finite(number: pl.Expr) -> pl.Expr:
+    """Return NULL for infinities and what is no number."""
+    return pl.when(number.is_finite()).then(number)
 
 
 def _nullif(node: exp.Expr) -> pl.Expr:
@@ -245,7 +273,7 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr], pl.Expr]] = {
     exp.Sqrt: _square_root,
     exp.Pow: _power,
     exp.Ln: _logarithm,
-    exp.Exp: lambda node: _compile(node.this).cast(pl.Float64).exp(),
+    exp.Exp: lambda node: _finite(_compile(node.this).cast(pl.Float64).exp()),
     exp.Least: lambda node: pl.min_horizontal(_arguments(node)),
     exp.Greatest: lambda node: pl.max_horizontal(_arguments(node)),
     exp.Upper: lambda node: _compile(node.this).str.to_uppercase(),

@@ -24,3 +24,20 @@ REPEATED = pl.DataFrame({"s": [1], "k": [3], "n": [2]}).with_columns(pl.col("s")
 def test_a_constant_is_compared_with_every_row(sql: str, expected: bool) -> None:
     found = REPEATED.select("s", compile_scalar(Scalar(sql, FieldType.BOOLEAN)).alias("x"))
     assert found["x"].to_list() == [expected, expected]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "expected"),
+    [
+        ("EXP(1000)", FieldType.REAL, None), ("POWER(0, -1)", FieldType.REAL, None),
+        ("POWER(-8, 0.5)", FieldType.REAL, None), ("CAST('nan' AS DOUBLE)", FieldType.REAL, None),
+        ("CAST('inf' AS BIGINT)", FieldType.INTEGER, None), ("CAST(2.5 AS BIGINT)", FieldType.INTEGER, 2),
+        ("CAST(' -3.5 ' AS BIGINT)", FieldType.INTEGER, -4), ("CAST('Yes' AS BOOLEAN)", FieldType.BOOLEAN, True),
+        ("CAST('0' AS BOOLEAN)", FieldType.BOOLEAN, False), ("CAST('maybe' AS BOOLEAN)", FieldType.BOOLEAN, None),
+        ("SUBSTRING('abc', 0, 2)", FieldType.TEXT, "a"), ("SUBSTRING('abc', -5)", FieldType.TEXT, "abc"),
+        ("SUBSTRING('abc', 2, NULL)", FieldType.TEXT, None),
+    ],
+)  # fmt: skip
+def test_odd_values(sql: str, kind: FieldType, expected: object) -> None:
+    found = REPEATED.select("s", compile_scalar(Scalar(sql, kind)).alias("x"))
+    assert found["x"].to_list() == [expected, expected]

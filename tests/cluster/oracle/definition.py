@@ -184,8 +184,20 @@ def _arrow(source: Source, runs: Sequence[Streams]) -> pa.Table:
 @lru_cache(maxsize=16_384)
 def scalar_sql(scalar: Scalar) -> str:
     """Return a scalar in DuckDB's words, of exactly its type."""
-    tree = parse_scalar(scalar.sql).copy().transform(_in_duckdb)
-    return f"CAST({tree.sql(dialect='duckdb', identify=True)} AS {SQL_TYPES[scalar.type]})"
+    root = exp.Paren(this=parse_scalar(scalar.sql).copy())
+    for tree in reversed(list(root.this.dfs())):  # from the leaves up
+        tree.replace(_in_duckdb(tree))
+    return f"CAST({root.sql(dialect='duckdb', identify=True)} AS {SQL_TYPES[scalar.type]})"
+
+
+_SUBSTRING = (
+    "CASE WHEN {1} IS NOT NULL AND {2} IS NOT NULL "
+    "THEN substring({0}, greatest({1}, 1), greatest({2} + least({1}, 1) - 1, 0)) END"
+)
+
+
+def _substring_of(tree: exp.Expr) -> list[exp.Expr]:
+    return [tree.this, tree.args["start"], tree.args.get("length") or exp.Literal.number(1_000_000)]
 
 
 def _in_duckdb(tree: exp.Expr) -> exp.Expr:
@@ -194,12 +206,23 @@ def _in_duckdb(tree: exp.Expr) -> exp.Expr:
         case exp.TryCast():
             return tree
         case exp.Cast():  # a failed cast is NULL
-            return exp.TryCast(this=tree.this, to=tree.args["to"])
+            cast = exp.TryCast(this=tree.this.copy(), to=tree.args["to"].copy())
+            if tree.args["to"].is_type("boolean"):  # a text of a number is as true as the number
+                number = exp.TryCast(this=tree.this.copy(), to=exp.DataType.build("DOUBLE"))
+                zero = exp.NEQ(this=number, expression=exp.Literal.number(0))
+                return exp.Coalesce(this=cast, expressions=[zero])
+            return cast
+        case exp.Substring():  # standard SQL: places before the first count towards the length
+            return exp.maybe_parse(
+                _SUBSTRING.format(*(each.sql(dialect="duckdb") for each in _substring_of(tree))), dialect="duckdb"
+            )
         case exp.Literal() if not tree.is_string and not tree.this.isdecimal():  # reals, never decimals
-            return exp.Cast(this=tree.copy(), to=exp.DataType.build("DOUBLE")) if tree.parent else tree
+            return exp.Cast(this=tree.copy(), to=exp.DataType.build("DOUBLE"))
         case exp.Concat():  # leaves NULLs out
-            parts = [exp.Coalesce(this=part, expressions=[exp.Literal.string("")]) for part in tree.expressions]
+            parts = [exp.Coalesce(this=part.copy(), expressions=[exp.Literal.string("")]) for part in tree.expressions]
             return exp.Concat(expressions=parts, **{k: v for k, v in tree.args.items() if k != "expressions"})
+        case exp.Ln() | exp.Sqrt() | exp.Pow() | exp.Exp():  # NULL where there is none
+            return exp.Anonymous(this="TRY", expressions=[tree.copy()])
         case _:
             return tree
 
