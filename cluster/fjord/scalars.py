@@ -131,7 +131,7 @@ def _cast(node: exp.Expr) -> pl.Expr:
             return pl.coalesce(trimmed.cast(pl.Int64, strict=False), rounded)
         case FieldType.BOOLEAN:
             word = trimmed.str.to_lowercase()
-            return pl.when(word.is_in(_TRUE)).then(True).when(word.is_in(_FALSE)).then(False).otherwise(finite != 0)
+            return pl.when(word.is_in(_TRUE + _FALSE)).then(word.is_in(_TRUE)).otherwise(finite != 0)
         case _:
             return finite
 

@@ -31,7 +31,8 @@ LITERALS = {
 VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
     INTEGER: st.none() | st.integers(-9, 9) | st.sampled_from([1000, -1024]),
     REAL: st.none() | st.sampled_from([0.0, -0.5, 0.5, 1.5, 2.5, -2.5, 1e6, 3.14159, 0.125]),
-    TEXT: st.none() | st.sampled_from(["", "a", "b", "AB", "a%b", "_", "12", "-3.5", "x y", " pad ", "Élan", "日本", "a\nb", "true"]),
+    TEXT: st.none()
+    | st.sampled_from(["", "a", "b", "AB", "a%b", "_", "12", "-3.5", "x y", " pad ", "Élan", "日本", "a\nb", "true"]),
     BOOLEAN: st.none() | st.booleans(),
 }
 ROWS = st.lists(st.tuples(*(VALUES[column.type] for column in COLUMNS)), min_size=1, max_size=6)
@@ -47,19 +48,21 @@ FORMS: dict[FieldType, tuple[str, ...]] = {
     ),
     REAL: (
         "({r} + {i})", "({r} - {r})", "({r} * {r})", "({i} / {i})", "({r} / {r})", "ABS({r})", "ROUND({r})",
-        "ROUND({r}, 1)", "FLOOR({r})", "CEIL({r})", "SQRT({r})", "EXP({i} % 9)", "POWER({r}, 2)", "POWER({i} % 5, {i} % 4)", "LN({r})", "LEAST({r}, {r})", "GREATEST({r}, {r})",
-        "COALESCE({r}, {r})", "NULLIF({r}, {r})", "CASE WHEN {b} THEN {r} END", "CAST({i} AS DOUBLE)",
-        "CAST({s} AS DOUBLE)",
+        "ROUND({r}, 1)", "FLOOR({r})", "CEIL({r})", "SQRT({r})", "EXP({i} % 9)", "POWER({r}, 2)",
+        "POWER({i} % 5, {i} % 4)", "LN({r})", "LEAST({r}, {r})", "GREATEST({r}, {r})", "COALESCE({r}, {r})",
+        "NULLIF({r}, {r})", "CASE WHEN {b} THEN {r} END", "CAST({i} AS DOUBLE)", "CAST({s} AS DOUBLE)",
     ),
     TEXT: (
-        "({s} || {s})", "UPPER({s})", "LOWER({s})", "TRIM({s})", "SUBSTRING({s}, 1, 2)", "SUBSTRING({s}, 2)", "SUBSTRING({s}, {i})", "SUBSTRING({s}, {i}, {i})",
-        "CONCAT({s}, {s})", "COALESCE({s}, {s})", "NULLIF({s}, {s})", "LEAST({s}, {s})", "GREATEST({s}, {s})",
-        "CASE WHEN {b} THEN {s} ELSE {s} END", "CAST({i} AS TEXT)", "CAST({r} AS TEXT)", "CAST({b} AS TEXT)",
+        "({s} || {s})", "UPPER({s})", "LOWER({s})", "TRIM({s})", "SUBSTRING({s}, 1, 2)", "SUBSTRING({s}, 2)",
+        "SUBSTRING({s}, {i})", "SUBSTRING({s}, {i}, {i})", "CONCAT({s}, {s})", "COALESCE({s}, {s})",
+        "NULLIF({s}, {s})", "LEAST({s}, {s})", "GREATEST({s}, {s})", "CASE WHEN {b} THEN {s} ELSE {s} END",
+        "CAST({i} AS TEXT)", "CAST({r} AS TEXT)", "CAST({b} AS TEXT)",
     ),
     BOOLEAN: (
-        "{i} = {i}", "{i} <> {r}", "{r} < {i}", "{r} >= {r}", "{s} = {s}", "{s} < {s}", "{s} > {s}", "({b} AND {b})",
-        "({b} OR {b})", "NOT ({b})", "{i} IS NULL", "NOT {s} IS NULL", "({b}) IS TRUE", "{i} IN ({i}, {i}, 2)",
-        "{i} BETWEEN {i} AND {i}", "{s} BETWEEN {s} AND {s}", "{s} LIKE {p}", "{s} LIKE 'a!%' ESCAPE '!'", "CAST({s} AS BOOLEAN)", "CAST({i} AS BOOLEAN)", "NOT {s} LIKE {p}",
+        "{i} = {i}", "{i} <> {r}", "{r} < {i}", "{r} >= {r}", "{s} = {s}", "{s} < {s}", "{s} > {s}",
+        "({b} AND {b})", "({b} OR {b})", "NOT ({b})", "{i} IS NULL", "NOT {s} IS NULL", "({b}) IS TRUE",
+        "{i} IN ({i}, {i}, 2)", "{i} BETWEEN {i} AND {i}", "{s} BETWEEN {s} AND {s}", "{s} LIKE {p}",
+        "{s} LIKE 'a!%' ESCAPE '!'", "CAST({s} AS BOOLEAN)", "CAST({i} AS BOOLEAN)", "NOT {s} LIKE {p}",
         "CASE WHEN {b} THEN {b} ELSE FALSE END",
     ),
 }  # fmt: skip
