@@ -1,0 +1,124 @@
+"""The predicate index finds exactly the rows for which each predicate, evaluated on its own, is true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from cluster.fjord.predicate_index import PredicateIndex
+from cluster.fjord.predicate_intervals import Interval, take_apart
+from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
+from cluster.language.algebra import Column, Scalar
+from protocols.streams import FieldType
+
+COLUMNS = (
+    Column("i", FieldType.INTEGER),
+    Column("r", FieldType.REAL),
+    Column("s", FieldType.TEXT),
+    Column("b", FieldType.BOOLEAN),
+)
+TYPES = {column.name: column.type for column in COLUMNS}
+TEXTS = ["", "a", "ab", "abc", "b", "a%", "é", "\U0010ffff", "a\U0010ffff"]
+ROWS = st.lists(
+    st.tuples(
+        st.none() | st.integers(-3, 4),
+        st.none() | st.sampled_from([-1.5, 0.0, 0.5, 1.0, 2.5]),
+        st.none() | st.sampled_from(TEXTS),
+        st.none() | st.booleans(),
+    ),
+    max_size=12,
+)
+CONSTANTS = {
+    "i": ["-2", "0", "1", "3", "0.5", "2.0", "-0.5"],
+    "r": ["0", "1", "0.5", "-1.5", "2.5"],
+    "s": ["'a'", "'ab'", "''", "'b'"],
+}
+
+
+PATTERNS = ["'a%'", "'ab%'", "'%'", "'%b'", "'a_'", "'ab'", "'\U0010ffff%'"]
+
+
+@st.composite
+def atoms(draw: Any) -> str:
+    name = draw(st.sampled_from("irs"))
+    constant = st.sampled_from(CONSTANTS[name])
+    column = f'"{name}"'
+    match draw(st.sampled_from(["compare", "mirrored", "in", "between", "like", "boolean", "null", "other", "not"])):
+        case "compare":
+            return f"{column} {draw(st.sampled_from(['=', '<>', '<', '<=', '>', '>=']))} {draw(constant)}"
+        case "mirrored":
+            return f"{draw(constant)} {draw(st.sampled_from(['=', '<>', '<', '<=', '>', '>=']))} {column}"
+        case "in":
+            return f"{column} IN ({', '.join(draw(st.lists(constant, min_size=1, max_size=3)))})"
+        case "between":
+            return f"{column} BETWEEN {draw(constant)} AND {draw(constant)}"
+        case "like":
+            return f'"s" LIKE {draw(st.sampled_from(PATTERNS))}'
+        case "boolean":
+            return draw(st.sampled_from(['"b"', 'NOT "b"', '"b" = TRUE', '"b" <> FALSE', '"b" IS NULL']))
+        case "null":
+            return draw(st.sampled_from([f"{column} IS NULL", f"NOT {column} IS NULL"]))
+        case "not":
+            return f"NOT ({column} = {draw(constant)})"
+        case _:
+            return draw(st.sampled_from(['"i" > "r"', '"i" * 2 = 4', 'LENGTH("s") > 1', '"i" / 0 > 1']))
+
+
+@st.composite
+def predicates(draw: Any) -> Scalar | None:
+    parts = []
+    for _ in range(draw(st.integers(0, 3))):
+        one = draw(atoms())
+        parts.append(f"({one} OR {draw(atoms())})" if draw(st.integers(0, 3)) == 0 else one)
+    return Scalar(" AND ".join(parts), FieldType.BOOLEAN) if parts else None
+
+
+def frame(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema={column.name: POLARS_TYPES[column.type] for column in COLUMNS}, orient="row")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(predicates(), max_size=12), ROWS)
+def test_it_finds_what_each_predicate_finds_alone(found: list[Scalar | None], rows: list[tuple[Any, ...]]) -> None:
+    note([each and each.sql for each in found])
+    batch = frame(rows).with_row_index("fjord_row")
+    matches = PredicateIndex(found, COLUMNS).match(batch)
+    expected = [
+        (row, number)
+        for number, predicate in enumerate(found)
+        for row in (batch if predicate is None else batch.filter(compile_scalar(predicate)))["fjord_row"]
+    ]
+    assert list(zip(matches.rows.tolist(), matches.predicates.tolist(), strict=True)) == sorted(expected)
+    assert not matches.failures
+
+
+@pytest.mark.parametrize(
+    ("sql", "column", "intervals", "rest"),
+    [
+        ('"i" > 1.5', "i", [(Interval(low=2),)], 0),
+        ('"i" = 1.5', "i", [()], 0),
+        ('2 >= "r"', "r", [(Interval(high=2.0),)], 0),
+        ("\"s\" LIKE 'ab%'", "s", [(Interval("ab", "ac", high_open=True),)], 0),
+        ('"i" = 1 OR "i" = 3', "i", [(Interval(1, 1), Interval(3, 3))], 0),
+        ('"i" > 1 AND "i" <= 4', "i", [(Interval(low=1, low_open=True),), (Interval(high=4),)], 0),
+        ('NOT "b"', "b", [(Interval(0, 0),)], 0),
+        ('"i" > "r" AND "i" = 1', "i", [(Interval(1, 1),)], 1),
+        ('"i" = 1 OR "r" = 3', "i", [], 1),
+    ],
+)
+def test_what_can_be_looked_up(sql: str, column: str, intervals: list[Any], rest: int) -> None:
+    found = take_apart(Scalar(sql, FieldType.BOOLEAN), TYPES)
+    assert list(found.intervals.get(column, ())) == intervals
+    assert len(found.rest) == rest
+
+
+def test_a_predicate_that_fails_stops_nobody_else() -> None:
+    broken, good = Scalar('"missing" > 1', FieldType.BOOLEAN), Scalar('"i" > 1', FieldType.BOOLEAN)
+    matches = PredicateIndex([broken, good, broken], COLUMNS).match(frame([(2, 1.0, "a", True)]))
+    assert matches.predicates.tolist() == [1]
+    assert set(matches.failures) == {0, 2}
+    assert "missing" in matches.failures[0]
