@@ -22,6 +22,7 @@ from cluster.fjord.operators.count_window import CountWindow as CountWindowOpera
 from cluster.fjord.operators.distinct import Distinct as DistinctOperator
 from cluster.fjord.operators.filtering import Filter as FilterOperator
 from cluster.fjord.operators.granularity import Granularity as GranularityOperator
+from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.joining import Join as JoinOperator
 from cluster.fjord.operators.multiplicities import difference, intersection
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
@@ -35,6 +36,7 @@ from cluster.fjord.operators.union import Union as UnionOperator
 from cluster.fjord.queues import PushQueue, Queue
 from cluster.fjord.validity import copies_that_matter, has_chronons, longest_validity_us
 from cluster.language.algebra import (
+    MEMBER,
     Aggregate,
     AntiJoin,
     CountWindow,
@@ -76,8 +78,16 @@ def check_supported(node: Node) -> None:
     add_downstream(Fjord(), query, None)
 
 
-def upstream_operators(edge: Edge) -> Iterator[Operator]:
-    """Yield the operators of an edge's upstream part, from the stream to the cut."""
+def upstream_operators(edge: Edge, grouped: GroupedFilter | None = None) -> Iterator[Operator]:
+    """Yield the operators of an edge's upstream part, from the stream to the cut.
+
+    Parameters
+    ----------
+    edge
+        Where the plan is cut.
+    grouped
+        The filter that gives a fold's members their tuples; None for a query of its own.
+    """
     nodes: list[Node] = []
     node = edge.chain
     while not isinstance(node, Source):
@@ -86,7 +96,9 @@ def upstream_operators(edge: Edge) -> Iterator[Operator]:
         node = node.input
     yield Sample(node.sample_period_us)
     # The scan is shared: other queries may have made it read more columns than this one knows.
-    yield ProjectOperator.columns_of(node.columns)
+    yield ProjectOperator.columns_of(tuple(column for column in node.columns if column != MEMBER))
+    if grouped is not None:
+        yield grouped
     for above in reversed(nodes):
         yield build_operator(above)
     if edge.aggregate is not None:

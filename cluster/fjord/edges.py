@@ -17,6 +17,7 @@ from cluster.fjord.batch import INTERVAL
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import (
+    MEMBER,
     STAMP,
     Aggregate,
     Filter,
@@ -88,8 +89,8 @@ class Edge:
 
 
 def stored_columns(source: Source) -> Schema:
-    """Return the columns that the stream's table holds; the stamp is where each row's interval begins."""
-    return tuple(column for column in source.columns if column != STAMP)
+    """Return the columns that the stream's table holds; stamps and members are made, not read."""
+    return tuple(column for column in source.columns if column not in (STAMP, MEMBER))
 
 
 def empty_rows(schema: Schema) -> pl.DataFrame:

@@ -55,7 +55,7 @@ class PredicateIndex:
 
     def __init__(self, predicates: Sequence[Scalar | None], columns: Schema) -> None:
         types = {column.name: column.type for column in columns}
-        parts = [take_apart(predicate, types) for predicate in predicates]
+        parts = [take_apart(predicate, columns) for predicate in predicates]
         self._axes = {name: _Axis(name, types[name], parts) for name in types}
         self._axes = {name: axis for name, axis in self._axes.items() if axis.used}
         entered: dict[str, list[tuple[int, list[tuple[int, int]]]]] = {name: [] for name in self._axes}

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sqlglot import exp
 
-from cluster.language.algebra import Scalar
+from cluster.language.algebra import Scalar, Schema
 from cluster.language.dialect import canonical, parse_scalar
 from cluster.language.syntax import conjuncts
 from protocols.streams import FieldType
@@ -52,18 +53,20 @@ class Conditions:
     rest: tuple[Scalar, ...] = ()
 
 
-def take_apart(predicate: Scalar | None, types: Mapping[str, FieldType]) -> Conditions:
+@lru_cache(maxsize=65_536)
+def take_apart(predicate: Scalar | None, columns: Schema) -> Conditions:
     """Return the intervals in a predicate, and the rest of it.
 
     Parameters
     ----------
     predicate
         None for no condition.
-    types
-        Of the columns.
+    columns
+        What it may read.
     """
     if predicate is None:
         return Conditions()
+    types = {column.name: column.type for column in columns}
     intervals: dict[str, tuple[Intervals, ...]] = {}
     rest: list[Scalar] = []
     for part in conjuncts(parse_scalar(predicate.sql)):

@@ -30,6 +30,9 @@ Schema = tuple[Column, ...]
 STAMP = Column("fjord_stamp", FieldType.INTEGER, "us")
 """The instant at which a tuple was sampled, as a column: a :class:`Source` has it where FIRST or LAST ask for it."""
 
+MEMBER = Column("fjord_member", FieldType.INTEGER)
+"""Which of the queries folded into one a tuple belongs to; no query sees it (cluster/plan/folding.py)."""
+
 
 class Scalar(msgspec.Struct, frozen=True):
     """A typed scalar expression as canonical FjordSQL text."""

@@ -10,6 +10,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,12 +19,15 @@ import polars as pl
 
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.compilation import add_downstream
-from cluster.fjord.edges import Edge, edges_of
+from cluster.fjord.edges import Edge
 from cluster.fjord.graph import Fjord, Placed
+from cluster.fjord.operator import State
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.language.algebra import MEMBER
+from cluster.plan.epoch import PlanFiles
 from cluster.spark.envelopes import CONTROL, Control, bucket_of, pack_rows, unpack_control, unpack_rows
+from cluster.spark.placement import Part, parts_of
 
 TOKEN = ""
 """The state entry under which the token is kept; operators' entries have names."""
@@ -61,10 +65,9 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryOutput:
-    """What one bucket answers to one query: rows with columns START, END, kind, row (JSON)."""
+class BucketOutput:
+    """What one bucket answers: rows with columns query, START, END, kind, row (JSON), each query's in start order."""
 
-    query: str
     payload: bytes
 
 
@@ -75,9 +78,11 @@ class _Hosted:
     fjord: Fjord
     arrivals: dict[str, PushQueue]
     edges: dict[str, Edge]
-    outlets: list[tuple[PlannedQuery, PushQueue]]
+    outlets: list[tuple[Part, PushQueue]]
     token: bytes | None = None
     stateful: dict[str, Placed] = field(default_factory=dict)
+    members: dict[str, frozenset[int]] = field(default_factory=dict)
+    """By identity of a fold: the numbers of its members."""
 
 
 _kept: OrderedDict[tuple[str, str, int, int], _Hosted] = OrderedDict()
@@ -102,12 +107,11 @@ class BucketHost:
         self._buckets = buckets
         self._run = run
 
-    def process(self, bucket: int, arrived: Iterable[Envelope], store: Store) -> Iterator[QueryOutput]:
+    def process(self, bucket: int, arrived: Iterable[Envelope], store: Store) -> Iterator[BucketOutput]:
         """Feed one micro-batch's envelopes to the bucket's Fjord, save what changed and return the answers."""
         envelopes = sorted(arrived, key=lambda envelope: (envelope.edge, envelope.origin))
         control = _merged_control([unpack_control(item.payload) for item in envelopes if item.edge == CONTROL])
-        plan = PlanFiles(Path(self._plans_folder)).read(control.epoch)
-        hosted = self._host(plan, bucket, store)
+        hosted = self._host(control.epoch, bucket, store)
         before = {name: _moved(placed) for name, placed in hosted.stateful.items()}
         rows_by_edge: dict[str, list[pl.DataFrame]] = {}
         for envelope in envelopes:
@@ -122,48 +126,51 @@ class BucketHost:
             queue.put(Batch(rows, watermark_us if watermark_us is not None else _lowest(rows)))
         hosted.fjord.run()
         yield from self._answers(hosted, control, bucket)
-        self._save(hosted, plan, control, before, store)
+        self._save(hosted, control, before, store)
 
-    def _host(self, plan: Plan, bucket: int, store: Store) -> _Hosted:
-        key = (self._run, self._plans_folder, plan.epoch, bucket)
+    def _host(self, epoch: int, bucket: int, store: Store) -> _Hosted:
+        key = (self._run, self._plans_folder, epoch, bucket)
         token = store.get(TOKEN)
         hosted = _kept.pop(key, None)
         if hosted is None or hosted.token != token or token is None:
-            hosted = _build(plan, bucket, self._buckets)
+            hosted = _build(_read_parts(self._plans_folder, epoch), bucket, self._buckets)
             for name, placed in hosted.stateful.items():
                 saved = store.get(name)
                 if saved is not None:
-                    placed.operator.restore(unpack_state(saved))
+                    placed.operator.restore(without_strangers(unpack_state(saved), hosted.members.get(placed.owner)))
         _kept[key] = hosted
         while len(_kept) > KEPT_FJORDS:
             _kept.popitem(last=False)
         return hosted
 
-    def _answers(self, hosted: _Hosted, control: Control, bucket: int) -> Iterator[QueryOutput]:
+    def _answers(self, hosted: _Hosted, control: Control, bucket: int) -> Iterator[BucketOutput]:
         failures = {error.owner: str(error) for error in hosted.fjord.failures.values()}
-        for query, outlet in hosted.outlets:
-            reason = failures.get(query.identity) or control.failures.get(query.identity)
-            pieces = []
+        now_us = max(control.watermarks_us.values(), default=0)
+        found: list[pl.DataFrame] = []
+        for part, outlet in hosted.outlets:
             while (batch := outlet.get()) is not None:
-                pieces.append(_as_json(batch.rows))
-            if reason is not None and bucket == bucket_of(query.identity, self._buckets):
-                pieces.append(_as_error(reason, max(control.watermarks_us.values(), default=0)))
-            rows = pl.concat(pieces) if pieces else None
-            if rows is not None and rows.height:
-                yield QueryOutput(query.name, pack_rows(rows))
+                if batch.rows.height:
+                    found.append(_as_json(batch.rows, part))
+            for identity, name, home in _queries(part, self._buckets):
+                reason = failures.get(part.query.identity) or control.failures.get(identity)
+                reason = reason or control.failures.get(part.query.identity)
+                if reason is not None and bucket == home:
+                    found.append(_as_error(name, reason, now_us))
+        if found:
+            yield BucketOutput(pack_rows(pl.concat(found)))
 
-    def _save(
-        self, hosted: _Hosted, plan: Plan, control: Control, before: dict[str, tuple[int, int]], store: Store
-    ) -> None:
+    def _save(self, hosted: _Hosted, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
+        new_plan = control.previous_epoch != control.epoch
         for name, placed in hosted.stateful.items():
-            if placed.owner not in hosted.fjord.failures and _moved(placed) != before[name]:
+            # With a new plan members may be gone, and so may what was kept for them.
+            changed = _moved(placed) != before[name] or (new_plan and placed.owner in hosted.members)
+            if placed.owner not in hosted.fjord.failures and changed:
                 state = placed.operator.save()
                 if state:
                     store.put(name, pack_state(state))
-        if control.previous_epoch != control.epoch:
-            alive = {query.identity for query in plan.queries}
+        if new_plan:
             for name in list(store.names()):
-                if name != TOKEN and name.split("/", 1)[0] not in alive:
+                if name != TOKEN and name not in hosted.stateful:
                     store.remove(name)
         hosted.token = uuid.uuid4().bytes
         store.put(TOKEN, hosted.token)
@@ -171,20 +178,48 @@ class BucketHost:
             hosted.token = None  # build it anew: a failed operator may stand anywhere
 
 
-def _build(plan: Plan, bucket: int, buckets: int) -> _Hosted:
+@lru_cache(maxsize=4)
+def _read_parts(folder: str, epoch: int) -> tuple[Part, ...]:
+    return parts_of(PlanFiles(Path(folder)).read(epoch))
+
+
+def _build(parts: Iterable[Part], bucket: int, buckets: int) -> _Hosted:
     fjord = Fjord()
-    hosted = _Hosted(fjord, {}, {}, [], None, {})
-    for query in plan.queries:
-        edges = edges_of(query)
-        if not any(edge.partition_by for edge in edges) and bucket_of(query.identity, buckets) != bucket:
+    hosted = _Hosted(fjord, {}, {}, [])
+    for part in parts:
+        if not part.in_bucket(bucket, buckets):
             continue
-        for edge in edges:
+        for edge in part.edges:
             hosted.edges[edge.name] = edge
             hosted.arrivals[edge.name] = PushQueue(capacity=2)
-        root = add_downstream(fjord, query, hosted.arrivals)
-        hosted.outlets.append((query, fjord.outlet(root)))
+        root = add_downstream(fjord, part.query, hosted.arrivals)
+        hosted.outlets.append((part, fjord.outlet(root)))
+        if part.fold is not None:
+            hosted.members[part.query.identity] = frozenset(part.names)
     hosted.stateful = {placed.name: placed for placed in fjord.operators}
     return hosted
+
+
+def without_strangers(state: State, members: frozenset[int] | None) -> State:
+    """Return a fold's saved state without the rows of queries that are no members any more; None leaves it as it is."""
+    if members is None:
+        return state
+    alive = list(members)
+    return {
+        name: value.filter(pl.col(MEMBER.name).is_in(alive))
+        if isinstance(value, pl.DataFrame) and MEMBER.name in value.columns
+        else value
+        for name, value in state.items()
+    }
+
+
+def _queries(part: Part, buckets: int) -> Iterator[tuple[str, str, int]]:
+    """Yield identity, name and home bucket of a part's queries."""
+    if part.fold is None:
+        yield part.query.identity, part.query.name, bucket_of(part.query.identity, buckets)
+    else:
+        for member in part.fold.members:
+            yield member.query.identity, member.query.name, member.number % buckets
 
 
 def _merged_control(controls: list[Control]) -> Control:
@@ -206,15 +241,24 @@ def _lowest(rows: pl.DataFrame) -> int:
     return int(rows.item(0, START))
 
 
-def _as_json(rows: pl.DataFrame) -> pl.DataFrame:
-    payload = [name for name in rows.columns if name not in (START, END)]
+def _as_json(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
+    payload = [name for name in rows.columns if name not in (START, END, MEMBER.name)]
     text = pl.struct(payload).struct.json_encode() if payload else pl.lit("{}")
-    return rows.select(START, END, pl.lit("row").alias("kind"), text.alias("row"))
+    query = pl.lit(part.query.name)
+    if part.fold is not None:
+        query = pl.col(MEMBER.name).replace_strict(part.names, return_dtype=pl.String)
+    return rows.select(query.alias("query"), START, END, pl.lit("row").alias("kind"), text.alias("row"))
 
 
-def _as_error(reason: str, at_us: int) -> pl.DataFrame:
+def _as_error(query: str, reason: str, at_us: int) -> pl.DataFrame:
     return pl.DataFrame(
-        {START: [at_us], END: [at_us + 1], "kind": ["error"], "row": [msgspec.json.encode(reason).decode()]},
+        {
+            "query": [query],
+            START: [at_us],
+            END: [at_us + 1],
+            "kind": ["error"],
+            "row": [msgspec.json.encode(reason).decode()],
+        },
         schema_overrides={START: pl.Int64, END: pl.Int64},
     )
 

@@ -21,7 +21,7 @@ ENVELOPE_SCHEMA = pa.schema(
     ]
 )
 ENVELOPE_DDL = "bucket int, edge string, origin int, payload binary"
-RESULT_DDL = "query string, bucket int, payload binary"
+RESULT_DDL = "bucket int, payload binary"
 
 CONTROL = ""
 """The edge on which each bucket hears, once per micro-batch, which plan holds and how far every edge has come."""

@@ -36,7 +36,7 @@ class DownstreamProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's interface
         """Run one micro-batch of one bucket."""
         for output in self._host.process(key[0], outputs_of(rows), _MapStore(self._map)):
-            yield Row(query=output.query, bucket=key[0], payload=output.payload)
+            yield Row(bucket=key[0], payload=output.payload)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -122,15 +122,11 @@ def collect_answers(answers: DataFrame) -> pl.DataFrame:
     table = answers.toArrow()
     pieces = [
         unpack_rows(payload.as_py()).select(
-            pl.lit(query.as_py()).alias("query"),
-            pl.col(START).alias("start_us"),
-            pl.col(END).alias("end_us"),
-            "kind",
-            "row",
+            "query", pl.col(START).alias("start_us"), pl.col(END).alias("end_us"), "kind", "row"
         )
-        for query, _, payload in sorted(
-            zip(*(table.column(name) for name in ("query", "bucket", "payload")), strict=True),
-            key=lambda answer: (answer[0].as_py(), answer[1].as_py()),
+        for _, payload in sorted(
+            zip(*(table.column(name) for name in ("bucket", "payload")), strict=True),
+            key=lambda answer: answer[0].as_py(),
         )
     ]
     if not pieces:

@@ -1,11 +1,12 @@
-"""The upstream Fjord: shared scan, then every query's stateless operators, over one part of a micro-batch.
+"""The upstream Fjord: shared scan, grouped filters, stateless operators, over one part of a micro-batch.
 
 Runs inside Spark's tasks; needs nothing of Spark itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,21 +16,15 @@ import pyarrow as pa
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.compilation import upstream_operators
-from cluster.fjord.edges import Edge, edges_of, empty_rows, stored_columns
+from cluster.fjord.edges import Edge, empty_rows, stored_columns
 from cluster.fjord.graph import Fjord
+from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.queues import PullQueue, PushQueue
 from cluster.language.algebra import Schema
-from cluster.plan.epoch import Plan, PlanFiles
-from cluster.spark.envelopes import (
-    CONTROL,
-    ENVELOPE_SCHEMA,
-    Control,
-    bucket_of,
-    pack_control,
-    pack_rows,
-    split_by_bucket,
-)
+from cluster.plan.epoch import PlanFiles
+from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, Control, pack_control, pack_rows
+from cluster.spark.placement import Part, parts_of, routed
 from protocols.batches import DEFAULT_RATE_COLUMN
 
 
@@ -62,29 +57,39 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     watermarks_us: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Outlet:
+    """What leaves one edge of one part."""
+
+    part: Part
+    edge: Edge
+    queue: PushQueue
+    grouped: GroupedFilter | None
+
+
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     """Run the stateless part of the plan over a part of a micro-batch; yield envelopes."""
-    plan = _read_plan(task.plans_folder, task.epoch)
-    fjord, outlets = _build(plan, lambda stream, schema: _scan(task, stream, schema))
+    parts = _read_parts(task.plans_folder, task.epoch)
+    fjord, outlets = _build(parts, lambda stream, schema: _scan(task, stream, schema))
     fjord.run()
     watermarks: dict[str, int] = {}
     envelopes: list[tuple[int, str, bytes]] = []
-    for edge, outlet in outlets:
+    failures = {owner: str(error) for owner, error in fjord.failures.items()}
+    for outlet in outlets:
+        edge = outlet.edge
         if edge.owner in fjord.failures:
             continue
         pieces = []
-        while (batch := outlet.get()) is not None:
+        while (batch := outlet.queue.get()) is not None:
             pieces.append(batch.rows)
             watermarks[edge.name] = batch.watermark_us
+        if outlet.grouped is not None and outlet.part.fold is not None:
+            identities = {member.number: member.query.identity for member in outlet.part.fold.members}
+            failures |= {identities[member]: reason for member, reason in outlet.grouped.failures.items()}
         rows = pl.concat(pieces) if pieces else None
-        if rows is None or rows.height == 0:
-            continue
-        if edge.partition_by:
-            parts = split_by_bucket(rows, edge.partition_by, task.buckets)
-            envelopes.extend((bucket, edge.name, pack_rows(part)) for bucket, part in parts.items())
-        else:
-            envelopes.append((bucket_of(edge.owner, task.buckets), edge.name, pack_rows(rows)))
-    failures = {owner: str(error) for owner, error in fjord.failures.items()}
+        if rows is not None and rows.height:
+            pieces_by_bucket = routed(outlet.part, edge, rows, task.buckets)
+            envelopes.extend((bucket, edge.name, pack_rows(piece)) for bucket, piece in pieces_by_bucket.items())
     if task.origin == 0 or failures:
         control = pack_control(Control(task.epoch, task.previous_epoch, watermarks, failures))
         envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets))
@@ -101,26 +106,32 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
 
 
 def _build(
-    plan: Plan, scan: Callable[[str, Schema], Callable[[], Batch | None]]
-) -> tuple[Fjord, list[tuple[Edge, PushQueue]]]:
+    parts: Sequence[Part], scan: Callable[[str, Schema], Callable[[], Batch | None]]
+) -> tuple[Fjord, list[_Outlet]]:
     """Build the upstream Fjord of a plan: one scan per stream, multiplexed to all edges that read it."""
     fjord = Fjord()
-    edges = [edge for query in plan.queries for edge in edges_of(query)]
+    readers: dict[str, list[tuple[Part, Edge]]] = {}
+    for part in parts:
+        for edge in part.edges:
+            readers.setdefault(edge.stream, []).append((part, edge))
     outlets = []
-    for stream in sorted({edge.stream for edge in edges}):
-        readers = [edge for edge in edges if edge.stream == stream]
-        columns = {column.name: column for edge in readers for column in stored_columns(edge.source)}
+    for stream, edges in sorted(readers.items()):
+        columns = {column.name: column for _, edge in edges for column in stored_columns(edge.source)}
         shared = fjord.add(
             f"scan of {stream}",
             Multiplex(),
             [PullQueue(scan(stream, tuple(columns.values())))],
             owner=f"stream {stream}",
         )
-        for edge in readers:
+        for part, edge in edges:
+            grouped = None
+            if part.fold is not None:
+                members = [(member.number, member.predicate) for member in part.fold.members]
+                grouped = GroupedFilter(members, stored_columns(edge.source))
             last = shared
-            for operator in upstream_operators(edge):
+            for operator in upstream_operators(edge, grouped):
                 last = fjord.add(f"{edge.name} {type(operator).__name__}", operator, [last], owner=edge.owner)
-            outlets.append((edge, fjord.outlet(last)))
+            outlets.append(_Outlet(part, edge, fjord.outlet(last), grouped))
     return fjord, outlets
 
 
@@ -147,5 +158,5 @@ def _scan(task: UpstreamTask, stream: str, schema: Schema) -> Callable[[], Batch
 
 
 @lru_cache(maxsize=4)
-def _read_plan(folder: str, epoch: int) -> Plan:
-    return PlanFiles(Path(folder)).read(epoch)
+def _read_parts(folder: str, epoch: int) -> tuple[Part, ...]:
+    return parts_of(PlanFiles(Path(folder)).read(epoch))

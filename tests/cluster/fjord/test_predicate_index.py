@@ -21,7 +21,6 @@ COLUMNS = (
     Column("s", FieldType.TEXT),
     Column("b", FieldType.BOOLEAN),
 )
-TYPES = {column.name: column.type for column in COLUMNS}
 TEXTS = ["", "a", "ab", "abc", "b", "a%", "é", "\U0010ffff", "a\U0010ffff"]
 ROWS = st.lists(
     st.tuples(
@@ -111,7 +110,7 @@ def test_it_finds_what_each_predicate_finds_alone(found: list[Scalar | None], ro
     ],
 )
 def test_what_can_be_looked_up(sql: str, column: str, intervals: list[Any], rest: int) -> None:
-    found = take_apart(Scalar(sql, FieldType.BOOLEAN), TYPES)
+    found = take_apart(Scalar(sql, FieldType.BOOLEAN), COLUMNS)
     assert list(found.intervals.get(column, ())) == intervals
     assert len(found.rest) == rest
 

@@ -1,0 +1,56 @@
+"""Grouped filter: the conditions of all members of a fold at once (design.md section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+
+from cluster.fjord.batch import Batch
+from cluster.fjord.operator import Operator
+from cluster.fjord.predicate_index import PredicateIndex
+from cluster.language.algebra import MEMBER, Scalar, Schema
+
+
+class GroupedFilter(Operator):
+    """Stateless. A row becomes one row per member whose condition holds for it, with the member's number.
+
+    Parameters
+    ----------
+    members
+        Numbers of the members and their conditions; None for no condition.
+    columns
+        What the conditions may read.
+
+    Attributes
+    ----------
+    failures
+        By member: why its condition could not be evaluated on the last batch, of which it then gets nothing.
+    """
+
+    def __init__(self, members: Sequence[tuple[int, Scalar | None]], columns: Schema) -> None:
+        self._numbers = np.array([number for number, _ in members], np.int64)
+        predicates = tuple(predicate for _, predicate in members)
+        # Who asks for everything, alone, needs no lookup.
+        self._only = members[0][0] if predicates == (None,) else None
+        self._index = _index(predicates, columns)
+        self.failures: dict[int, str] = {}
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Return the members' rows, in the order of the batch."""
+        del port
+        self.failures = {}
+        if self._only is not None:
+            return Batch(batch.rows.with_columns(pl.lit(self._only, pl.Int64).alias(MEMBER.name)), batch.watermark_us)
+        matches = self._index.match(batch.rows)
+        self.failures = {int(self._numbers[place]): reason for place, reason in matches.failures.items()}
+        member = pl.Series(MEMBER.name, self._numbers[matches.predicates], pl.Int64)
+        return Batch(batch.rows[matches.rows].with_columns(member), batch.watermark_us)
+
+
+@lru_cache(maxsize=64)
+def _index(predicates: tuple[Scalar | None, ...], columns: Schema) -> PredicateIndex:
+    """Building an index takes longer than using it, and a micro-batch is soon followed by another."""
+    return PredicateIndex(predicates, columns)

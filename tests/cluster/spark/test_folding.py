@@ -1,0 +1,119 @@
+"""Folded queries answer what each of them answers alone, whoever else comes and goes, and when."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.folding import fold
+from cluster.spark import downstream
+from tests.cluster.spark.hosted_run import Run, plan_node
+
+TEMPLATES = [
+    "SELECT sensor, speed FROM traffic{}",
+    "SELECT speed * 2 AS twice FROM traffic{}",
+    "SELECT sensor, SUM(speed) AS total, COUNT(*) AS n FROM traffic WINDOW(RANGE 20 SLIDE 10){} GROUP BY sensor",
+    "SELECT MAX(speed) AS fastest FROM traffic WINDOW(RANGE 15){}",
+    "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12){}",
+    "SELECT LAST(speed) AS latest FROM traffic WINDOW(RANGE 30 SLIDE 10){} HAVING COUNT(*) > 1",
+    "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12){})) i",
+    "SELECT t.sensor, u.speed FROM traffic t WINDOW(RANGE 5), traffic u WHERE t.sensor = u.sensor",
+]
+CONDITIONS = [
+    "", " WHERE speed < 3", " WHERE speed < 5", " WHERE sensor = 'a'", " WHERE sensor IN ('a', 'c') AND speed > 2",
+    " WHERE speed BETWEEN 2 AND 6", " WHERE speed % 2 = 0", " WHERE sensor LIKE 'b%' OR speed = 1", " WHERE speed <> 4",
+]  # fmt: skip
+TEXTS = st.tuples(st.sampled_from(TEMPLATES), st.sampled_from(CONDITIONS)).map(lambda both: both[0].format(both[1]))
+STREAM = st.lists(st.tuples(st.integers(0, 99), st.sampled_from("abcd"), st.integers(0, 9)), max_size=40)
+BOUNDS = (0, 20, 45, 70, 100)
+
+Answers = dict[str, list[tuple[int, int, dict[str, Any]]]]
+
+
+def answers(folder: Path, plans: list[Plan], rows: list[tuple[int, str, int]], *, forget: bool = False) -> Answers:
+    """Run one plan after the other, each over its stretch of the stream."""
+    run = Run(folder, Plan(1, plans[0].queries))
+    for epoch, plan in enumerate(plans[1:], start=2):
+        run.plans.write(Plan(epoch, plan.queries))
+    for epoch, (low, high) in enumerate(itertools.pairwise(BOUNDS), start=1):
+        run.append([row for row in rows if low <= row[0] < high], high)
+        if forget:
+            downstream._kept.clear()
+        run.step(epoch=epoch, parts=1 + epoch % 2)
+    run.append([], 200)
+    run.step()
+    assert not run.errors
+    return run.rows
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(TEXTS, min_size=1, max_size=6), STREAM, st.data())
+def test_folded_is_alone(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], rows: list[tuple[int, str, int]], data: st.DataObject
+) -> None:
+    spans = [sorted(data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))) for _ in texts]
+    everybody = [
+        (PlannedQuery(f"q{number}", number + 1, plan_node(text)), begin, end)
+        for number, (text, (begin, end)) in enumerate(zip(texts, spans, strict=True))
+    ]
+
+    def plans(only: str | None = None) -> list[Plan]:
+        return [
+            Plan(at, tuple(q for q, begin, end in everybody if begin <= at <= end and only in (None, q.name)))
+            for at in range(len(BOUNDS) - 1)
+        ]
+
+    together = answers(tmp_path_factory.mktemp("all"), plans(), rows, forget=data.draw(st.booleans()))
+    for query, _, _ in everybody:
+        alone = answers(tmp_path_factory.mktemp("one"), plans(query.name), rows)
+        assert _bag(together.get(query.name, [])) == _bag(alone.get(query.name, [])), query.name
+        starts = [start for start, _, _ in together.get(query.name, [])]
+        assert starts == sorted(starts) or "GROUP BY" in texts[int(query.name[1:])], "in start order"
+
+
+def _bag(rows: list[tuple[int, int, dict[str, Any]]]) -> Counter[tuple[Any, ...]]:
+    return Counter((start, end, *sorted(row.items())) for start, end, row in rows)
+
+
+def test_what_differs_in_its_condition_is_one_fold() -> None:
+    texts = [TEMPLATES[0].format(condition) for condition in CONDITIONS]
+    plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
+    (found,) = fold(plan).folds
+    assert [member.number for member in found.members] == list(range(len(texts)))
+    assert found.members[0].predicate is None
+    assert fold(Plan(2, plan.queries[:1])).folds[0].shared == found.shared, (
+        "the template's name does not depend on who has it"
+    )
+
+
+def test_a_join_runs_alone() -> None:
+    plan = Plan(1, (PlannedQuery("q", 1, plan_node(TEMPLATES[-1])),))
+    assert (fold(plan).folds, len(fold(plan).alone)) == ((), 1)
+
+
+def test_a_condition_that_fails_is_an_error_of_its_own_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cluster.fjord import predicate_index
+
+    compiled = predicate_index.compile_scalar
+
+    def broken(scalar: Any) -> Any:
+        if "%" in scalar.sql:
+            raise ValueError("no such thing")
+        return compiled(scalar)
+
+    monkeypatch.setattr(predicate_index, "compile_scalar", broken)
+    texts = {"good": TEMPLATES[0].format(" WHERE speed < 3"), "bad": TEMPLATES[0].format(" WHERE speed % 2 = 0")}
+    planned = tuple(PlannedQuery(name, n, plan_node(text)) for n, (name, text) in enumerate(texts.items(), 1))
+    run = Run(tmp_path, Plan(1, planned))
+    run.append([(at, "a", at % 5) for at in range(20)], 20)
+    run.step()
+    assert list(run.errors) == ["bad"]
+    assert "no such thing" in run.errors["bad"][0]
+    assert len(run.rows["good"]) == 12
