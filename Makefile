@@ -8,11 +8,12 @@ DURATION ?= 60s
 MOTES ?= 64
 TRACE ?=
 PAIRS ?= 20000
+KILLS ?= 20
 MINUTES ?= 10
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast oracle lint format bench clean
+.PHONY: help demo test test-fast test-faults oracle lint format bench clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -29,6 +30,9 @@ test: lint ## Lint, types and all tests
 
 test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes
 	@$(BIN)/pytest -q -m 'not spark and not system and not faults'
+
+test-faults: $(INSTALLED) ## Parts killed at random moments: [KILLS=20]
+	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults
 
 oracle: $(INSTALLED) ## Random queries over random streams against their definition: [PAIRS=20000] [MINUTES=10] [SEED=n]
 	@$(BIN)/python -m tests.cluster.oracle --pairs '$(PAIRS)' --minutes '$(MINUTES)' $(if $(SEED),--seed '$(SEED)')

@@ -17,7 +17,11 @@ from cluster.errors import PlanError
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
 
-FORMAT = 1
+FORMAT = 2
+"""1 had a whole plan in every file."""
+
+WHOLE_EVERY = 64
+"""Epochs between two files with a whole plan; the others say what has changed since the epoch before."""
 
 
 class PlannedQuery(msgspec.Struct, frozen=True):
@@ -43,7 +47,7 @@ class PlannedQuery(msgspec.Struct, frozen=True):
         return f"{self.name}@{self.since_epoch}"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Plan(msgspec.Struct, frozen=True, tag=True):
     """All queries of an epoch.
 
     Parameters
@@ -69,14 +73,55 @@ class Plan(msgspec.Struct, frozen=True):
         return frozenset().union(*(streams_of(query.node) for query in self.queries))
 
 
+class PlanChange(msgspec.Struct, frozen=True, tag=True):
+    """How an epoch's plan differs from that of the epoch before.
+
+    Parameters
+    ----------
+    epoch
+        The new epoch.
+    added
+        Queries that come last in it.
+    dropped
+        Identities of those that are gone.
+    positions, format
+        As in :class:`Plan`.
+    """
+
+    epoch: int
+    added: tuple[PlannedQuery, ...] = ()
+    dropped: tuple[str, ...] = ()
+    positions: Mapping[str, int] = {}
+    format: int = FORMAT
+
+    @classmethod
+    def between(cls, before: Plan, after: Plan) -> PlanChange:
+        """Return what makes `after` of `before`."""
+        old, new = ({query.identity for query in plan.queries} for plan in (before, after))
+        return cls(
+            after.epoch,
+            tuple(query for query in after.queries if query.identity not in old),
+            tuple(query.identity for query in before.queries if query.identity not in new),
+            after.positions,
+        )
+
+    def applied_to(self, before: Plan) -> Plan:
+        """Return the plan after the change."""
+        gone = set(self.dropped)
+        kept = tuple(query for query in before.queries if query.identity not in gone)
+        return Plan(self.epoch, kept + self.added, self.positions)
+
+
 EMPTY = Plan(0)
 """The plan of a Fjord that has never had a query."""
 
-_decoder = msgspec.json.Decoder(Plan)
+_decoder = msgspec.json.Decoder(Plan | PlanChange)
 
 
 class PlanFiles:
     """Plans as JSON files in a folder that driver and executors share; written once, never changed.
+
+    Most files hold what has changed since the epoch before, so that the thousandth query costs no more than the tenth.
 
     Parameters
     ----------
@@ -86,6 +131,7 @@ class PlanFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._latest = EMPTY
 
     def path(self, epoch: int) -> Path:
         """Return the file of an epoch's plan."""
@@ -111,10 +157,18 @@ class PlanFiles:
             return
         unfinished = path.with_suffix(".unfinished")
         with unfinished.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(plan)))
+            file.write(msgspec.json.format(msgspec.json.encode(self._content(plan))))
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(path)
+        self._latest = plan
+
+    def _content(self, plan: Plan) -> Plan | PlanChange:
+        if plan.epoch % WHOLE_EVERY == 0 or not self.path(plan.epoch - 1).exists():
+            return plan
+        before = self.read(plan.epoch - 1)
+        change = PlanChange.between(before, plan)
+        return change if change.applied_to(before) == plan else plan
 
     def read(self, epoch: int) -> Plan:
         """Return an epoch's plan.
@@ -124,18 +178,44 @@ class PlanFiles:
         PlanError
             If it is missing, damaged or of another format.
         """
+        changes: list[PlanChange] = []
+        while epoch and epoch != self._latest.epoch:
+            found = self._decoded(epoch)
+            if isinstance(found, Plan):
+                self._latest = found
+                break
+            changes.append(found)
+            epoch -= 1
         if epoch == 0:
-            return EMPTY
+            self._latest = EMPTY
+        for change in reversed(changes):
+            self._latest = change.applied_to(self._latest)
+        return self._latest
+
+    def _decoded(self, epoch: int) -> Plan | PlanChange:
         path = self.path(epoch)
         try:
-            plan = _decoder.decode(path.read_bytes())
+            plan: Plan | PlanChange = _decoder.decode(path.read_bytes())
         except OSError as error:
             raise PlanError(f"plan of epoch {epoch} cannot be read: {error}") from error
         except msgspec.DecodeError as error:
+            _check_format(path, epoch)
             raise PlanError(f"plan of epoch {epoch} at {path} is not a plan: {error}") from error
-        if plan.format != FORMAT:
-            raise PlanError(
-                f"plan of epoch {epoch} has format {plan.format}, this program reads format {FORMAT}",
-                hint="run the cluster with the version that wrote it, or start a new data folder",
-            )
+        _check_format(path, epoch)
         return plan
+
+
+class _FormatOnly(msgspec.Struct):
+    format: int
+
+
+def _check_format(path: Path, epoch: int) -> None:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_FormatOnly).format
+    except (msgspec.DecodeError, OSError):
+        return  # not even that much of a plan
+    if found != FORMAT:
+        raise PlanError(
+            f"plan of epoch {epoch} has format {found}, this program reads format {FORMAT}",
+            hint="run the cluster with the version that wrote it, or start a new data folder",
+        )

@@ -1,0 +1,77 @@
+"""A Fjord in Spark, without proxies and broker: stream tables are filled directly, plans written directly."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+from hosted_fjord import READINGS, append
+from pyspark.sql import SparkSession
+
+from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.spark.hosting import start_fjord
+from cluster.spark.source import SourceOptions
+from cluster.storage.results_table import ResultsTable
+from cluster.storage.stream_tables import StreamTable
+
+
+class FjordInSpark:
+    """One running Fjord.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    folder
+        For its tables, plans and checkpoint.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._plans = PlanFiles(folder / "plans")
+        self.table = StreamTable(str(folder / "streams" / READINGS.name), READINGS)
+        self.results = ResultsTable(str(folder / "results"), "benchmark")
+        self.epoch = 1
+        self._plans.write(Plan(1))
+        self._query = start_fjord(
+            spark,
+            options=SourceOptions(str(folder / "streams"), str(folder / "plans"), 4, 2, 4_000_000),
+            checkpoint=folder / "checkpoint",
+            results=self.results,
+            on_commit=lambda: None,
+            run=uuid.uuid4().hex,
+        )
+        self._query.processAllAvailable()
+
+    def run_plan(self, queries: Sequence[PlannedQuery], *, after_version: int | None = None) -> None:
+        """Let these queries run from now on; queries that are new begin after a version of the stream's table."""
+        self.epoch += 1
+        version = self.table.version if after_version is None else after_version
+        self._plans.write(Plan(self.epoch, tuple(queries), {READINGS.name: version}))
+
+    def append(self, rows: pl.DataFrame, watermark_us: int) -> None:
+        """Store rows."""
+        append(self.table, rows, watermark_us)
+
+    def wait(self) -> float:
+        """Wait until everything stored has been answered; return the seconds that took."""
+        began = time.perf_counter()
+        self._query.processAllAvailable()
+        return time.perf_counter() - began
+
+    def micro_batch_seconds(self) -> float:
+        """Return how long the last micro-batch took."""
+        progress = self._query.lastProgress
+        return float(progress["batchDuration"]) / 1000 if progress is not None else 0.0
+
+    def answers(self) -> dict[str, int]:
+        """Return rows per query so far."""
+        found = ResultsTable(self.results.root, "benchmark")
+        frame = pl.scan_delta(found.root).group_by("query").len().collect()
+        return dict(frame.iter_rows())
+
+    def stop(self) -> None:
+        """Stop it."""
+        self._query.stop()

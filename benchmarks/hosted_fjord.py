@@ -1,0 +1,132 @@
+"""A Fjord's own work, without Spark's: the hosts of both sides in one process, micro-batch by micro-batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cluster.language.algebra import Node
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.plan.rewrite import rewrite
+from cluster.spark.downstream import BucketHost, Envelope
+from cluster.spark.envelopes import unpack_rows
+from cluster.spark.upstream import UpstreamTask, run_upstream
+from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
+from protocols.streams import Field, FieldType, StreamSchema
+
+READINGS = StreamSchema("readings", (Field("k", FieldType.INTEGER), Field("x", FieldType.REAL)))
+CATALOG = Catalog.of([READINGS])
+KEYS = 1_000
+BUCKETS = 4
+
+
+def planned(text: str, number: int) -> PlannedQuery:
+    """Return a query as a plan holds it."""
+    node: Node = rewrite(translate(text, CATALOG).node).node
+    return PlannedQuery(f"q{number}", number, node)
+
+
+def filter_queries(count: int) -> list[str]:
+    """Queries that each want a thousandth of the stream: half of them one key, half of them a range of values."""
+    return [
+        f"SELECT k, x FROM readings WHERE k = {number * 7 % KEYS}"
+        if number % 2
+        else f"SELECT k, x FROM readings WHERE x >= {number * 3 % KEYS} AND x < {number * 3 % KEYS + 1}"
+        for number in range(count)
+    ]
+
+
+def readings(count: int, *, first: int = 0, step_us: int = 1_000) -> pl.DataFrame:
+    """Return rows as a stream table holds them: keys and values evenly drawn, stamps in order."""
+    dice = np.random.default_rng(1 + first)
+    stamps = (np.arange(first, first + count) * step_us).astype(np.int64)
+    columns = {
+        "fjord_start_us": stamps,
+        "fjord_mote": ["m"] * count,
+        "fjord_default_rate": [True] * count,
+        "k": dice.integers(0, KEYS, count),
+        "x": dice.uniform(0, KEYS, count),
+    }
+    return pl.DataFrame(columns)
+
+
+def append(table: StreamTable, rows: pl.DataFrame, watermark_us: int) -> None:
+    """Store rows as one version of a stream table."""
+    arrow = rows.to_arrow().cast(arrow_schema(READINGS))
+    table.append([arrow], StreamPosition(watermark_us, {}), {})
+
+
+class Memory:
+    """A bucket's state store."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+
+    def get(self, name: str) -> bytes | None:
+        """Return a value, or None."""
+        return self.values.get(name)
+
+    def put(self, name: str, value: bytes) -> None:
+        """Set a value."""
+        self.values[name] = value
+
+    def remove(self, name: str) -> None:
+        """Remove a value."""
+        del self.values[name]
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all values."""
+        return list(self.values)
+
+
+class HostedFjord:
+    """A plan on its hosts.
+
+    Parameters
+    ----------
+    folder
+        With the stream tables in ``streams``; plans are put in a folder of their own.
+    name
+        Tells it from other Fjords on the same tables.
+    queries
+        What runs, all from the beginning.
+    """
+
+    def __init__(self, folder: Path, name: str, queries: Sequence[PlannedQuery]) -> None:
+        self._plans = PlanFiles(folder / "plans" / name)
+        self._plans.write(Plan(1, tuple(queries)))
+        self._streams = str(folder / "streams")
+        self._stores = [Memory() for _ in range(BUCKETS)]
+        self._host = BucketHost(str(self._plans.folder), BUCKETS, name)
+        self._log = StreamTable(f"{self._streams}/{READINGS.name}").log
+        self.seconds = 0.0
+        self.answers: dict[str, int] = {}
+
+    def micro_batch(self, version: int, watermark_us: int) -> float:
+        """Run one version of the stream through the plan; return the seconds it took."""
+        files = tuple((READINGS.name, file.path) for file in self._log.read(version).files)
+        began = time.perf_counter()
+        task = UpstreamTask(
+            str(self._plans.folder), self._streams, 1, 1, BUCKETS, 0, files, {READINGS.name: watermark_us}
+        )  # fmt: skip
+        arrived: dict[int, list[Envelope]] = {}
+        for batch in run_upstream(task):
+            for row in batch.to_pylist():
+                arrived.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
+        outputs = [
+            output
+            for bucket, envelopes in arrived.items()
+            for output in self._host.process(bucket, envelopes, self._stores[bucket])
+        ]
+        took = time.perf_counter() - began
+        self.seconds += took
+        for output in outputs:
+            for query, count in unpack_rows(output.payload).group_by("query").len().iter_rows():
+                self.answers[query] = self.answers.get(query, 0) + count
+        return took

@@ -1,0 +1,37 @@
+"""A Fjord in a process of its own, to be killed: answers everything stored in a folder, says so, and ends."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from pathlib import Path
+
+from cluster.spark.hosting import start_fjord
+from cluster.spark.session import SessionSettings, open_session
+from cluster.spark.source import SourceOptions
+from cluster.storage.results_table import ResultsTable
+
+MAX_ROWS = 600
+"""Of a micro-batch: many of them, so that a kill falls into one."""
+
+
+def main(folder: Path) -> None:
+    """Run until there is nothing left to do."""
+    spark = open_session(SessionSettings(), folder / "spark")
+    query = start_fjord(
+        spark,
+        options=SourceOptions(str(folder / "streams"), str(folder / "plans"), 4, 2, MAX_ROWS),
+        checkpoint=folder / "checkpoint",
+        results=ResultsTable(str(folder / "results"), "driver"),
+        on_commit=lambda: None,
+        run=uuid.uuid4().hex,
+    )
+    print("running", flush=True)
+    query.processAllAvailable()
+    print("done", flush=True)
+    query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
