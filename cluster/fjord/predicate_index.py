@@ -164,18 +164,22 @@ class _Axis:
 
     def positions_of(self, values: pl.Series) -> Numbers:
         """Return where values are."""
-        if self._kind is FieldType.TEXT:
+        if not self._ends:  # every value is in every interval, or in none
+            found = np.zeros(len(values), np.int64)
+        elif self._kind is FieldType.TEXT:
             ends = pl.Series(self._ends, dtype=pl.String)
-            below = ends.search_sorted(values.fill_null(""), side="left").to_numpy().astype(np.int64)
-            above = ends.search_sorted(values.fill_null(""), side="right").to_numpy().astype(np.int64)
+            given = values.fill_null("")
+            below = ends.search_sorted(given, side="left").to_numpy().astype(np.int64)
+            above = ends.search_sorted(given, side="right").to_numpy().astype(np.int64)
+            found = below + above
         else:
             dtype = np.float64 if self._kind is FieldType.REAL else np.int64
-            given = values.fill_null(0).to_numpy().astype(dtype)
-            array = np.array(self._ends, dtype)
-            below = np.searchsorted(array, given, side="left").astype(np.int64)
-            above = np.searchsorted(array, given, side="right").astype(np.int64)
-        found = below + above
-        found[values.is_null().to_numpy()] = NOWHERE
+            numbers = values.fill_null(0).to_numpy().astype(dtype, copy=False)
+            array = np.array([*self._ends, self._ends[-1]], dtype)  # one more, so that every place has a value
+            below = np.searchsorted(array[:-1], numbers, side="left")
+            found = 2 * below + ((array[below] == numbers) & (below < len(self._ends)))
+        if values.null_count():
+            found[values.is_null().to_numpy()] = NOWHERE
         return found
 
     def _span(self, interval: Interval) -> tuple[int, int]:
@@ -203,13 +207,18 @@ class _SegmentTree:
             numbers += [number[at_left], number[at_right]]
             left, right = (left + 1) // 2, right // 2
         node, predicate = np.concatenate(nodes), np.concatenate(numbers)
+        # Most rows of most streams are nobody's: they need not go down the tree.
+        steps = np.zeros(self._leaves + 1, np.int64)
+        np.add.at(steps, low, 1)
+        np.add.at(steps, high + 1, -1)
+        self._wanted = np.append(np.cumsum(steps)[:-1] > 0, False)  # the last one is NOWHERE's
         order = np.argsort(node, kind="stable")
         self._predicates = predicate[order]
         self._starts = np.searchsorted(node[order], np.arange(2 * self._leaves + 1))
 
     def find(self, positions: Numbers, rows: list[Numbers], predicates: list[Numbers]) -> None:
         """Add the pairs of rows and predicates; rows at :data:`NOWHERE` find nothing."""
-        row = np.flatnonzero(positions != NOWHERE)
+        row = np.flatnonzero(self._wanted[positions])
         node = positions[row] + self._leaves
         while row.size and node[0]:
             first = self._starts[node]

@@ -151,8 +151,8 @@ def _scan(task: UpstreamTask, stream: str, schema: Schema) -> Callable[[], Batch
         if not pending:
             return Batch(none, watermark_us)
         rows = pl.concat([pl.read_parquet(path, columns=[START, *columns]) for path in pending])
-        rows = rows.select(START, (pl.col(START) + 1).alias(END), *columns).sort(START, maintain_order=True)
-        return Batch(rows, watermark_us)
+        rows = rows.select(START, (pl.col(START) + 1).alias(END), *columns)
+        return Batch(rows if rows[START].is_sorted() else rows.sort(START, maintain_order=True), watermark_us)
 
     return produce
 

@@ -36,5 +36,6 @@ class Sample(Operator):
         if self._period_us is not None:
             rows = rows.filter(pl.col(START) % self._period_us == 0)
         elif DEFAULT_RATE_COLUMN in rows.columns:  # a stream that no mote feeds has no rates
-            rows = rows.filter(pl.col(DEFAULT_RATE_COLUMN))
+            own = rows[DEFAULT_RATE_COLUMN]
+            rows = rows if own.all() else rows.filter(own)
         return Batch(rows, batch.watermark_us)
