@@ -15,13 +15,12 @@ from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.result_messages import instant_text
+from cluster.service.stream_routes import MAX_SQL_CHARACTERS, stream_routes
 from protocols import topics
 from protocols.errors import FjordError, TopicError
 
 if TYPE_CHECKING:
     from cluster.service.server import ClusterServer
-
-MAX_SQL_CHARACTERS = 100_000
 
 
 class NewQuery(BaseModel):
@@ -29,12 +28,6 @@ class NewQuery(BaseModel):
 
     sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
     name: Annotated[str | None, Field(max_length=64)] = None
-
-
-class Declaration(BaseModel):
-    """A stream to create or drop."""
-
-    sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
 
 
 def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | None) -> FastAPI:
@@ -93,46 +86,7 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
         """Return rows with a higher sequence number than `after`: what a subscriber missed."""
         return Response(await server.results_json(name, after, limit), media_type="application/json")
 
-    @api.get("/v1/streams")
-    async def list_streams() -> list[dict[str, Any]]:
-        """List streams with their fields: base streams with how far they have come, derived ones with their text."""
-        derived = [
-            {
-                "name": stream.name,
-                "kind": "derived",
-                "fields": [
-                    {"name": column.name, "type": column.type.value, "unit": column.unit, "fixed": False}
-                    for column in stream.columns
-                ],
-                "text": stream.text,
-            }
-            for stream in server.queries.streams.derived
-        ]
-        return derived + [
-            {
-                "name": writer.stream,
-                "kind": "base",
-                "fields": [
-                    {"name": field.name, "type": field.type.value, "unit": field.unit, "fixed": field.fixed}
-                    for field in writer.table.schema.fields
-                ],
-                "version": writer.table.version,
-                "watermark": None
-                if writer.admission.watermark_us is None
-                else instant_text(writer.admission.watermark_us),
-            }
-            for writer in server.ingest.writers.values()
-        ]
-
-    @api.post("/v1/streams", status_code=201)
-    async def declare_stream(new: Declaration) -> dict[str, str]:
-        """Execute CREATE STREAM or DROP STREAM; return the stream's name."""
-        return {"name": await server.queries.streams.execute(new.sql)}
-
-    @api.delete("/v1/streams/{name}", status_code=204)
-    async def drop_stream(name: str) -> None:
-        """Forget a stream that nothing uses, and what is stored of it."""
-        await server.queries.streams.drop(name)
+    api.include_router(stream_routes(server))
 
     @api.get("/v1/status")
     async def status() -> dict[str, Any]:

@@ -76,6 +76,10 @@ class ApiClient:
         """Return all streams."""
         return list(self._ask("GET", "/v1/streams").json())
 
+    def plan(self, kind: str = "text") -> str:
+        """Return the shared plan as text, or as a graph for Mermaid or Graphviz (``mermaid``, ``dot``)."""
+        return self._ask("GET", "/v1/plan", params={"format": kind}).text
+
     def declare(self, sql: str) -> str:
         """Execute CREATE STREAM or DROP STREAM; return the stream's name."""
         return str(self._ask("POST", "/v1/streams", json={"sql": sql}).json()["name"])

@@ -15,9 +15,15 @@ MAX_ROWS = 600
 """Of a micro-batch: many of them, so that a kill falls into one."""
 
 
-def main(folder: Path) -> None:
+def say(word: str) -> None:
+    """Tell the test."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def main(folder: Path, master: str) -> None:
     """Run until there is nothing left to do."""
-    spark = open_session(SessionSettings(), folder / "spark")
+    spark = open_session(SessionSettings(master=master, extra={"spark.executor.memory": "512m"}), folder / "spark")
     query = start_fjord(
         spark,
         options=SourceOptions(str(folder / "streams"), str(folder / "plans"), 4, 2, MAX_ROWS),
@@ -26,12 +32,12 @@ def main(folder: Path) -> None:
         on_commit=lambda: None,
         run=uuid.uuid4().hex,
     )
-    print("running", flush=True)
+    say("running")
     query.processAllAvailable()
-    print("done", flush=True)
+    say("done")
     query.stop()
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

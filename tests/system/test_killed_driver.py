@@ -1,6 +1,6 @@
 """The Spark driver is killed at random moments, again and again: the results table is that of an undisturbed run.
 
-Two kills by default; ``make test-faults`` asks for twenty (FJORD_KILLS).
+One kill by default; ``make test-faults`` asks for twenty (FJORD_KILLS).
 """
 
 from __future__ import annotations
@@ -9,111 +9,37 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-from cluster.language.catalog import Catalog
-from cluster.language.translation import translate
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
-from cluster.plan.rewrite import rewrite
-from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
-from protocols.streams import Field, FieldType, StreamSchema
+from tests.system.stored_day import QUERIES, prepare, results, start, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
 
-KILLS = int(os.environ.get("FJORD_KILLS", "2"))
-READINGS = StreamSchema("readings", (Field("k", FieldType.INTEGER), Field("x", FieldType.INTEGER)))
-VERSIONS, ROWS = 160, 100
-STEP_US = 1_000
-QUERIES = (
-    ("SELECT k, x FROM readings WHERE x < 100", 0, VERSIONS),
-    ("SELECT k, x FROM readings WHERE k = 3", 0, VERSIONS),
-    ("SELECT k, SUM(x) AS total FROM readings WINDOW(RANGE 2 SECONDS SLIDE 1 SECOND) GROUP BY k", 0, VERSIONS),
-    ("SELECT DISTINCT k FROM readings WINDOW(RANGE 50 MILLISECONDS) WHERE x > 900", 0, 100),
-    ("SELECT a.k, a.x, b.x AS y FROM readings a WINDOW(RANGE 20 MILLISECONDS), readings b "
-     "WHERE a.k = b.k AND a.x < 100 AND b.x > 800", 0, VERSIONS),
-    ("SELECT k, x FROM readings WHERE x BETWEEN 200 AND 250", 40, VERSIONS),
-    ("SELECT MAX(x) AS most FROM readings WINDOW(RANGE 1 SECOND SLIDE 1 SECOND)", 70, VERSIONS),
-)  # fmt: skip
-"""Texts, after which version of the stream they begin, and after which they end."""
-
-
-def prepare(folder: Path) -> None:
-    """Store the stream, disordered within its watermarks, and the plans of all epochs."""
-    dice = random.Random(5)
-    table = StreamTable(str(folder / "streams" / READINGS.name), READINGS)
-    for version in range(VERSIONS):
-        stamps = [(version * ROWS + number) * STEP_US for number in range(ROWS)]
-        dice.shuffle(stamps)
-        rows = pl.DataFrame(
-            {
-                "fjord_start_us": stamps,
-                "fjord_mote": ["m"] * ROWS,
-                "fjord_default_rate": [True] * ROWS,
-                "k": [dice.randrange(8) for _ in stamps],
-                "x": [dice.randrange(1000) for _ in stamps],
-            }
-        )
-        watermark = (version + 1) * ROWS * STEP_US
-        table.append([rows.to_arrow().cast(arrow_schema(READINGS))], StreamPosition(watermark, {}), {})
-    catalog = Catalog.of([READINGS])
-    everybody = [
-        (PlannedQuery(f"q{number}", number, rewrite(translate(text, catalog).node).node), begin, end)
-        for number, (text, begin, end) in enumerate(QUERIES, 1)
-    ]
-    plans = PlanFiles(folder / "plans")
-    turns = sorted({begin for _, begin, _ in everybody} | {end for _, _, end in everybody if end < VERSIONS})
-    for epoch, turn in enumerate(turns, 1):
-        alive = tuple(query for query, begin, end in everybody if begin <= turn < end)
-        plans.write(Plan(epoch, alive, {READINGS.name: turn}))
-
-
-def start(folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.system.fjord_driver", str(folder)],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
-    )  # fmt: skip
-
-
-def wait_for(driver: subprocess.Popen[str], word: str) -> None:
-    assert driver.stdout is not None
-    for line in driver.stdout:
-        if line.strip() == word:
-            return
-    raise AssertionError(f"the driver ended without saying {word!r}")
-
-
-def results(folder: Path) -> pl.DataFrame:
-    return pl.read_delta(str(folder / "results")).sort("query", "sequence")
+KILLS = int(os.environ.get("FJORD_KILLS", "1"))
 
 
 def test_killed_again_and_again_it_answers_as_if_undisturbed(tmp_path: Path) -> None:
     calm, disturbed = tmp_path / "calm", tmp_path / "disturbed"
     prepare(calm)
     shutil.copytree(calm, disturbed)
-    undisturbed = start(calm)
-    wait_for(undisturbed, "running")
-    began = time.monotonic()
-    wait_for(undisturbed, "done")
-    seconds = time.monotonic() - began
-    undisturbed.wait(60)
+    with start(calm) as undisturbed:
+        wait_for(undisturbed, "running")
+        began = time.monotonic()
+        wait_for(undisturbed, "done")
+        seconds = time.monotonic() - began
     dice = random.Random()
     killed = 0
     for _ in range(KILLS):
-        driver = start(disturbed)
-        wait_for(driver, "running")
-        time.sleep(dice.uniform(0.1, max(0.5, 1.5 * seconds / (KILLS + 1))))
-        killed += driver.poll() is None
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait(20)
-    driver = start(disturbed)
-    wait_for(driver, "done")
-    driver.wait(60)
+        with start(disturbed) as driver:
+            wait_for(driver, "running")
+            time.sleep(dice.uniform(0.1, max(0.5, 1.5 * seconds / (KILLS + 1))))
+            killed += driver.poll() is None
+            os.killpg(driver.pid, signal.SIGKILL)
+    with start(disturbed) as driver:
+        wait_for(driver, "done")
     assert killed > 0, "every run had ended before it was killed"
     expected, found = results(calm), results(disturbed)
     assert set(expected["query"].unique()) == {f"q{number}" for number in range(1, len(QUERIES) + 1)}

@@ -1,0 +1,159 @@
+"""The shared plan as people see it: a tree to read, and a graph to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cluster.language.algebra import Node, Source, inputs_of
+from cluster.plan.epoch import Plan
+from cluster.plan.explain import describe
+from cluster.plan.folding import Fold, fold, template_of
+
+NAMED = 5
+"""Queries named; of more, only how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Something in the picture: a stream, a grouped filter, an operator, or the topics of answers."""
+
+    number: int
+    label: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """Tuples go from one box to another, for so many queries."""
+
+    source: int
+    target: int
+    queries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A plan's boxes, streams first, and the arrows between them."""
+
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+
+
+def plan_text(plan: Plan) -> str:
+    """Return a plan as trees, answers on top and streams at the bottom; what several queries share stands once."""
+    folded = fold(plan)
+    count = len(plan.queries)
+    shared = len(folded.folds) + len(folded.alone)
+    lines = [f"epoch {plan.epoch}: {_queries(count)} in {shared:,} {'plan' if shared == 1 else 'plans'}"]
+    for each in folded.folds:
+        names = [member.query.name for member in each.members]
+        lines += ["", f"{_queries(len(names))}: {_named(names)}", *_tree(_template(each), _filter_label(each))]
+    for query in folded.alone:
+        lines += ["", f"1 query: {query.name} (alone: it reads several streams)", *_tree(query.node, None)]
+    return "\n".join(lines)
+
+
+def picture_of(plan: Plan) -> Picture:
+    """Return a plan as a graph."""
+    boxes: list[Box] = []
+    arrows: list[Arrow] = []
+    streams: dict[str, int] = {}
+
+    def box(label: str, kind: str) -> int:
+        boxes.append(Box(len(boxes), label, kind))
+        return len(boxes) - 1
+
+    def scan(stream: str) -> int:
+        if stream not in streams:
+            streams[stream] = box(f"stream {stream}", "stream")
+        return streams[stream]
+
+    def draw(node: Node, queries: int, grouped: str | None) -> int:
+        if isinstance(node, Source):
+            below = scan(node.stream)
+            if grouped is not None:
+                place = box(grouped, "filter")
+                arrows.append(Arrow(below, place, queries))
+                return place
+            return below
+        inputs = [draw(each, queries, grouped) for each in inputs_of(node)]
+        place = box(describe(node), "operator")
+        arrows.extend(Arrow(each, place, queries) for each in inputs)
+        return place
+
+    folded = fold(plan)
+    for each in folded.folds:
+        names = [member.query.name for member in each.members]
+        top = draw(_template(each), len(names), _filter_label(each))
+        arrows.append(Arrow(top, box(_named(names), "answers"), len(names)))
+    alone = [(draw(query.node, 1, None), box(query.name, "answers")) for query in folded.alone]
+    arrows += [Arrow(top, answers, 1) for top, answers in alone]
+    return Picture(tuple(boxes), tuple(arrows))
+
+
+SHAPES = {"stream": ("[(", ")]"), "filter": ("{{", "}}"), "operator": ("[", "]"), "answers": ("([", "])")}
+
+
+def mermaid(picture: Picture) -> str:
+    """Return the graph in Mermaid's language, which GitHub, GitLab and many editors draw."""
+    lines = ["flowchart BT"]
+    for box in picture.boxes:
+        begin, end = SHAPES[box.kind]
+        label = box.label.replace('"', "#quot;")
+        lines.append(f'    n{box.number}{begin}"{label}"{end}')
+    lines += [f"    n{arrow.source} -->|{arrow.queries:,}| n{arrow.target}" for arrow in picture.arrows]
+    return "\n".join(lines) + "\n"
+
+
+DOT_SHAPES = {"stream": "cylinder", "filter": "hexagon", "operator": "box", "answers": "oval"}
+
+
+def dot(picture: Picture) -> str:
+    """Return the graph in Graphviz' language."""
+    lines = ["digraph plan {", "    rankdir=BT;", '    node [fontname="sans-serif"];']
+    for box in picture.boxes:
+        label = box.label.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'    n{box.number} [label="{label}", shape={DOT_SHAPES[box.kind]}];')
+    lines += [f'    n{arrow.source} -> n{arrow.target} [label="{arrow.queries:,}"];' for arrow in picture.arrows]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _template(each: Fold) -> Node:
+    """Return the template as its queries would write it: without the column that keeps members apart."""
+    found = template_of(each.members[0].query.node)
+    assert found is not None  # noqa: S101 - it has been folded
+    return found[0]
+
+
+def _filter_label(each: Fold) -> str | None:
+    conditions = {member.predicate for member in each.members}
+    if conditions == {None}:
+        return None
+    everything = sum(member.predicate is None for member in each.members)
+    label = f"grouped filter: {len(conditions - {None}):,} conditions"
+    return label + (f", and {_queries(everything)} that want everything" if everything else "")
+
+
+def _tree(node: Node, grouped: str | None) -> Iterator[str]:
+    def draw(current: Node, first: str, rest: str) -> Iterator[str]:
+        if isinstance(current, Source) and grouped is not None:
+            yield f"{first}{grouped}"
+            yield f"{rest}└─ {describe(current)}"
+            return
+        yield f"{first}{describe(current)}"
+        below = inputs_of(current)
+        for position, each in enumerate(below):
+            last = position == len(below) - 1
+            yield from draw(each, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+    yield from draw(node, "  ", "  ")
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _queries(count: int) -> str:
+    return "1 query" if count == 1 else f"{count:,} queries"

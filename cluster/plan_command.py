@@ -1,0 +1,63 @@
+"""``fjord plan`` shows and draws the plan that all queries share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.command import DEFAULT_API, Api, make_client
+from cluster.errors import ClusterError
+
+plan = typer.Typer(help="Show and draw the plan that all queries share.", no_args_is_help=True)
+
+FORMATS = {".mmd": "mermaid", ".md": "mermaid", ".dot": "dot", ".gv": "dot"}
+DRAWN_BY_GRAPHVIZ = (".svg", ".png", ".pdf")
+
+
+@plan.command("show")
+def show_plan(*, api: Api = DEFAULT_API) -> None:
+    """Print the shared plan: what runs once for how many queries."""
+    with make_client(api) as client:
+        typer.echo(client.plan("text"))
+
+
+@plan.command("draw")
+def draw_plan(
+    file: Annotated[Path, typer.Argument(help="Where to: .mmd (Mermaid), .dot (Graphviz), .svg, .png or .pdf.")],
+    *,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Draw the shared plan as a graph; the numbers on its arrows are queries."""
+    kind = file.suffix.lower()
+    if kind not in FORMATS and kind not in DRAWN_BY_GRAPHVIZ:
+        raise ClusterError(
+            f"{file.name} says nothing about its format",
+            hint=f"end it with {', '.join((*FORMATS, *DRAWN_BY_GRAPHVIZ))}",
+        )
+    with make_client(api) as client:
+        text = client.plan(FORMATS.get(kind, "dot"))
+    if kind in FORMATS:
+        file.write_text(f"```mermaid\n{text}```\n" if kind == ".md" else text)
+    else:
+        _render(text, file)
+    typer.echo(f"written: {file}")
+
+
+def _render(text: str, file: Path) -> None:
+    import shutil
+    import subprocess
+
+    program = shutil.which("dot")
+    if program is None:
+        raise ClusterError(
+            f"{file.suffix} files are drawn by Graphviz, which is not installed",
+            hint="apt install graphviz, or write a .mmd file, which GitHub and many editors draw",
+        )
+    drawn = subprocess.run(
+        [program, f"-T{file.suffix[1:].lower()}"], input=text.encode(), capture_output=True, check=False
+    )  # fmt: skip
+    if drawn.returncode:
+        raise ClusterError(f"Graphviz failed: {drawn.stderr.decode(errors='replace').strip()}")
+    file.write_bytes(drawn.stdout)

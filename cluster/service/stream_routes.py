@@ -1,0 +1,98 @@
+"""The part of the HTTP API about streams and the plan over them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+
+from cluster.plan.picture import dot, mermaid, picture_of, plan_text
+from cluster.service.result_messages import instant_text
+
+if TYPE_CHECKING:
+    from cluster.service.server import ClusterServer
+
+MAX_SQL_CHARACTERS = 100_000
+
+
+class Declaration(BaseModel):
+    """A stream to create or drop."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
+
+
+class PlanFormat(StrEnum):
+    """How a plan is shown."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+def stream_routes(server: ClusterServer) -> APIRouter:
+    """Return the routes.
+
+    Parameters
+    ----------
+    server
+        The cluster they speak for.
+    """
+    api = APIRouter()
+
+    @api.get("/v1/streams")
+    async def list_streams() -> list[dict[str, Any]]:
+        """List streams with their fields: base streams with how far they have come, derived ones with their text."""
+        derived = [
+            {
+                "name": stream.name,
+                "kind": "derived",
+                "fields": [
+                    {"name": column.name, "type": column.type.value, "unit": column.unit, "fixed": False}
+                    for column in stream.columns
+                ],
+                "text": stream.text,
+            }
+            for stream in server.queries.streams.derived
+        ]
+        return derived + [
+            {
+                "name": writer.stream,
+                "kind": "base",
+                "fields": [
+                    {"name": field.name, "type": field.type.value, "unit": field.unit, "fixed": field.fixed}
+                    for field in writer.table.schema.fields
+                ],
+                "version": writer.table.version,
+                "watermark": None
+                if writer.admission.watermark_us is None
+                else instant_text(writer.admission.watermark_us),
+            }
+            for writer in server.ingest.writers.values()
+        ]
+
+    @api.post("/v1/streams", status_code=201)
+    async def declare_stream(new: Declaration) -> dict[str, str]:
+        """Execute CREATE STREAM or DROP STREAM; return the stream's name."""
+        return {"name": await server.queries.streams.execute(new.sql)}
+
+    @api.delete("/v1/streams/{name}", status_code=204)
+    async def drop_stream(name: str) -> None:
+        """Forget a stream that nothing uses, and what is stored of it."""
+        await server.queries.streams.drop(name)
+
+    @api.get("/v1/plan")
+    async def show_plan(kind: Annotated[PlanFormat, Query(alias="format")] = PlanFormat.TEXT) -> Response:
+        """Return the plan that all queries share: as text, or as a graph for Mermaid or Graphviz."""
+        plan = server.registry.plan
+        match kind:
+            case PlanFormat.MERMAID:
+                text = mermaid(picture_of(plan))
+            case PlanFormat.DOT:
+                text = dot(picture_of(plan))
+            case _:
+                text = plan_text(plan)
+        return Response(text, media_type="text/plain; charset=utf-8")
+
+    return api

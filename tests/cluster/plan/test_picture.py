@@ -1,0 +1,53 @@
+"""The shared plan as text and as a graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.picture import dot, mermaid, picture_of, plan_text
+from cluster.plan.rewrite import rewrite
+from protocols.streams import Field, FieldType, StreamSchema
+
+CATALOG = Catalog.of([StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("speed", FieldType.REAL)))])
+TEXTS = [
+    *(f"SELECT sensor FROM traffic WHERE speed < {limit}" for limit in range(6)),
+    "SELECT sensor FROM traffic",
+    "SELECT AVG(speed) AS mean FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE)",
+    "SELECT a.sensor FROM traffic a WINDOW(RANGE 1 SECOND), traffic b WHERE a.speed < b.speed",
+]
+PLAN = Plan(
+    9, tuple(PlannedQuery(f"q{n}", n, rewrite(translate(text, CATALOG).node).node) for n, text in enumerate(TEXTS, 1))
+)
+
+
+def test_the_text_says_what_runs_once_for_whom() -> None:
+    assert plan_text(PLAN).splitlines()[:6] == [
+        "epoch 9: 9 queries in 3 plans",
+        "",
+        "7 queries: q1, q2, q3, q4, q5 and 2 more",
+        "  project sensor",
+        "  └─ grouped filter: 6 conditions, and 1 query that want everything",
+        "     └─ stream traffic",
+    ]
+    assert "1 query: q9 (alone: it reads several streams)" in plan_text(PLAN)
+    assert plan_text(Plan(1)) == "epoch 1: 0 queries in 0 plans"
+
+
+def test_the_graph_has_every_stream_once_and_counts_queries() -> None:
+    picture = picture_of(PLAN)
+    assert [box.label for box in picture.boxes if box.kind == "stream"] == ["stream traffic"]
+    answers = {box.number: box.label for box in picture.boxes if box.kind == "answers"}
+    assert sorted(answers.values()) == ["q1, q2, q3, q4, q5 and 2 more", "q8", "q9"]
+    assert sum(arrow.queries for arrow in picture.arrows if arrow.target in answers) == len(TEXTS)
+
+
+@pytest.mark.parametrize(("write", "begins"), [(mermaid, "flowchart BT"), (dot, "digraph plan {")])
+def test_both_languages_have_every_box_and_arrow(write: object, begins: str) -> None:
+    picture = picture_of(PLAN)
+    text = write(picture)  # type: ignore[operator]
+    assert text.startswith(begins)
+    assert all(f"n{box.number}" in text for box in picture.boxes)
+    assert text.count("->") + text.count("-->") >= len(picture.arrows)
