@@ -92,3 +92,26 @@ async def test_with_a_token_nothing_answers_without_it(service: Service) -> None
         assert (await api.get("/v1/queries")).status_code == 401
         assert (await api.get("/v1/queries", headers={"Authorization": "Bearer wrong"})).status_code == 401
         assert (await api.get("/v1/queries", headers={"Authorization": "Bearer secret"})).status_code == 200
+
+
+async def test_streams_are_created_listed_and_dropped(api: httpx.AsyncClient) -> None:
+    made = await api.post(
+        "/v1/streams", json={"sql": "CREATE STREAM fast AS SELECT sensor FROM traffic WHERE speed > 60"}
+    )
+    assert (made.status_code, made.json()) == (201, {"name": "fast"})
+    kinds = {stream["name"]: stream["kind"] for stream in (await api.get("/v1/streams")).json()}
+    assert kinds == {"fast": "derived", "traffic": "base"}
+    await api.post("/v1/queries", json={"sql": "SELECT sensor FROM fast", "name": "mine"})
+    refused = await api.delete("/v1/streams/fast")
+    assert (refused.status_code, refused.json()["error"]) == (409, "CatalogError")
+    await api.delete("/v1/queries/mine")
+    assert (await api.delete("/v1/streams/fast")).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"), [("text", "epoch 2: 1 query in 1 plan"), ("mermaid", "flowchart BT"), ("dot", "digraph plan")]
+)
+async def test_the_plan_is_shown(api: httpx.AsyncClient, kind: str, begins: str) -> None:
+    await api.post("/v1/queries", json={"sql": GOOD})
+    assert (await api.get("/v1/plan", params={"format": kind})).text.startswith(begins)
+    assert (await api.get("/v1/plan", params={"format": "crayon"})).status_code == 422
