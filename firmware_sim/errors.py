@@ -11,3 +11,15 @@ class SimulationError(FjordError):
 
 class TraceError(SimulationError):
     """A trace file that cannot be replayed."""
+
+
+class SettingsError(SimulationError):
+    """A profile, program, fleet or battery that cannot be understood."""
+
+
+class MissingLibraryError(SimulationError):
+    """Something optional that is not installed."""
+
+
+class OverloadError(SimulationError):
+    """A mote that has more to do than time."""

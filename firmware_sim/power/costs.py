@@ -1,0 +1,135 @@
+"""What one sample, packet or listen window costs, by component, and what a mote draws while it rests.
+
+The closed-form estimate multiplies these by rates, the meter adds them up as things happen, the simulation in virtual
+time multiplies them by counts: one model, three ways to run it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from firmware_sim.power.component import Component, Energy, Power, by_component
+from firmware_sim.power.profile import DeviceProfile
+
+HEALTH_EVERY_PACKETS = 16
+"""A packet with samples carries the mote's health this often; packets that only ask always do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cost:
+    """Energy of one activity.
+
+    Parameters
+    ----------
+    joules
+        By component.
+    busy_us
+        How long the processor does not rest because of it.
+    """
+
+    joules: Energy
+    busy_us: float
+
+
+@lru_cache(maxsize=4096)
+def sample_cost(profile: DeviceProfile, fields: int, period_us: float) -> Cost:
+    """Return the cost of one sample of so many fields.
+
+    While the converter works the processor rests. A sensor that cannot warm up within the period is never off.
+    """
+    processor, adc, sensor = profile.processor, profile.adc, profile.sensor
+    active_us = processor.cycles_per_sample / processor.clock_hz * 1e6
+    if profile.rests_asleep(period_us):
+        active_us += processor.wake_up_us
+    latch_us = adc.latch_us * fields
+    sensing_us = min(period_us, sensor.warm_up_us + latch_us)
+    joules = by_component(
+        {
+            Component.PROCESSOR_ACTIVE: energy(processor.active_mw, active_us),
+            Component.ADC: energy(adc.mw, latch_us),
+            Component.SENSOR: energy(sensor.mw, sensing_us),
+        }
+    )
+    return Cost(joules, min(active_us, period_us))
+
+
+@lru_cache(maxsize=4096)
+def packet_cost(profile: DeviceProfile, payload_bits: float, attempts: float = 1.0) -> Cost:
+    """Return the cost of one packet that is sent `attempts` times until it is acknowledged or given up.
+
+    The processor idles while its radio works.
+    """
+    processor, radio = profile.processor, profile.radio
+    active_us = processor.cycles_per_packet / processor.clock_hz * 1e6
+    transmit_us = radio.airtime_us(payload_bits) * attempts
+    receive_us = (radio.channel_sense_us + radio.bits_us(radio.acknowledgement_bits)) * attempts
+    on_us = radio.start_up_us + transmit_us + receive_us
+    joules = by_component(
+        {
+            Component.PROCESSOR_ACTIVE: energy(processor.active_mw, active_us),
+            Component.PROCESSOR_IDLE: energy(processor.idle_mw, on_us),
+            Component.RADIO_START_UP: energy(radio.start_up_mw, radio.start_up_us),
+            Component.RADIO_TRANSMIT: energy(radio.transmit_mw, transmit_us),
+            Component.RADIO_RECEIVE: energy(radio.receive_mw, receive_us),
+        }
+    )
+    return Cost(joules, active_us + on_us)
+
+
+@lru_cache(maxsize=4096)
+def reporting_cost(profile: DeviceProfile, payload_bits: float, attempts: float = 1.0) -> Cost:
+    """Return the mean cost of a packet with records: one of several carries the mote's health as well."""
+    plain = packet_cost(profile, payload_bits, attempts)
+    healthy = packet_cost(profile, payload_bits + profile.radio.health_bits, attempts)
+    share = 1 / HEALTH_EVERY_PACKETS
+    joules = plain.joules + (healthy.joules - plain.joules) * share
+    return Cost(joules, plain.busy_us + (healthy.busy_us - plain.busy_us) * share)
+
+
+@lru_cache(maxsize=4096)
+def listen_cost(profile: DeviceProfile, for_us: float) -> Cost:
+    """Return the cost of one listen window; it follows a packet, so the radio is ready."""
+    joules = by_component(
+        {
+            Component.RADIO_LISTEN: energy(profile.radio.receive_mw, for_us),
+            Component.PROCESSOR_IDLE: energy(profile.processor.idle_mw, for_us),
+        }
+    )
+    return Cost(joules, for_us)
+
+
+@lru_cache(maxsize=256)
+def synchronisation_cost(profile: DeviceProfile) -> Cost:
+    """Return the cost of hearing the time once."""
+    clock, radio, processor = profile.clock, profile.radio, profile.processor
+    on_us = clock.guard_us + radio.bits_us(clock.message_bits)
+    joules = by_component(
+        {
+            Component.TIME_SYNC: energy(radio.receive_mw, on_us) + energy(radio.start_up_mw, radio.start_up_us),
+            Component.PROCESSOR_IDLE: energy(processor.idle_mw, on_us + radio.start_up_us),
+        }
+    )
+    return Cost(joules, on_us + radio.start_up_us)
+
+
+@lru_cache(maxsize=1024)
+def resting_mw(profile: DeviceProfile, pause_us: float) -> Power:
+    """Return what a mote draws in pauses of this length."""
+    processor = profile.processor
+    if profile.rests_asleep(pause_us):
+        mode = {Component.PROCESSOR_SLEEP: processor.sleep_mw}
+    else:
+        mode = {Component.PROCESSOR_IDLE: processor.idle_mw}
+    return by_component({**mode, Component.RADIO_SLEEP: profile.radio.sleep_mw})
+
+
+@lru_cache(maxsize=256)
+def always_mw(profile: DeviceProfile) -> Power:
+    """Return what a mote draws at any time, whatever it does."""
+    return by_component({Component.BOARD: profile.board.mw})
+
+
+def energy(milliwatts: float, microseconds: float) -> float:
+    """Return joules."""
+    return milliwatts * microseconds * 1e-9

@@ -1,0 +1,76 @@
+"""What a mote refuses to run: programs its hardware cannot follow, with the limit in the message."""
+
+from __future__ import annotations
+
+from firmware_sim.power.costs import packet_cost
+from firmware_sim.power.payload import packet_bits
+from firmware_sim.power.profile import DeviceProfile
+from protocols.errors import ProgramError
+from protocols.programs import Panes, SamplingProgram, VehicleCount
+
+
+def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:
+    """Refuse a program that this device cannot run.
+
+    Raises
+    ------
+    ProgramError
+        If its rate is above what converter or processor can do, a packet above what the radio takes, or packets come
+        faster than the radio can send them.
+    """
+    if program.sleeping:
+        return
+    fields, period_us = len(program.fields), program.period_us
+    latch_us = profile.adc.latch_us * fields
+    if period_us < latch_us:
+        what = f"{_hertz(period_us)} of {fields} {'field' if fields == 1 else 'fields'}"
+        raise ProgramError(
+            f"{what} is above what the converter of {profile.name} can do: {_hertz(latch_us)}",
+            hint=f"sample every {latch_us:g} us at the fastest",
+        )
+    active_us = _active_us(profile)
+    if period_us < active_us:
+        raise ProgramError(
+            f"{_hertz(period_us)} is above what the processor of {profile.name} can do: {_hertz(active_us)}",
+            hint=f"sample every {active_us:g} us at the fastest",
+        )
+    bits, limit_bytes = packet_bits(program, program.samples_per_packet), profile.radio.max_payload_bytes
+    if bits > limit_bytes * 8:
+        each = packet_bits(program, 1)
+        raise ProgramError(
+            f"a packet of {program.samples_per_packet} records has {bits / 8:g} bytes, "
+            f"the radio of {profile.name} takes {limit_bytes:g}",
+            hint=f"put at most {int(limit_bytes * 8 // each)} records in a packet",
+        )
+    _check_air(profile, program)
+
+
+def _check_air(profile: DeviceProfile, program: SamplingProgram) -> None:
+    """Refuse a program whose packets, all sent, take longer than the time between them."""
+    if program.report is None and not program.bands:
+        apart_us = program.period_us * program.samples_per_packet
+    elif isinstance(program.report, Panes | VehicleCount):
+        apart_us = (program.interval_us or program.period_us) * program.samples_per_packet
+    else:
+        return  # how often it sends is up to the world
+    bits = packet_bits(program, program.samples_per_packet)
+    busy_us = packet_cost(profile, bits).busy_us
+    if busy_us > apart_us:
+        raise ProgramError(
+            f"a packet every {apart_us / 1e3:g} ms is above what the radio of {profile.name} can do: "
+            f"each takes {busy_us / 1e3:.4g} ms",
+            hint="put more samples in a packet, or report more rarely",
+        )
+
+
+def most_records(profile: DeviceProfile, program: SamplingProgram) -> int:
+    """Return how many records of this program fit into one packet."""
+    return int(profile.radio.max_payload_bytes * 8 // packet_bits(program, 1))
+
+
+def _active_us(profile: DeviceProfile) -> float:
+    return profile.processor.cycles_per_sample / profile.processor.clock_hz * 1e6
+
+
+def _hertz(period_us: float) -> str:
+    return f"{1e6 / period_us:.4g} Hz"

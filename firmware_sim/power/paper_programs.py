@@ -1,0 +1,55 @@
+"""The three sampling programs of the paper, at any rate (papers/fjords.md section 6)."""
+
+from __future__ import annotations
+
+from firmware_sim.errors import SettingsError
+from firmware_sim.power.estimate import NEVER_US
+from firmware_sim.power.limits import most_records
+from firmware_sim.power.profile import DeviceProfile
+from protocols.programs import (
+    ListenSchedule,
+    SamplingProgram,
+    Threshold,
+    VehicleCount,
+    VehicleEvents,
+)
+
+FASTEST_HZ = 1e6
+"""Periods are whole microseconds."""
+FIELD = "level"
+"""What the sensor of the paper measures: how much of a vehicle is over it."""
+OVER = Threshold(FIELD, above=0.6, below=0.4)
+PAPER_PROGRAMS = ("raw", "events", "count")
+VEHICLES_PER_SECOND = 5.0
+"""The paper's worst case, at most five vehicles a second."""
+NO_LISTENING = ListenSchedule(NEVER_US, 1)
+"""The paper's figure leaves listening out."""
+
+
+def paper_program(
+    name: str, profile: DeviceProfile, rate_hz: float, *, listen: ListenSchedule = NO_LISTENING
+) -> SamplingProgram:
+    """Return one of the paper's programs.
+
+    Raw samples travel as many to a packet as fit, but none waits for more than a second.
+
+    Raises
+    ------
+    SettingsError
+        If there is no such program, or the rate is not positive.
+    """
+    if not 0 < rate_hz <= FASTEST_HZ:
+        raise SettingsError(f"{rate_hz:g} Hz is no rate", hint="give one above 0, up to 1,000,000 Hz")
+    period_us = max(1, round(1e6 / rate_hz))
+    fields = (FIELD,)
+    match name:
+        case "raw":
+            single = SamplingProgram(fields, period_us)
+            fitting = max(1, min(most_records(profile, single), round(rate_hz), 1024))
+            return SamplingProgram(fields, period_us, fitting, listen)
+        case "events":
+            return SamplingProgram(fields, period_us, 1, listen, report=VehicleEvents(OVER))
+        case "count":
+            return SamplingProgram(fields, period_us, 1, listen, report=VehicleCount(OVER, max(1_000_000, period_us)))
+        case _:
+            raise SettingsError(f"there is no program {name!r}", hint=f"there are {', '.join(PAPER_PROGRAMS)}")

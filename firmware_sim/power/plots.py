@@ -1,0 +1,83 @@
+"""Plots of draw and of battery curves. The drawing library is optional and imported when something is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from firmware_sim.errors import MissingLibraryError
+from firmware_sim.power.component import COMPONENTS, Component
+from firmware_sim.power.paper_programs import PAPER_PROGRAMS
+from firmware_sim.power.power_report import PowerReport, curve
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {
+    Component.PROCESSOR_ACTIVE: "#d95f02",
+    Component.PROCESSOR_IDLE: "#e6ab02",
+    Component.PROCESSOR_SLEEP: "#f2d16b",
+    Component.ADC: "#66a61e",
+    Component.SENSOR: "#a6d854",
+    Component.RADIO_START_UP: "#9ecae1",
+    Component.RADIO_TRANSMIT: "#1f78b4",
+    Component.RADIO_RECEIVE: "#6a51a3",
+    Component.RADIO_LISTEN: "#e7298a",
+    Component.RADIO_SLEEP: "#c6dbef",
+    Component.TIME_SYNC: "#a6761d",
+    Component.BOARD: "#666666",
+}
+"""One colour per component, the same in every plot."""
+
+
+def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return a figure with panels side by side, drawn without a screen.
+
+    Raises
+    ------
+    MissingLibraryError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+        from matplotlib.figure import Figure as NewFigure  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise MissingLibraryError("plots need matplotlib", hint="pip install 'fjord[plots]'") from error
+    figure = NewFigure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, [figure.add_subplot(1, panels, place + 1) for place in range(panels)]
+
+
+def plot_power(report: PowerReport, path: Path) -> None:
+    """Draw what a program draws against its rate, split by component; all three for a program of the paper."""
+    names = PAPER_PROGRAMS if report.question.program in PAPER_PROGRAMS else (report.question.program,)
+    figure, panels = new_figure(4.6 * len(names) + 1.4, 4.2, len(names))
+    handles: dict[str, Artist] = {}
+    for name, axes in zip(names, panels, strict=True):
+        hertz, draws = curve(replace(report.question, program=name), report.profile)
+        if hertz:
+            values = np.array(draws)
+            for component, colour in COLOURS.items():
+                place = COMPONENTS.index(component)
+                if values[:, place].max() > values.sum(axis=1).max() * 1e-4:
+                    (line,) = axes.plot(hertz, values[:, place], color=colour, label=_words(component))
+                    handles[_words(component)] = line
+            (line,) = axes.plot(hertz, values.sum(axis=1), color="black", linewidth=2, label="total")
+            handles["total"] = line
+            axes.set_ylim(bottom=values.sum(axis=1).min() * 1e-2)
+        if name == report.question.program:
+            axes.axvline(report.rate_hz, color="grey", linestyle=":", linewidth=1)
+        axes.set(xscale="log", yscale="log", title=name, xlabel="samples per second", ylabel="draw (mW)")
+        axes.grid(visible=True, alpha=0.3)
+    figure.legend(list(handles.values()), list(handles), loc="outside right upper", fontsize="small")
+    figure.suptitle(report.profile.title)
+    figure.savefig(path, dpi=120)
+
+
+def _words(component: Component) -> str:
+    return component.value.replace("_", " ")

@@ -1,0 +1,167 @@
+"""What one program costs on one device, at one rate and at others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from firmware_sim.errors import OverloadError, SettingsError
+from firmware_sim.power.batteries import find_battery
+from firmware_sim.power.battery import Battery
+from firmware_sim.power.component import Power, named
+from firmware_sim.power.estimate import NEVER_US, Workload, draw_mw
+from firmware_sim.power.limits import check_program
+from firmware_sim.power.paper_programs import PAPER_PROGRAMS, paper_program
+from firmware_sim.power.profile import DeviceProfile
+from firmware_sim.power.profiles import find_profile
+from firmware_sim.power.program_file import load_program
+from protocols.errors import ProgramError
+from protocols.programs import ListenSchedule, SamplingProgram
+
+SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS = 0.1, 1000.0, 41
+
+
+@dataclass(frozen=True, slots=True)
+class PowerQuestion:
+    """What is asked.
+
+    Parameters
+    ----------
+    preset
+        Name or file of a device profile.
+    program
+        One of the paper's programs, or a file.
+    rate_hz
+        Samples a second; None takes that of the file.
+    battery
+        Its name; None takes the profile's usual one.
+    temperature_c
+        Of the battery.
+    workload
+        What the mote meets.
+    listen
+        Listen schedule of the paper's programs; None for none, as in the paper's figure.
+    """
+
+    preset: str
+    program: str
+    rate_hz: float | None
+    battery: str | None
+    temperature_c: float
+    workload: Workload
+    listen: ListenSchedule | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PowerReport:
+    """The answer. Powers in milliwatts by component, lives in days."""
+
+    question: PowerQuestion
+    profile: DeviceProfile
+    battery: Battery
+    program: SamplingProgram
+    draw_mw: Power
+    curve_hz: tuple[float, ...]
+    curve_mw: tuple[Power, ...]
+
+    @property
+    def rate_hz(self) -> float:
+        """Samples a second."""
+        return self.question.rate_hz or (1e6 / self.program.period_us if self.program.period_us else 0.0)
+
+    def lifetime_days(self, factor: float = 1.0) -> float:
+        """Return how long the battery lasts if the draw is `factor` times the estimate."""
+        seconds = self.battery.life_seconds(
+            float(self.draw_mw.sum()) * factor,
+            supply_v=self.profile.processor.supply_v,
+            minimum_v=self.profile.processor.minimum_v,
+            temperature_c=self.question.temperature_c,
+        )
+        return seconds / 86_400
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON knows it."""
+        uncertainty = self.profile.uncertainty
+        return {
+            "preset": self.profile.name,
+            "program": self.question.program,
+            "rate_hz": self.rate_hz,
+            "battery": self.battery.title,
+            "temperature_c": self.question.temperature_c,
+            "draw_mw": named(self.draw_mw),
+            "lifetime_days": finite(self.lifetime_days()),
+            "lifetime_days_low": finite(self.lifetime_days(1 + uncertainty)),
+            "lifetime_days_high": finite(self.lifetime_days(1 / (1 + uncertainty))),
+            "uncertainty": uncertainty,
+            "curve": [
+                {"rate_hz": rate, "draw_mw": named(draw)}
+                for rate, draw in zip(self.curve_hz, self.curve_mw, strict=True)
+            ],
+        }
+
+
+def finite(value: float) -> float | None:
+    """Return a number that JSON can hold; None for one that is infinite."""
+    return value if math.isfinite(value) else None
+
+
+def answer(question: PowerQuestion) -> PowerReport:
+    """Work out a question.
+
+    Raises
+    ------
+    SettingsError
+        If preset, program or battery are unknown or wrong.
+    ProgramError
+        If the device cannot run the program; names the limit.
+    OverloadError
+        If the world asks more of the device than it has time for.
+    """
+    profile = find_profile(question.preset)
+    program = program_at(question, profile, question.rate_hz)
+    check_program(profile, program)
+    hertz, draws = curve(question, profile)
+    return PowerReport(
+        question,
+        profile,
+        find_battery(question.battery or profile.battery),
+        program,
+        draw_mw(profile, program, question.workload),
+        hertz,
+        draws,
+    )
+
+
+def program_at(question: PowerQuestion, profile: DeviceProfile, rate_hz: float | None) -> SamplingProgram:
+    """Return the program that a question is about, at a rate."""
+    if question.program in PAPER_PROGRAMS:
+        if rate_hz is None:
+            raise SettingsError(f"the program {question.program!r} has no rate of its own", hint="give --rate HZ")
+        listen = question.listen or ListenSchedule(NEVER_US, 1)
+        return paper_program(question.program, profile, rate_hz, listen=listen)
+    program = load_program(Path(question.program))
+    if rate_hz is None:
+        return program
+    if not 0 < rate_hz <= 1e6:  # noqa: PLR2004 - periods are whole microseconds
+        raise SettingsError(f"{rate_hz:g} Hz is no rate", hint="give one above 0, up to 1,000,000 Hz")
+    return msgspec.structs.replace(program, period_us=max(1, round(1e6 / rate_hz)))
+
+
+def curve(question: PowerQuestion, profile: DeviceProfile) -> tuple[tuple[float, ...], tuple[Power, ...]]:
+    """Return rates and what the program draws at each; rates that the device cannot do are left out."""
+    hertz: list[float] = []
+    draws: list[Power] = []
+    for rate in np.geomspace(SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS):
+        try:
+            program = program_at(question, profile, float(rate))
+            check_program(profile, program)
+            draws.append(draw_mw(profile, program, question.workload))
+        except (ProgramError, OverloadError):
+            continue
+        hertz.append(float(rate))
+    return tuple(hertz), tuple(draws)

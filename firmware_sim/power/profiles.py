@@ -1,0 +1,55 @@
+"""Finding device profiles: those that come with Fjord by name, others by their file."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from firmware_sim.errors import SettingsError
+from firmware_sim.power.constants_file import convert, read_table, without_sources
+from firmware_sim.power.profile import DeviceProfile
+
+_FOLDER = "presets"
+
+
+@cache
+def preset_names() -> tuple[str, ...]:
+    """Return the names of the profiles that come with Fjord."""
+    folder = resources.files("firmware_sim.power") / _FOLDER
+    return tuple(sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml")))
+
+
+@cache
+def find_profile(name: str) -> DeviceProfile:
+    """Return a profile by its name, or from a file if the name ends in ``.toml``.
+
+    Raises
+    ------
+    SettingsError
+        If there is none, or it is wrong; says which there are, or what is wrong where.
+    """
+    if name.endswith(".toml"):
+        try:
+            return read_profile(Path(name).read_text(encoding="utf-8"), name)
+        except OSError as error:
+            raise SettingsError(f"the profile {name} cannot be read: {error}") from error
+    if name not in preset_names():
+        raise SettingsError(f"there is no preset {name!r}", hint=f"there are {', '.join(preset_names())}")
+    text = (resources.files("firmware_sim.power") / _FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    return read_profile(text, f"preset {name}")
+
+
+def read_profile(text: str, origin: str) -> DeviceProfile:
+    """Return the profile that a TOML text describes.
+
+    Raises
+    ------
+    SettingsError
+        If it is no TOML, has an unknown or missing entry, or a constant without its source.
+    """
+    table, sources = without_sources(read_table(text, origin), origin)
+    profile = convert(table, DeviceProfile, text=text, origin=origin)
+    return msgspec.structs.replace(profile, sources=tuple(sources.items()))

@@ -1,0 +1,85 @@
+"""`fjord motes power`, as its users see it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from firmware_sim.command import app
+from firmware_sim.errors import MissingLibraryError, SettingsError
+from firmware_sim.power import plots
+from firmware_sim.power.component import Component
+from firmware_sim.power.profiles import preset_names
+from protocols.errors import ProgramError
+
+
+def power(*arguments):
+    result = CliRunner().invoke(app, ["power", *arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(("program", "printed_mw"), [("raw", 13.0), ("events", 1.1), ("count", 0.38)])
+def test_figure_11_as_json(program, printed_mw):
+    told = json.loads(power("--preset", "atmel8515", "--program", program, "--rate", "180", "--json"))
+    assert set(told["draw_mw"]) == {*(each.value for each in Component), "total"}
+    assert told["draw_mw"]["total"] == pytest.approx(printed_mw, rel=0.1)
+    assert sum(told["draw_mw"].values()) == pytest.approx(2 * told["draw_mw"]["total"])
+    assert told["lifetime_days_low"] < told["lifetime_days"] < told["lifetime_days_high"]
+    rates = [point["rate_hz"] for point in told["curve"]]
+    assert rates == sorted(rates)
+    assert len(rates) > 20
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_preset_has_an_answer(preset):
+    told = json.loads(power("--preset", preset, "--program", "count", "--rate", "0.1", "--json"))
+    assert 0 < told["draw_mw"]["total"] < 200
+    assert told["lifetime_days"] > 1
+
+
+def test_people_see_a_table_and_an_error_band(tmp_path):
+    program = tmp_path / "p.toml"
+    program.write_text('fields = ["temperature"]\nperiod = "1m"\n[report]\nkind = "panes"\npane = "1h"\n')
+    shown = power("--preset", "telosb", "--program", str(program))
+    for words in ("radio listen", "alkaline", "days", "if the draw is off by 15%", "0.0166667 Hz"):
+        assert words in shown
+
+
+def test_the_plot(tmp_path):
+    file = tmp_path / "plot.png"
+    power("--program", "events", "--rate", "180", "--plot", str(file))
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_listening_is_asked_for_explicitly_with_the_papers_programs():
+    quiet, listening = (
+        json.loads(power("--program", "count", "--rate", "180", "--json", *more))["draw_mw"]
+        for more in ([], ["--listen-every", "2s", "--listen-for", "50ms"])
+    )
+    assert quiet["radio_listen"] == pytest.approx(0, abs=1e-9)
+    assert listening["radio_listen"] == pytest.approx(11.4 * 0.05 / 2, rel=0.02)
+
+
+@pytest.mark.parametrize(("arguments", "error", "told"), [
+    (("--program", "raw"), SettingsError, "give --rate"),
+    (("--program", "raw", "--rate", "-1"), SettingsError, "-1 Hz is no rate"),
+    (("--program", "raw", "--rate", "20000"), ProgramError, r"1.667e\+04 Hz"),
+    (("--program", "rwa", "--rate", "1"), SettingsError, "raw, events, count"),
+    (("--preset", "mica3", "--rate", "1"), SettingsError, "mica2"),
+])  # fmt: skip
+def test_mistakes(arguments, error, told):
+    with pytest.raises(error, match=told):
+        power(*arguments)
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    with pytest.raises(MissingLibraryError, match=r"fjord\[plots\]"):
+        plots.new_figure(1, 1)

@@ -1,0 +1,130 @@
+"""Every constant has its source; mistakes in files are told with line and field."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from firmware_sim.errors import SettingsError
+from firmware_sim.power.batteries import find_battery, known_batteries
+from firmware_sim.power.profile import Lora, lora_airtime_us
+from firmware_sim.power.profiles import find_profile, preset_names, read_profile
+from firmware_sim.power.program_file import read_program
+from protocols.errors import ProgramError
+from protocols.programs import Band, ListenSchedule, Measure, Panes, SamplingProgram, SendOnChange
+
+WANTED = {
+    "atmel8515", "mica2", "micaz", "telosb", "nrf52840-154", "nrf52840-ble", "esp32-wifi", "lora-sf7", "lora-sf12",
+}  # fmt: skip
+SMALL = """
+name = "small"
+title = "small"
+battery = "ideal:100"
+uncertainty = { value = 0.1, source = "a guess" }
+[processor]
+supply_v = { value = 3.0, source = "sheet" }
+clock_hz = { value = 1e6, source = "sheet" }
+active_mw = { value = 1.0, source = "sheet" }
+idle_mw = { value = 0.1, source = "sheet" }
+sleep_mw = { value = 0.01, source = "sheet" }
+cycles_per_sample = { value = 100, source = "sheet" }
+[adc]
+mw = { value = 1.0, source = "sheet" }
+latch_us = { value = 10, source = "sheet" }
+[radio]
+transmit_mw = { value = 30.0, source = "sheet" }
+receive_mw = { value = 20.0, source = "sheet" }
+bits_per_second = { value = 1e4, source = "sheet" }
+max_payload_bytes = { value = 20, source = "sheet" }
+"""
+
+
+def test_the_presets_that_were_promised():
+    assert set(preset_names()) == WANTED
+
+
+@pytest.mark.parametrize("name", sorted(WANTED))
+def test_every_number_of_a_preset_has_a_source(name):
+    profile = find_profile(name)
+    sources = dict(profile.sources)
+    assert profile.name == name
+    assert all(len(source) >= 10 for source in sources.values())
+    defaults = {}
+    for part in ("processor", "adc", "sensor", "radio", "clock", "board"):
+        for field in msgspec.structs.fields(type(getattr(profile, part))):
+            value = getattr(getattr(profile, part), field.name)
+            if isinstance(value, float) and f"{part}.{field.name}" not in sources:
+                defaults[f"{part}.{field.name}"] = (value, field.default)
+    assert all(value == default for value, default in defaults.values()), "only defaults need no source"
+    find_battery(profile.battery)
+
+
+@pytest.mark.parametrize(("change", "told"), [
+    (("active_mw = { value = 1.0", "activ_mw = { value = 1.0"), r"line 9 of f, field processor.activ_mw: unknown"),
+    (("value = 10,", 'value = "ten",'), r"line 15 of f, field adc.latch_us: expected `float`"),
+    (("value = 30.0", "value = -30.0"), r"line 17 of f, field radio.transmit_mw"),
+    (('{ value = 0.01, source = "sheet" }', "0.01"), "processor.sleep_mw in f has no source"),
+    (("[adc]", "[adc"), "not TOML.*line 13"),
+])  # fmt: skip
+def test_mistakes_in_a_profile(change, told):
+    with pytest.raises(SettingsError, match=told):
+        read_profile(SMALL.replace(*change), "f")
+
+
+def test_unknown_names_are_answered_with_those_there_are():
+    with pytest.raises(SettingsError, match="telosb"):
+        find_profile("telosc")
+    with pytest.raises(SettingsError, match="alkaline-aa-pair"):
+        find_battery("potato")
+    with pytest.raises(SettingsError, match="capacity"):
+        find_battery("ideal:much")
+    assert find_battery("ideal:2400").capacity_mah == 2400
+    assert len(known_batteries()) >= 3
+
+
+@pytest.mark.parametrize(("factor", "payload", "milliseconds"), [
+    # Semtech's LoRa calculator, 125 kHz, 4/5, 8 symbols of preamble, explicit header, checksum.
+    (7, 10, 41.22), (7, 51, 102.66), (12, 10, 991.23), (12, 51, 2465.79),
+])  # fmt: skip
+def test_time_on_the_air_of_lora(factor, payload, milliseconds):
+    lora = Lora(spreading_factor=factor, bandwidth_hz=125e3, coding_rate=1, preamble_symbols=8)
+    assert lora_airtime_us(lora, payload) / 1e3 == pytest.approx(milliseconds, abs=0.01)
+
+
+PROGRAM = """
+fields = ["temperature", "door"]
+period = "10s"
+samples_per_packet = 4
+[listen]
+every = "30s"
+for = "50ms"
+[[band]]
+field = "temperature"
+high = 4.5
+[report]
+kind = "panes"
+pane = "1 minute"
+measures = ["count", "max"]
+"""
+
+
+def test_a_program_file_says_all_a_program_can():
+    assert read_program(PROGRAM, "p") == SamplingProgram(
+        ("temperature", "door"), 10_000_000, 4, ListenSchedule(30_000_000, 50_000),
+        (Band("temperature", None, 4.5),), Panes(60_000_000, (Measure.COUNT, Measure.MAX)),
+    )  # fmt: skip
+    change = PROGRAM[: PROGRAM.index("[report]")] + '[report]\nkind = "send_on_change"\nmaximum_silence = "1h"\n'
+    assert read_program(change, "p").report == SendOnChange((), 3_600_000_000)
+
+
+@pytest.mark.parametrize(("change", "error", "told"), [
+    (('period = "10s"', 'period = "10"'), SettingsError, "line 3 of p, field period.*no unit"),
+    (('pane = "1 minute"', 'pane = "1 parsec"'), SettingsError, "line 13 of p, field report.pane"),
+    (('kind = "panes"', 'kind = "pains"'), SettingsError, "line 12 of p, field report.kind"),
+    (("high =", "hihg ="), SettingsError, r"line 10 of p, field band\[0\].hihg: unknown"),
+    (('pane = "1 minute"', 'pane = "1s"'), ProgramError, "1000000 us is shorter than the 10000000 us"),
+    (('field = "temperature"', 'field = "humidity"'), ProgramError, "does not sample it"),
+])  # fmt: skip
+def test_mistakes_in_a_program(change, error, told):
+    with pytest.raises(error, match=told):
+        read_program(PROGRAM.replace(*change), "p")
