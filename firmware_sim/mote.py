@@ -6,111 +6,54 @@ given; send packets; listen for a moment after some of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
+from firmware_sim.execution.execution import Execution
+from firmware_sim.execution.reporter import Stamped
+from firmware_sim.mote_acceptance import check_acceptable
+from firmware_sim.mote_events import (
+    Announce,
+    ControlReceived,
+    Event,
+    Instruction,
+    MoteCounters,
+    MoteDescription,
+    PowerOn,
+    SendPacket,
+    Wake,
+    WakeAt,
+)
+from firmware_sim.power.costs import HEALTH_EVERY_PACKETS
+from firmware_sim.power.estimate import is_regular
+from firmware_sim.power.meter import Meter
+from firmware_sim.power.payload import payload_bits
+from firmware_sim.power.profiles import find_profile
 from firmware_sim.sample_clock import SampleClock
+from firmware_sim.wake_schedule import Schedule
 from protocols.errors import ProgramError
 from protocols.frames import VERSION, encode
 from protocols.packets import (
-    Announcement,
     Control,
     Health,
     Packet,
     Record,
     RunProgram,
-    Sample,
     SampleValue,
     SendAnnouncement,
 )
 from protocols.programs import SLEEP, SamplingProgram, first_sample_at_or_after, program_number
-from protocols.streams import StreamSchema
 
-HEALTH_EVERY_PACKETS = 16
-"""A packet with samples carries the mote's health this often; packets that only ask always do."""
-RADIO_BITS_PER_SECOND = 19_200
-"""Mica2's CC1000: 38.4 kBaud, two of which make a bit (Manchester code)."""
+USUAL_PRESET = "telosb"
+"""What a mote is unless somebody says otherwise."""
 AFTER_THE_END_US = 86_400_000_000
 """A mote whose phenomenon has ended promises not to sample for this much longer, so that open windows can close."""
 
+
 Sense = Callable[[int, tuple[str, ...]], tuple[SampleValue, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class MoteDescription:
-    """What a mote is; see :class:`protocols.packets.Announcement`."""
-
-    name: str
-    kind: str
-    stream: StreamSchema
-    properties: dict[str, SampleValue]
-    default_period_us: int
-    minimum_period_us: int
-
-
-@dataclass(slots=True)
-class MoteCounters:
-    """What a mote has done since it booted. Times are radio time."""
-
-    samples: int = 0
-    packets: int = 0
-    announcements: int = 0
-    transmit_us: int = 0
-    listen_us: int = 0
-    wake_ups: int = 0
-    late_ticks: int = 0
-    control_received: int = 0
-    control_missed: int = 0
-    programs_refused: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PowerOn:
-    """The battery is connected, or the mote rebooted."""
-
-    radio_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wake:
-    """The time has come that the mote asked for."""
-
-    radio_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class ControlReceived:
-    """Control is on the air; only a mote that listens hears it."""
-
-    radio_us: int
-    control: Control
-
-
-Event = PowerOn | Wake | ControlReceived
-
-
-@dataclass(frozen=True, slots=True)
-class SendPacket:
-    """Put a packet on the air."""
-
-    packet: Packet
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Put an announcement on the air."""
-
-    announcement: Announcement
-
-
-@dataclass(frozen=True, slots=True)
-class WakeAt:
-    """Wake the mote at this radio time; replaces an earlier wish."""
-
-    radio_us: int
-
-
-Instruction = SendPacket | Announce | WakeAt
 
 
 @dataclass(slots=True)
@@ -129,6 +72,8 @@ class Mote:
         Instant from which there is nothing to sense; None for never.
     late_after_us
         A sample taken this much radio time after its instant is a late tick.
+    meter
+        Counts what it spends. Once its battery is empty the mote does nothing any more.
     """
 
     description: MoteDescription
@@ -136,19 +81,28 @@ class Mote:
     sense: Sense
     ends_us: int | None = None
     late_after_us: int = 1_000_000
+    meter: Meter = field(default_factory=lambda: Meter(find_profile(USUAL_PRESET)))
     program: SamplingProgram = SLEEP
     boot: int = 0
     counters: MoteCounters = field(default_factory=MoteCounters)
     _sequence: int = 0
     _next_sample_us: int = 0
     _promised_us: int = -(2**62)
-    _waiting: list[tuple[int, tuple[SampleValue, ...]]] = field(default_factory=list)
+    _execution: Execution | None = None
+    _waiting: list[Stamped] = field(default_factory=list)
     _window_began_us: int = -(2**62)
     _listens_until_us: int = -(2**62)
     _sample_packets: int = 0
+    _filtered_before: int = 0
+    _suppressed_before: int = 0
+    refusal: str = ""
+    """Why the last program that was refused was refused."""
 
     def handle(self, event: Event) -> list[Instruction]:
         """Return what the mote does on an event."""
+        self.meter.pass_time(event.radio_us)
+        if self.meter.dead:
+            return []
         match event:
             case PowerOn():
                 return self._power_on(event.radio_us)
@@ -168,9 +122,16 @@ class Mote:
         """It will send no sample stamped before this instant any more."""
         return self._promised_us
 
+    def transmitted(self, packet: Packet, ended_us: int) -> None:
+        """Take note of when a packet had left, where that takes time: its listen window begins only then."""
+        if packet.listen_us:
+            self._listens_until_us = ended_us + packet.listen_us
+
     def _power_on(self, radio_us: int) -> list[Instruction]:
         self.boot += 1
-        self.program, self._sequence, self._waiting = SLEEP, 0, []
+        self._sequence, self._waiting, self._execution = 0, [], None
+        self._filtered_before = self._suppressed_before = 0
+        self._change_program(SLEEP, radio_us)
         self._window_began_us = self._listens_until_us = -(2**62)
         self.counters = MoteCounters()
         return [self._announce(), *self._work(radio_us)]
@@ -185,9 +146,13 @@ class Mote:
             while len(self._waiting) >= size or (over and self._waiting):
                 batch, self._waiting = self._waiting[:size], self._waiting[size:]
                 instructions.append(self._send(radio_us, batch))
-        if not instructions and radio_us >= self._asks_at(radio_us):
-            instructions.append(self._send(radio_us, []))
-        instructions.append(WakeAt(self._next_wake(radio_us)))
+        if not instructions and radio_us >= self._schedule().asks_at(radio_us):
+            # Where nobody knows when the next record comes, those that wait go along.
+            along: list[Stamped] = []
+            if self.sampling and not is_regular(self.program):
+                along, self._waiting = self._waiting, []
+            instructions.append(self._send(radio_us, along, asks=True))
+        instructions.append(WakeAt(self._schedule().wakes_at(radio_us)))
         return instructions
 
     def _take_due_samples(self, radio_us: int) -> None:
@@ -197,17 +162,36 @@ class Mote:
             due_us = self.clock.radio_time_of(instant_us)
             if due_us is not None and radio_us - due_us > self.late_after_us:
                 self.counters.late_ticks += 1
-            self._waiting.append((instant_us, self.sense(instant_us, self.program.fields)))
+            values = self.sense(instant_us, self.program.fields)
+            self.meter.sampled()
             self.counters.samples += 1
             self._next_sample_us += self.program.period_us
+            if self._execution is not None:
+                self._waiting += self._execution.take(instant_us, values)
+                self.counters.samples_filtered = self._execution.filtered + self._filtered_before
+                self.counters.records_suppressed = self._execution.suppressed + self._suppressed_before
+        if self._ended(self._next_sample_us):
+            self._close_execution()
 
-    def _send(self, radio_us: int, samples: list[tuple[int, tuple[SampleValue, ...]]]) -> SendPacket:
-        clock_us = max(self.clock.at(radio_us), samples[-1][0] if samples else -(2**62))
-        records: list[Record] = [Sample(clock_us - instant_us, values) for instant_us, values in samples]
-        self._sample_packets += bool(samples)
-        if not samples or self._sample_packets % HEALTH_EVERY_PACKETS == 0:
-            counters = self.counters
-            records.append(Health(None, counters.samples, counters.packets, counters.transmit_us, counters.listen_us))
+    def _close_execution(self) -> None:
+        """Let what is open become records, and take note of what did not."""
+        if self._execution is not None:
+            self._waiting += self._execution.close(self._next_sample_us)
+            self._filtered_before += self._execution.filtered
+            self._suppressed_before += self._execution.suppressed
+            self.counters.records_suppressed = self._suppressed_before
+            self._execution = None
+
+    def _send(self, radio_us: int, batch: list[Stamped], *, asks: bool = False) -> SendPacket:
+        clock_us = max(self.clock.at(radio_us), batch[-1][0] if batch else -(2**62))
+        records = [_aged(record, clock_us - stamp_us) for stamp_us, record in batch]
+        if batch and not asks:
+            self._sample_packets += 1
+        if asks or not batch or self._sample_packets % HEALTH_EVERY_PACKETS == 0:
+            counters, battery = self.counters, self.meter.battery_share
+            records.append(
+                Health(battery, counters.samples, counters.packets, counters.transmit_us, counters.listen_us)
+            )
         listen_us = self.program.listen.for_us if self._may_listen(radio_us) else 0
         self._promised_us = max(self._promised_us, self._promise(clock_us))
         packet = Packet(
@@ -221,21 +205,24 @@ class Mote:
             program_number(self.program),
             tuple(records),
         )
-        transmit_us = len(encode(packet)) * 8 * 1_000_000 // RADIO_BITS_PER_SECOND
+        bits = payload_bits(self.meter.profile, self.program, packet.records)
         self._sequence += 1
         self.counters.packets += 1
-        self.counters.transmit_us += transmit_us
+        self.counters.transmit_us += self.meter.sent(bits)
         if listen_us:
+            self.meter.listened(listen_us)
             self._window_began_us = radio_us
             self._listens_until_us = radio_us + listen_us
             self.counters.listen_us += listen_us
-        return SendPacket(packet)
+        return SendPacket(packet, bits)
 
     def _promise(self, clock_us: int) -> int:
         if not self.sampling:
             return clock_us
         if self._waiting:
             return self._waiting[0][0]
+        if self._execution is not None and self._execution.open_us is not None:
+            return min(self._execution.open_us, self._next_sample_us)
         if self._ended(self._next_sample_us):
             return self._next_sample_us + AFTER_THE_END_US
         return self._next_sample_us
@@ -257,52 +244,41 @@ class Mote:
     def _load(self, radio_us: int, wanted: RunProgram) -> list[Instruction]:
         program = wanted.program
         try:
-            self._check(program)
-        except ProgramError:
+            check_acceptable(self.description, self.meter.profile, program)
+        except ProgramError as error:
             self.counters.programs_refused += 1
+            self.refusal = str(error)
             return []
         if program == self.program:
             return []
         instructions: list[Instruction] = []
+        self._close_execution()
         if self._waiting:
             # Their fields are those of the old program: they leave under its number.
             waiting, self._waiting = self._waiting, []
             instructions.append(self._send(radio_us, waiting))
         began = max(wanted.not_before_us, self._promised_us, self.clock.at(radio_us))
-        self.program = program
+        self._change_program(program, radio_us)
         if not program.sleeping:
             self._next_sample_us = first_sample_at_or_after(began, program.period_us)
+            self._execution = Execution(program, self._next_sample_us)
         # An empty packet acknowledges the program at once.
         instructions.append(self._send(radio_us, []))
-        instructions.append(WakeAt(self._next_wake(radio_us)))
+        instructions.append(WakeAt(self._schedule().wakes_at(radio_us)))
         return instructions
 
-    def _check(self, program: SamplingProgram) -> None:
-        known = {each.name for each in self.description.stream.sampled}
-        for name in program.fields:
-            if name not in known:
-                raise ProgramError(f"mote {self.description.name} does not sample {name!r}")
-        if not program.sleeping and program.period_us < self.description.minimum_period_us:
-            raise ProgramError(
-                f"mote {self.description.name} cannot sample every {program.period_us} us, "
-                f"only every {self.description.minimum_period_us} us"
-            )
+    def _change_program(self, program: SamplingProgram, radio_us: int) -> None:
+        self.meter.settle(radio_us)
+        self.meter.run(program)
+        self.program = program
 
     def _announce(self) -> Announce:
-        about = self.description
         self.counters.announcements += 1
-        return Announce(
-            Announcement(
-                VERSION,
-                about.name,
-                self.boot,
-                about.kind,
-                about.stream,
-                about.properties,
-                about.default_period_us,
-                about.minimum_period_us,
-            )
-        )
+        announcement = self.description.announcement(self.boot)
+        most_bytes = self.meter.profile.radio.max_payload_bytes
+        for _ in range(math.ceil(len(encode(announcement)) / most_bytes)):
+            self.counters.transmit_us += self.meter.sent(most_bytes * 8)
+        return Announce(announcement)
 
     def _may_listen(self, radio_us: int) -> bool:
         return radio_us - self._window_began_us >= self.program.listen.every_us
@@ -310,27 +286,12 @@ class Mote:
     def _ended(self, instant_us: int) -> bool:
         return self.ends_us is not None and instant_us >= self.ends_us
 
-    def _asks_at(self, radio_us: int) -> int:
-        """Return when to send a packet only to listen after it.
+    def _schedule(self) -> Schedule:
+        ended = self._ended(self._next_sample_us)
+        return Schedule(
+            self.program, self.clock, self._window_began_us, None if ended else self._next_sample_us, len(self._waiting)
+        )
 
-        A packet with samples that is due soon will do as well, and costs nothing more.
-        """
-        ask_us = self._window_began_us + self.program.listen.every_us
-        packet_us = self._next_packet_at()
-        if packet_us is not None and packet_us <= max(ask_us, radio_us) + self.program.listen.every_us:
-            return packet_us + 1
-        return ask_us
 
-    def _next_packet_at(self) -> int | None:
-        """Return when the next packet with samples is due; None if none is."""
-        if not self.sampling or self._ended(self._next_sample_us):
-            return None
-        missing = max(0, self.program.samples_per_packet - len(self._waiting) - 1)
-        return self.clock.radio_time_of(self._next_sample_us + missing * self.program.period_us)
-
-    def _next_wake(self, radio_us: int) -> int:
-        ask_us = self._asks_at(radio_us)
-        if not self.sampling or self._ended(self._next_sample_us):
-            return max(ask_us, radio_us + 1)
-        sample_us = self.clock.radio_time_of(self._next_sample_us)
-        return max(min(ask_us, sample_us) if sample_us is not None else ask_us, radio_us + 1)
+def _aged(record: Record, age_us: int) -> Record:
+    return record if isinstance(record, Health) else msgspec.structs.replace(record, age_us=age_us)

@@ -12,12 +12,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_sim.mote import (
-    AFTER_THE_END_US,
+from firmware_sim.mote import AFTER_THE_END_US, Mote
+from firmware_sim.mote_events import (
     Announce,
     ControlReceived,
     Instruction,
-    Mote,
     MoteDescription,
     PowerOn,
     SendPacket,

@@ -1,0 +1,118 @@
+"""What live motes have sent and the broker has not heard yet: a queue, so that a slow broker delays no sample."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firmware_sim.mote import Mote
+from firmware_sim.mote_events import SendPacket
+from firmware_sim.radio.channel import Channel
+from protocols.frames import encode
+from protocols.mqtt import LinkError, Message, MqttLink
+from protocols.packets import Packet
+
+MOST_WAITING = 20_000
+"""Messages that may wait for the broker before motes have to wait as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    message: Message
+    mote: Mote | None = None
+    packet: Packet | None = None
+
+
+class Air:
+    """Carries packets from motes to the broker, through a bad channel if there is one.
+
+    Parameters
+    ----------
+    link
+        To the broker.
+    channel
+        What happens to packets on the way; None for nothing.
+    clock
+        Radio time in microseconds.
+    """
+
+    def __init__(self, link: MqttLink, channel: Channel | None, clock: Callable[[], int]) -> None:
+        self._link = link
+        self._channel = channel
+        self._clock = clock
+        self._outgoing: deque[_Outgoing] = deque()
+        self._on_air: list[tuple[int, int, Message]] = []
+        self._deliveries = 0
+        self._something = asyncio.Event()
+        self._less = asyncio.Event()
+        self.lost = 0
+        """Messages for which no broker was there."""
+
+    @property
+    def next_delivery_us(self) -> int | None:
+        """When a packet that is held up arrives; None if none is."""
+        return self._on_air[0][0] if self._on_air else None
+
+    def send(self, mote: Mote, topic: str, sent: SendPacket) -> None:
+        """Put a packet on the air: at once, or as the channel has it. A listen window begins when it has left."""
+        message = Message(topic, encode(sent.packet), qos=0)
+        if self._channel is None:
+            self._put(_Outgoing(message, mote, sent.packet))
+            return
+        radio = mote.meter.profile.radio
+        carried = self._channel.carry(
+            mote.description.name,
+            message.payload,
+            at_us=self._clock(),
+            airtime_us=radio.airtime_us(sent.payload_bits),
+            maximum_attempts=round(radio.maximum_attempts),
+        )
+        mote.meter.repeated(sent.payload_bits, carried.attempts - 1)
+        for delivery in carried.deliveries:
+            self._deliveries += 1
+            held_up = Message(topic, delivery.payload, qos=0)
+            heapq.heappush(self._on_air, (delivery.at_us, self._deliveries, held_up))
+
+    def announce(self, topic: str, payload: bytes) -> None:
+        """Put an announcement on the air."""
+        self._put(_Outgoing(Message(topic, payload, qos=0)))
+
+    def deliver_due(self) -> None:
+        """Let packets arrive whose time has come."""
+        while self._on_air and self._on_air[0][0] <= self._clock():
+            self._put(_Outgoing(heapq.heappop(self._on_air)[2]))
+
+    async def room(self) -> None:
+        """Wait until not too much waits for the broker."""
+        while len(self._outgoing) > MOST_WAITING:
+            self._less.clear()
+            await self._less.wait()
+
+    async def drain(self) -> None:
+        """Wait until everything that is due has been handed to the broker."""
+        while self._outgoing:
+            self._less.clear()
+            await self._less.wait()
+
+    async def run(self) -> None:
+        """Hand messages to the broker, in order, until cancelled."""
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            while self._outgoing:
+                each = self._outgoing[0]
+                try:
+                    await self._link.publish(each.message)
+                except LinkError:
+                    self.lost += 1  # nobody was there to hear it: that is what radio is like
+                if each.mote is not None and each.packet is not None:
+                    each.mote.transmitted(each.packet, self._clock())
+                self._outgoing.popleft()
+                self._less.set()
+
+    def _put(self, outgoing: _Outgoing) -> None:
+        self._outgoing.append(outgoing)
+        self._something.set()

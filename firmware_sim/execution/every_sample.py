@@ -1,0 +1,22 @@
+"""No report: each sample is sent."""
+
+from __future__ import annotations
+
+from firmware_sim.execution.reporter import Stamped, Values
+from protocols.packets import Sample
+
+
+class EverySample:
+    """Sends samples as they are."""
+
+    open_us: int | None = None
+    suppressed = 0
+
+    def take(self, instant_us: int, values: Values) -> list[Stamped]:
+        """Return the sample."""
+        return [(instant_us, Sample(0, values))]
+
+    def close(self, until_us: int) -> list[Stamped]:
+        """Return nothing: nothing is ever open."""
+        _ = until_us
+        return []

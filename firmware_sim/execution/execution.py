@@ -1,0 +1,67 @@
+"""A program at work: filter, then report."""
+
+from __future__ import annotations
+
+from firmware_sim.execution.bands import in_bands
+from firmware_sim.execution.every_sample import EverySample
+from firmware_sim.execution.panes import PaneReporter
+from firmware_sim.execution.reporter import Reporter, Stamped, Values
+from firmware_sim.execution.send_on_change import ChangeReporter
+from firmware_sim.execution.vehicle_count import VehicleCountReporter
+from firmware_sim.execution.vehicle_events import VehicleEventReporter
+from protocols.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, VehicleEvents
+
+
+class Execution:
+    """Carries out one program from its first sample on.
+
+    Parameters
+    ----------
+    program
+        What to do; not one that sleeps.
+    began_us
+        Instant of the first sample.
+    """
+
+    def __init__(self, program: SamplingProgram, began_us: int) -> None:
+        self._counts = in_bands(program) if program.bands else None
+        self._reporter = _reporter(program, began_us)
+        self.filtered = 0
+        """Samples that were in no band."""
+
+    @property
+    def open_us(self) -> int | None:
+        """No record to come is stamped before this, unless from samples not yet taken; None if nothing is open."""
+        return self._reporter.open_us
+
+    @property
+    def suppressed(self) -> int:
+        """Records that were not made although the world gave cause to."""
+        return self._reporter.suppressed
+
+    def take(self, instant_us: int, values: Values) -> list[Stamped]:
+        """Return the records that a sample completes."""
+        if self._counts is None or self._counts(values):
+            return self._reporter.take(instant_us, values)
+        self.filtered += 1
+        if isinstance(self._reporter, PaneReporter):
+            return self._reporter.pass_by(instant_us)
+        return []
+
+    def close(self, until_us: int) -> list[Stamped]:
+        """Return what is open, cut off at the instant from which no sample is taken any more."""
+        return self._reporter.close(until_us)
+
+
+def _reporter(program: SamplingProgram, began_us: int) -> Reporter:
+    match program.report:
+        case None:
+            return EverySample()
+        case SendOnChange():
+            return ChangeReporter(program, program.report)
+        case Panes():
+            return PaneReporter(program, program.report, began_us)
+        case VehicleEvents():
+            return VehicleEventReporter(program, program.report)
+        case VehicleCount():
+            return VehicleCountReporter(program, program.report, began_us)

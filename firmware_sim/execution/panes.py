@@ -1,0 +1,95 @@
+"""Partial aggregates per pane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from firmware_sim.execution.reporter import Stamped, Values
+from protocols.packets import Partial
+from protocols.programs import Measure, Panes, SamplingProgram
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Running measures of one field."""
+
+    count: int = 0
+    sum: int | float = 0
+    sum_of_squares: int | float = 0
+    min: int | float | None = None
+    max: int | float | None = None
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self.sum += value
+        self.sum_of_squares += value * value
+        self.min = value if self.min is None or value < self.min else self.min
+        self.max = value if self.max is None or value > self.max else self.max
+
+    def measure(self, name: Measure) -> int | float | None:
+        found: int | float | None = getattr(self, name.value)
+        return found
+
+
+@dataclass(slots=True)
+class _Pane:
+    begins_us: int
+    ends_us: int
+    samples: int
+    sums: list[_Sums] = field(default_factory=list)
+
+
+class PaneReporter:
+    """Aggregates samples pane by pane. A pane that began or ended with the program says how much of it is covered.
+
+    Parameters
+    ----------
+    program, report
+        What is asked for.
+    began_us
+        No sample before this is part of it.
+    """
+
+    suppressed = 0
+
+    def __init__(self, program: SamplingProgram, report: Panes, began_us: int) -> None:
+        self._fields = len(program.fields)
+        self._report = report
+        self._began_us = began_us
+        self._pane: _Pane | None = None
+
+    @property
+    def open_us(self) -> int | None:
+        """Begin of the open pane."""
+        return None if self._pane is None else self._pane.begins_us
+
+    def pass_by(self, instant_us: int) -> list[Stamped]:
+        """Take note of a sample that does not count; return the pane that ended before it, if one did.
+
+        The pane it is in is open from now on: a later sample that counts will be part of it.
+        """
+        done = self.close(self._pane.ends_us) if self._pane and instant_us >= self._pane.ends_us else []
+        if self._pane is None:
+            begins_us = instant_us // self._report.pane_us * self._report.pane_us
+            sums = [_Sums() for _ in range(self._fields)]
+            self._pane = _Pane(max(begins_us, self._began_us), begins_us + self._report.pane_us, 0, sums)
+        return done
+
+    def take(self, instant_us: int, values: Values) -> list[Stamped]:
+        """Add a sample; return the pane that ended before it, if one did."""
+        done = self.pass_by(instant_us)
+        if self._pane is not None:
+            self._pane.samples += 1
+            for total, value in zip(self._pane.sums, values, strict=True):
+                if isinstance(value, int | float):
+                    total.add(value)
+        return done
+
+    def close(self, until_us: int) -> list[Stamped]:
+        """Return the open pane, as far as it goes, if a sample counts in it."""
+        pane, self._pane = self._pane, None
+        if pane is None or pane.samples == 0:
+            return []
+        covered_us = min(until_us, pane.ends_us) - pane.begins_us
+        measures = tuple(tuple(sums.measure(name) for name in self._report.measures) for sums in pane.sums)
+        return [(pane.begins_us, Partial(0, max(covered_us, 1), measures))]

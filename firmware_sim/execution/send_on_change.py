@@ -1,0 +1,43 @@
+"""Send-on-delta: a sample is sent when a field left its dead band, or after the longest silence that is allowed."""
+
+from __future__ import annotations
+
+from firmware_sim.execution.reporter import Stamped, Values
+from protocols.packets import Sample, SampleValue
+from protocols.programs import SamplingProgram, SendOnChange
+
+
+class ChangeReporter:
+    """Sends samples that differ from the last one sent."""
+
+    open_us: int | None = None
+    suppressed = 0
+
+    def __init__(self, program: SamplingProgram, report: SendOnChange) -> None:
+        widths = {each.field: each.width for each in report.dead_bands}
+        self._widths = [widths.get(name, 0.0) for name in program.fields]
+        self._period_us = program.period_us
+        self._silence_us = report.maximum_silence_us
+        self._sent: tuple[int, Values] | None = None
+
+    def take(self, instant_us: int, values: Values) -> list[Stamped]:
+        """Return the sample if it is news, or the last chance within the silence."""
+        if self._sent is not None:
+            sent_us, before = self._sent
+            changed = any(map(_left, before, values, self._widths))
+            if not changed and instant_us + self._period_us - sent_us <= self._silence_us:
+                return []
+        self._sent = (instant_us, values)
+        return [(instant_us, Sample(0, values))]
+
+    def close(self, until_us: int) -> list[Stamped]:
+        """Return nothing: nothing is ever open."""
+        _ = until_us
+        return []
+
+
+def _left(before: SampleValue, now: SampleValue, width: float) -> bool:
+    """Return whether a value left the dead band around the one before."""
+    if isinstance(before, int | float) and isinstance(now, int | float):
+        return abs(now - before) > width
+    return before != now

@@ -1,0 +1,104 @@
+"""What a mote is, what happens to it, what it does, and what it has done: the data around the state machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocols.frames import VERSION
+from protocols.packets import Announcement, Control, Packet, SampleValue
+from protocols.streams import StreamSchema
+
+
+@dataclass(frozen=True, slots=True)
+class MoteDescription:
+    """What a mote is; see :class:`protocols.packets.Announcement`."""
+
+    name: str
+    kind: str
+    stream: StreamSchema
+    properties: dict[str, SampleValue]
+    default_period_us: int
+    minimum_period_us: int
+
+    def announcement(self, boot: int) -> Announcement:
+        """Return what it tells its proxy after it has booted for the `boot`-th time."""
+        return Announcement(
+            VERSION,
+            self.name,
+            boot,
+            self.kind,
+            self.stream,
+            self.properties,
+            self.default_period_us,
+            self.minimum_period_us,
+        )
+
+
+@dataclass(slots=True)
+class MoteCounters:
+    """What a mote has done since it booted. Times are radio time."""
+
+    samples: int = 0
+    packets: int = 0
+    announcements: int = 0
+    transmit_us: int = 0
+    listen_us: int = 0
+    wake_ups: int = 0
+    late_ticks: int = 0
+    control_received: int = 0
+    control_missed: int = 0
+    programs_refused: int = 0
+    samples_filtered: int = 0
+    """Samples that lay in no band of the program."""
+    records_suppressed: int = 0
+    """Vehicles that were seen and not sent: more than allowed in a second, or cut off by a new program."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOn:
+    """The battery is connected, or the mote rebooted."""
+
+    radio_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """The time has come that the mote asked for."""
+
+    radio_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlReceived:
+    """Control is on the air; only a mote that listens hears it."""
+
+    radio_us: int
+    control: Control
+
+
+Event = PowerOn | Wake | ControlReceived
+
+
+@dataclass(frozen=True, slots=True)
+class SendPacket:
+    """Put a packet on the air, where a real mote would need so many bits for what is in it."""
+
+    packet: Packet
+    payload_bits: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Put an announcement on the air."""
+
+    announcement: Announcement
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Wake the mote at this radio time; replaces an earlier wish."""
+
+    radio_us: int
+
+
+Instruction = SendPacket | Announce | WakeAt

@@ -1,0 +1,1 @@
+"""What happens to packets between mote and proxy."""

@@ -1,0 +1,189 @@
+"""A radio channel with faults: loss, garbling, duplication, reordering, latency, collisions, retries on the link."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from firmware_sim.errors import SettingsError
+from firmware_sim.power.constants_file import convert, read_table
+from firmware_sim.radio.losses import Bernoulli, Link, LossModel, Probability
+
+SECOND_US = 1_000_000
+
+
+class RadioFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How bad a radio is; the default is perfect.
+
+    Parameters
+    ----------
+    loss
+        How transmissions are lost; with `kind = "bernoulli"` or `kind = "gilbert_elliott"`.
+    garbled
+        Share of delivered packets with a few wrong bits.
+    duplicated
+        Share delivered twice.
+    reordered
+        Share held back for `reordered_by_us`, so that later ones overtake them.
+    latency_us, jitter_us
+        Every packet takes this long, and at random up to that much longer.
+    collisions_above_load
+        Share of time for which the channel may be busy before packets begin to collide; None for no collisions.
+    maximum_attempts
+        How often a mote sends a packet that was lost; None takes its radio's habit.
+    """
+
+    loss: LossModel = Bernoulli()
+    garbled: Probability = 0.0
+    duplicated: Probability = 0.0
+    reordered: Probability = 0.0
+    reordered_by_us: Annotated[int, Meta(ge=0)] = 500_000
+    latency_us: Annotated[int, Meta(ge=0)] = 0
+    jitter_us: Annotated[int, Meta(ge=0)] = 0
+    collisions_above_load: Annotated[float, Meta(ge=0, le=1)] | None = None
+    maximum_attempts: Annotated[int, Meta(ge=1, le=16)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A packet arrives, perhaps not as it was sent."""
+
+    at_us: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What became of a packet: how often it was sent, and what arrives."""
+
+    attempts: int
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclass(slots=True)
+class ChannelCounters:
+    """What the channel has done to packets; attempts count each transmission."""
+
+    attempts: int = 0
+    packets: int = 0
+    lost: int = 0
+    collided: int = 0
+    garbled: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+
+
+class Channel:
+    """A channel shared by many motes. The same seed and the same packets give the same faults.
+
+    Parameters
+    ----------
+    faults
+        How bad it is.
+    seed
+        Decides everything random.
+    """
+
+    def __init__(self, faults: RadioFaults, *, seed: int = 1) -> None:
+        self._faults = faults
+        self._generator = np.random.default_rng(seed)
+        self._links: dict[str, Link] = {}
+        self._busy: deque[tuple[int, float]] = deque()
+        self._busy_us = 0.0
+        self.counters = ChannelCounters()
+
+    @property
+    def load(self) -> float:
+        """Share of the last second for which somebody sent."""
+        return self._busy_us / SECOND_US
+
+    def carry(self, mote: str, payload: bytes, *, at_us: int, airtime_us: float, maximum_attempts: int = 1) -> Carried:
+        """Return what becomes of a packet that a mote begins to send at an instant.
+
+        Parameters
+        ----------
+        mote
+            Whose link it takes.
+        payload
+            What is sent.
+        at_us, airtime_us
+            When, and how long one transmission takes.
+        maximum_attempts
+            After so many transmissions the mote gives up, unless the faults say otherwise.
+        """
+        faults = self._faults
+        most = faults.maximum_attempts or maximum_attempts
+        link = self._links.get(mote)
+        if link is None:
+            link = self._links[mote] = Link(faults.loss, self._generator)
+        self.counters.packets += 1
+        for attempt in range(1, most + 1):
+            self.counters.attempts += 1
+            collided = self._collides(at_us, airtime_us)
+            self.counters.collided += collided
+            if not (link.loses() or collided):
+                arrives_us = at_us + math.ceil(airtime_us * attempt)
+                return Carried(attempt, self._deliveries(arrives_us, payload))
+        self.counters.lost += 1
+        return Carried(most, ())
+
+    def _deliveries(self, arrives_us: int, payload: bytes) -> tuple[Delivery, ...]:
+        faults, chances = self._faults, self._generator.random(4)
+        arrives_us += faults.latency_us + int(chances[0] * faults.jitter_us)
+        if chances[1] < faults.garbled:
+            self.counters.garbled += 1
+            payload = self._garble(payload)
+        if chances[2] < faults.reordered:
+            self.counters.reordered += 1
+            arrives_us += faults.reordered_by_us
+        first = Delivery(arrives_us, payload)
+        if chances[3] < faults.duplicated:
+            self.counters.duplicated += 1
+            return first, Delivery(arrives_us + faults.jitter_us + 1, payload)
+        return (first,)
+
+    def _garble(self, payload: bytes) -> bytes:
+        """Flip one to eight bits."""
+        if not payload:
+            return payload
+        wrong = bytearray(payload)
+        bits = len(wrong) * 8
+        many = min(bits, int(self._generator.integers(1, 9)))
+        places = self._generator.choice(bits, size=many, replace=False)
+        for place in places:
+            wrong[int(place) // 8] ^= 1 << int(place) % 8
+        return bytes(wrong)
+
+    def _collides(self, at_us: int, airtime_us: float) -> bool:
+        """Return whether somebody else sends at the same time: ALOHA with the load that carrier sense cannot avoid."""
+        free = self._faults.collisions_above_load
+        if free is None:
+            return False
+        while self._busy and self._busy[0][0] <= at_us - SECOND_US:
+            self._busy_us -= self._busy.popleft()[1]
+        load = max(0.0, self.load - free)
+        self._busy.append((at_us, airtime_us))
+        self._busy_us += airtime_us
+        return bool(self._generator.random() < -math.expm1(-2.0 * load))
+
+
+def read_faults(path: Path) -> RadioFaults:
+    """Return the faults described in a TOML file.
+
+    Raises
+    ------
+    SettingsError
+        If it cannot be read or understood; says where.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"the radio file {path} cannot be read: {error.strerror}") from error
+    return convert(read_table(text, str(path)), RadioFaults, text=text, origin=str(path))

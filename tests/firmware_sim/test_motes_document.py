@@ -1,0 +1,31 @@
+"""The files that docs/motes.md shows are files that work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from firmware_sim.lifetime.fleet_file import read_fleet
+from firmware_sim.power.batteries import known_batteries
+from firmware_sim.power.component import Component
+from firmware_sim.power.profiles import preset_names
+from firmware_sim.power.program_file import read_program
+from firmware_sim.radio.channel import read_faults
+
+TEXT = (Path(__file__).parents[2] / "docs" / "motes.md").read_text()
+FLEET, PROGRAM, FAULTS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+
+
+def test_files(tmp_path):
+    assert read_program(PROGRAM, "docs").report is not None
+    assert len(read_fleet(FLEET.replace("s00*l[34]", "*"), "docs").motes) == 64
+    (tmp_path / "radio.toml").write_text(FAULTS)
+    assert read_faults(tmp_path / "radio.toml").garbled == 0.01
+
+
+def test_every_preset_battery_and_component_is_named():
+    for name in (*preset_names(), *known_batteries()):
+        assert f"`{name}`" in TEXT, name
+    words = TEXT.replace(",", "")
+    for component in Component:
+        assert component.value.split("_")[0] in words
