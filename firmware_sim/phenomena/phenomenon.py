@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from firmware_sim.mote import MoteDescription
+from firmware_sim.mote_events import MoteDescription
 from protocols.packets import SampleValue
 
 

@@ -14,7 +14,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from firmware_sim.errors import TraceError
-from firmware_sim.mote import MoteDescription
+from firmware_sim.mote_events import MoteDescription
 from protocols.errors import SchemaError
 from protocols.packets import SampleValue
 from protocols.streams import Field, FieldType, StreamSchema

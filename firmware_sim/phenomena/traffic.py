@@ -11,7 +11,7 @@ import random
 from functools import cached_property
 
 from firmware_sim.errors import SimulationError
-from firmware_sim.mote import MoteDescription
+from firmware_sim.mote_events import MoteDescription
 from protocols.packets import SampleValue
 from protocols.streams import Field, FieldType, StreamSchema
 

@@ -1,0 +1,56 @@
+"""Generated worlds by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from firmware_sim.errors import SettingsError
+from firmware_sim.phenomena.indoor_climate import IndoorClimate
+from firmware_sim.phenomena.phenomenon import Phenomenon
+from firmware_sim.phenomena.road import LANE_MPH, Road, RoadSettings
+from firmware_sim.phenomena.traffic import Traffic
+
+
+def make_world(name: str, *, motes: int, seed: int = 1, default_period_us: int | None = None) -> Phenomenon:
+    """Return a generated world.
+
+    Parameters
+    ----------
+    name
+        ``traffic``, ``road`` or ``climate``.
+    motes
+        How many stand in it; a road takes as many as its stations have.
+    seed
+        Decides everything random.
+    default_period_us
+        Sample period for queries that ask for none; None takes the world's own.
+
+    Raises
+    ------
+    SettingsError
+        If there is no such world.
+    """
+    if name not in WORLDS:
+        raise SettingsError(f"there is no world {name!r}", hint=f"there are {', '.join(WORLDS)}")
+    return WORLDS[name](motes, seed, default_period_us)
+
+
+def _traffic(motes: int, seed: int, period_us: int | None) -> Phenomenon:
+    return Traffic(motes, seed=seed, default_period_us=period_us or 1_000_000)
+
+
+def _climate(motes: int, seed: int, period_us: int | None) -> Phenomenon:
+    return IndoorClimate(motes, seed=seed, default_period_us=period_us or 30_000_000)
+
+
+def _road(motes: int, seed: int, period_us: int | None) -> Phenomenon:
+    """Return a road with the stations that so many motes fill, two motes in each lane of each."""
+    lanes = min(len(LANE_MPH), max(1, motes // 2))
+    settings = RoadSettings(stations=max(1, motes // (2 * lanes)), lanes=lanes, rush=True)
+    return Road(settings, seed=seed, default_period_us=period_us)
+
+
+WORLDS: Mapping[str, Callable[[int, int, int | None], Phenomenon]] = MappingProxyType(
+    {"traffic": _traffic, "road": _road, "climate": _climate}
+)
