@@ -25,6 +25,7 @@ from firmware_sim.power.profiles import find_profile
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from firmware_sim.virtual_time.gateway import Gateway
 from protocols import topics
+from protocols.event_log import configure_logging
 from protocols.frames import encode
 from protocols.mqtt import BrokerAddress, LinkError, Message, MqttLink, Subscription
 from protocols.programs import ListenSchedule, SamplingProgram
@@ -127,5 +128,6 @@ async def answer(broker: BrokerAddress, motes: int) -> None:
 
 
 if __name__ == "__main__":
+    configure_logging("warning")
     host, _, port = sys.argv[1].rpartition(":")
     asyncio.run(answer(BrokerAddress(host, int(port)), int(sys.argv[2])))

@@ -9,16 +9,23 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from typing import Any
 
 import structlog
 
-from firmware_sim.mote import Announce, ControlReceived, Instruction, Mote, PowerOn, SendPacket, Wake, WakeAt
+from firmware_sim.air import Air
+from firmware_sim.mote import USUAL_PRESET, Mote
+from firmware_sim.mote_events import Announce, ControlReceived, Instruction, PowerOn, SendPacket, Wake, WakeAt
 from firmware_sim.phenomena.phenomenon import Phenomenon
+from firmware_sim.power.battery import Battery
+from firmware_sim.power.meter import Meter
+from firmware_sim.power.profiles import find_profile
+from firmware_sim.radio.channel import Channel, RadioFaults
 from firmware_sim.sample_clock import SampleClock
 from protocols import topics
 from protocols.errors import ProtocolError
 from protocols.frames import encode
-from protocols.mqtt import BrokerAddress, LinkError, Message, MqttLink, Subscription
+from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
 from protocols.packets import decode_control
 
 log = structlog.get_logger(__name__)
@@ -56,7 +63,11 @@ class FleetSettings:
     exit_at_end
         Stop when the phenomenon has ended and every mote has said so.
     seed
-        Of start-up and backoff.
+        Of start-up, backoff and radio.
+    preset, battery, temperature_c
+        Device profile of the motes, what feeds them (None for ever), and how warm that is.
+    faults
+        What happens to their packets before they reach the broker.
     """
 
     proxy: str = "roadside"
@@ -65,6 +76,10 @@ class FleetSettings:
     hold_us: int = 30_000_000
     exit_at_end: bool = False
     seed: int = 1
+    preset: str = USUAL_PRESET
+    battery: Battery | None = None
+    temperature_c: float = 20.0
+    faults: RadioFaults | None = None
 
 
 class Fleet:
@@ -92,13 +107,19 @@ class Fleet:
             begins_radio_us=now_us if begins_us is None else None,
             speed=settings.speed,
         )
+        profile = find_profile(settings.preset)
         self.motes = [
-            Mote(each, self.sample_clock, partial(phenomenon.sense, place), phenomenon.ends_us)
+            Mote(
+                each,
+                self.sample_clock,
+                partial(phenomenon.sense, place),
+                phenomenon.ends_us,
+                meter=Meter(profile, settings.battery, temperature_c=settings.temperature_c),
+            )
             for place, each in enumerate(phenomenon.motes)
         ]
         self.ends_us = phenomenon.ends_us
         self.begins_us = begins_us
-        self.packets_lost = 0
         self._by_name = {mote.description.name: place for place, mote in enumerate(self.motes)}
         self._random = random.Random(settings.seed)  # noqa: S311 - a simulation, not a secret
         self._wishes: list[int | None] = [None] * len(self.motes)
@@ -110,6 +131,8 @@ class Fleet:
             client_id=f"fjord-motes-{settings.proxy}-{self._random.getrandbits(32):08x}",
             subscriptions=[Subscription(topics.control(settings.proxy, "+"), qos=0)],
         )
+        channel = None if settings.faults is None else Channel(settings.faults, seed=settings.seed)
+        self._air = Air(self._link, channel, clock)
 
     @property
     def ended(self) -> bool:
@@ -119,6 +142,11 @@ class Fleet:
         )
 
     @property
+    def packets_lost(self) -> int:
+        """Packets for which no broker was there."""
+        return self._air.lost
+
+    @property
     def progress(self) -> float | None:
         """Share of the phenomenon that is over; None if it does not end."""
         if self.ends_us is None or self.begins_us is None:
@@ -126,10 +154,20 @@ class Fleet:
         share = (self.sample_clock.at(self._clock()) - self.begins_us) / (self.ends_us - self.begins_us)
         return min(max(share, 0.0), 1.0)
 
-    def counters(self) -> dict[str, dict[str, int | str]]:
-        """Return what every mote has done, by name."""
+    def counters(self) -> dict[str, dict[str, Any]]:
+        """Return what every mote has done and spent, by name."""
+        now_us = self._clock()
+        for mote in self.motes:
+            mote.meter.settle(now_us)
         return {
-            mote.description.name: {**asdict(mote.counters), "boot": mote.boot, "period_us": mote.program.period_us}
+            mote.description.name: {
+                **asdict(mote.counters),
+                "boot": mote.boot,
+                "period_us": mote.program.period_us,
+                "refusal": mote.refusal,
+                "battery": mote.meter.battery_share,
+                "joules": mote.meter.by_name(),
+            }
             for mote in self.motes
         }
 
@@ -142,7 +180,10 @@ class Fleet:
             spread = START_SPREAD_US // max(1, len(self.motes))
             for place in range(len(self.motes)):
                 self._wish(place, now_us + place * spread)
+            air = tasks.create_task(self._air.run(), name="air")
             await self._wake_motes()
+            await self._air.drain()
+            air.cancel()
             link.cancel()
 
     async def _wake_motes(self) -> None:
@@ -161,10 +202,16 @@ class Fleet:
                 if self._wishes[place] != wanted_us:
                     continue  # it has wished for another time since
                 self._wishes[place] = None
-                event = Wake(now_us) if started[place] else PowerOn(now_us)
+                woken_us = self._clock()
+                event = Wake(woken_us) if started[place] else PowerOn(woken_us)
                 started[place] = True
-                await self._carry_out(place, self.motes[place].handle(event))
-            pause = (self._wake_ups[0][0] - self._clock()) / 1e6 if self._wake_ups else 1.0
+                self._carry_out(place, self.motes[place].handle(event))
+            self._air.deliver_due()
+            await self._air.room()
+            due = [self._wake_ups[0][0]] if self._wake_ups else []
+            if self._air.next_delivery_us is not None:
+                due.append(self._air.next_delivery_us)
+            pause = (min(due) - self._clock()) / 1e6 if due else 1.0
             try:
                 await asyncio.wait_for(self._changed.wait(), timeout=min(max(pause, 0.0), 1.0))
             except TimeoutError:
@@ -182,7 +229,7 @@ class Fleet:
         if place is None:
             return
         now_us = self._clock()
-        await self._carry_out(place, self.motes[place].handle(ControlReceived(now_us, control)))
+        self._carry_out(place, self.motes[place].handle(ControlReceived(now_us, control)))
         if self._first_program_us is None and self.motes[place].sampling:
             self._first_program_us = now_us
         self._changed.set()
@@ -198,22 +245,16 @@ class Fleet:
             for place in range(len(self.motes)):
                 self._wish(place, now_us)
 
-    async def _carry_out(self, place: int, instructions: Iterable[Instruction]) -> None:
+    def _carry_out(self, place: int, instructions: Iterable[Instruction]) -> None:
         proxy, name = self._settings.proxy, self.motes[place].description.name
         for instruction in instructions:
             match instruction:
                 case SendPacket():
-                    await self._transmit(topics.packet(proxy, name), encode(instruction.packet))
+                    self._air.send(self.motes[place], topics.packet(proxy, name), instruction)
                 case Announce():
-                    await self._transmit(topics.announcement(proxy, name), encode(instruction.announcement))
+                    self._air.announce(topics.announcement(proxy, name), encode(instruction.announcement))
                 case WakeAt():
                     self._wish(place, instruction.radio_us + self._random.randrange(BACKOFF_US))
-
-    async def _transmit(self, topic: str, payload: bytes) -> None:
-        try:
-            await self._link.publish(Message(topic, payload, qos=0))
-        except LinkError:
-            self.packets_lost += 1  # nobody was there to hear it: that is what radio is like
 
     def _wish(self, place: int, radio_us: int) -> None:
         self._wishes[place] = radio_us

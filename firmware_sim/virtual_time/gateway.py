@@ -1,0 +1,70 @@
+"""The other end of the radio in virtual time: hands out programs in listen windows, keeps account of what arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from protocols.errors import FrameError
+from protocols.frames import VERSION
+from protocols.packets import Control, Packet, RunProgram, decode_packet
+from protocols.programs import SLEEP, SamplingProgram, program_number
+
+LOWEST_US = -(2**62)
+
+
+@dataclass(slots=True)
+class Heard:
+    """What arrived from one mote. A sequence number that is missing is a loss; one seen before, a repeat."""
+
+    packets: int = 0
+    repeated: int = 0
+    highest_sequence: int = -1
+    seen: set[int] = field(default_factory=set)
+
+    @property
+    def missing(self) -> int:
+        """How many packets up to the latest never arrived."""
+        return self.highest_sequence + 1 - len(self.seen)
+
+
+class Gateway:
+    """Answers motes as a proxy would whose queries do not change.
+
+    Parameters
+    ----------
+    wanted
+        The program of each mote, by name; others sleep.
+    listener
+        Told of every packet that is understood and new, with the time at which it arrived.
+    """
+
+    def __init__(
+        self, wanted: Mapping[str, SamplingProgram], listener: Callable[[int, Packet], None] | None = None
+    ) -> None:
+        self._wanted = dict(wanted)
+        self._listener = listener
+        self.refused = 0
+        """Packets that could not be understood."""
+        self.heard: dict[str, Heard] = {}
+
+    def receive(self, at_us: int, payload: bytes) -> Control | None:
+        """Take what arrived; return what to answer, if the mote listens and runs another program than it should."""
+        try:
+            packet = decode_packet(payload)
+        except FrameError:
+            self.refused += 1
+            return None
+        heard = self.heard.setdefault(packet.mote, Heard())
+        if packet.sequence in heard.seen:
+            heard.repeated += 1
+            return None
+        heard.seen.add(packet.sequence)
+        heard.packets += 1
+        heard.highest_sequence = max(heard.highest_sequence, packet.sequence)
+        if self._listener is not None:
+            self._listener(at_us, packet)
+        wanted = self._wanted.get(packet.mote, SLEEP)
+        if packet.listen_us == 0 or packet.program == program_number(wanted):
+            return None
+        return Control(VERSION, packet.mote, (RunProgram(wanted, LOWEST_US),))
