@@ -18,7 +18,7 @@ app = typer.Typer(cls=DefaultCommandGroup, help="Simulated motes.")
 
 @app.callback()
 def motes() -> None:
-    """Simulated motes: `run` them live."""
+    """Simulated motes: `run` them live, or ask what programs cost (`power`) and how long motes last (`lifetime`)."""
 
 
 @app.command()
@@ -26,10 +26,14 @@ def run(
     *,
     broker: Annotated[str, typer.Option(envvar="FJORD_BROKER", help="MQTT broker as HOST:PORT.")] = "127.0.0.1:1883",
     proxy: Annotated[str, typer.Option(envvar="FJORD_PROXY", help="The proxy that owns the motes.")] = "roadside",
-    motes: Annotated[int, typer.Option(min=1, max=100_000, help="Loops of the traffic generator.")] = 64,
+    world: Annotated[
+        str, typer.Option(help="What they sense: traffic (loops), road (single vehicles at 180 Hz) or climate (rooms).")
+    ] = "traffic",
+    motes: Annotated[int, typer.Option(min=1, max=100_000, help="How many, in a generated world.")] = 64,
     period: Annotated[
-        int, duration_option("--period", help="Sample period for queries that ask for none.", shown_default="1s")
-    ] = 1_000_000,
+        int | None,
+        duration_option("--period", help="Sample period for queries that ask for none.", shown_default="the world's"),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides everything random.")] = 1,
     trace: Annotated[
         Path | None, typer.Option(help="Replay this CSV or Parquet file instead of generating traffic.")
@@ -52,21 +56,31 @@ def run(
     duration: Annotated[
         int | None, duration_option("--duration", help="Stop after this long.", shown_default="never")
     ] = None,
+    preset: Annotated[str, typer.Option(help="Device profile of the motes: a name, or a TOML file.")] = "telosb",
+    battery: Annotated[
+        str | None, typer.Option(help="What feeds each: a name, or ideal:MAH; unless given, it lasts for ever.")
+    ] = None,
+    radio: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="TOML file with the faults of the radio; none unless given.")
+    ] = None,
     counters: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Write every mote's counters here, every second, as JSON.")
+        Path | None,
+        typer.Option(dir_okay=False, help="Write every mote's counters and joules here, every second, as JSON."),
     ] = None,
 ) -> None:
     """Run live motes until Ctrl-C.
 
-    Motes sleep until a query asks for them. A trace begins when it is asked for; without one, loops on a generated road
-    sample in real time. The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD.
+    Motes sleep until a query asks for them. A trace begins when it is asked for; without one, motes in a generated
+    world sample in real time. The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD.
     """
     import asyncio
     import os
 
     from firmware_sim.fleet import Fleet, FleetSettings
     from firmware_sim.phenomena.trace import Trace, TraceColumns
-    from firmware_sim.phenomena.traffic import Traffic
+    from firmware_sim.phenomena.worlds import make_world
+    from firmware_sim.power.batteries import find_battery
+    from firmware_sim.radio.channel import read_faults
     from protocols.broker_address import parse_broker
     from protocols.topics import check_name
 
@@ -74,7 +88,7 @@ def run(
     if trace is None:
         if speed != 1.0:
             raise typer.BadParameter("only a trace can be replayed faster", param_hint="--speed")
-        phenomenon = Traffic(motes, seed=seed, default_period_us=period)
+        phenomenon = make_world(world, motes=motes, seed=seed, default_period_us=period)
     else:
         columns = TraceColumns(time_column, sensor_column, dict(_field(text) for text in field or []))
         phenomenon = Trace(trace, columns=columns, stream=check_name(stream, "stream"))
@@ -85,8 +99,85 @@ def run(
         hold_us=hold,
         exit_at_end=exit_at_end,
         seed=seed,
+        preset=preset,
+        battery=None if battery is None else find_battery(battery),
+        faults=None if radio is None else read_faults(radio),
     )
     asyncio.run(_run(Fleet(phenomenon, settings), counters, None if duration is None else duration / 1e6))
+
+
+@app.command()
+def power(
+    *,
+    preset: Annotated[str, typer.Option(help="Device profile: a name, or a TOML file.")] = "atmel8515",
+    program: Annotated[str, typer.Option(help="raw, events or count (the paper's), or a TOML file.")] = "raw",
+    rate: Annotated[float | None, typer.Option(help="Samples a second; a file has its own.")] = None,
+    battery: Annotated[
+        str | None, typer.Option(help="A name, or ideal:MAH; the preset's usual one unless given.")
+    ] = None,
+    temperature: Annotated[float, typer.Option(min=-60, max=85, help="Of the battery, in degrees Celsius.")] = 20.0,
+    vehicles: Annotated[float, typer.Option(min=0, help="Vehicles a second that pass.")] = 5.0,
+    kept: Annotated[float, typer.Option(min=0, max=1, help="Share of samples in the program's bands.")] = 1.0,
+    changed: Annotated[float, typer.Option(min=0, max=1, help="Share of samples outside their dead band.")] = 0.1,
+    loss: Annotated[float, typer.Option(min=0, max=0.99, help="Share of transmissions that fail.")] = 0.0,
+    listen_every: Annotated[
+        int | None,
+        duration_option("--listen-every", help="raw, events, count: listen this often.", shown_default="never"),
+    ] = None,
+    listen_for: Annotated[
+        int, duration_option("--listen-for", help="raw, events, count: listen this long.", shown_default="50ms")
+    ] = 50_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw draw against rate into this file.")] = None,
+) -> None:
+    """Say what a sampling program draws on a device, component by component, and how long the battery lasts."""
+    from firmware_sim.power.estimate import Workload
+    from firmware_sim.power.power_report import PowerQuestion, answer
+    from firmware_sim.printing import print_power
+    from protocols.programs import ListenSchedule
+
+    listen = None if listen_every is None else ListenSchedule(listen_every, listen_for)
+    workload = Workload(vehicles_per_second=vehicles, kept_share=kept, changed_share=changed, loss=loss)
+    report = answer(PowerQuestion(preset, program, rate, battery, temperature, workload, listen))
+    if plot is not None:
+        from firmware_sim.power.plots import plot_power
+
+        plot_power(report, plot)
+    print_power(report, as_json=as_json)
+
+
+@app.command()
+def lifetime(
+    *,
+    fleet: Annotated[Path, typer.Option(dir_okay=False, help="The fleet: a TOML file.")],
+    queries: Annotated[Path, typer.Option(dir_okay=False, help="Queries, each ended by a semicolon.")],
+    days: Annotated[float, typer.Option(min=0.1, max=36_500, help="How many days to simulate.")] = 90.0,
+    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw the report into this file.")] = None,
+) -> None:
+    """Say which mote of a fleet dies first and why, and what each query costs in days of life."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from firmware_sim.lifetime.fleet_file import load_fleet
+    from firmware_sim.lifetime.query_file import load_queries
+    from firmware_sim.lifetime.report import make_report
+    from firmware_sim.printing import print_lifetime
+
+    planned = load_fleet(fleet)
+    asking = load_queries(queries, planned.motes[0].description.stream)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        shown = bar.add_task(f"{len(planned.motes)} motes, {days:g} days", total=1.0)
+        report = make_report(
+            planned, asking, days=days, seed=seed, progress=lambda share: bar.update(shown, completed=share)
+        )
+    if plot is not None:
+        from firmware_sim.lifetime.plots import plot_lifetime
+
+        plot_lifetime(report, plot)
+    print_lifetime(report, as_json=as_json)
 
 
 def _field(text: str) -> tuple[str, str]:

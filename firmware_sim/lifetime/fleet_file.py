@@ -1,0 +1,168 @@
+"""A fleet as people write it: a world, how its motes report, and groups of motes that are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from firmware_sim.errors import SettingsError
+from firmware_sim.mote_events import MoteDescription
+from firmware_sim.phenomena.worlds import make_world
+from firmware_sim.power.batteries import find_battery
+from firmware_sim.power.battery import Battery
+from firmware_sim.power.constants_file import convert, line_of, read_table
+from firmware_sim.power.profile import DeviceProfile
+from firmware_sim.power.profiles import find_profile
+from firmware_sim.power.surroundings import Climate, Solar
+from protocols.durations import DurationError, parse_duration_us
+from protocols.errors import ProgramError
+from protocols.programs import ListenSchedule
+
+
+class _Listen(msgspec.Struct, forbid_unknown_fields=True, rename={"window": "for"}):
+    every: str = "30s"
+    window: str = "50ms"
+
+
+class _Group(msgspec.Struct, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(min_length=1)]
+    motes: Annotated[tuple[str, ...], Meta(min_length=1)]
+    preset: str
+    battery: str | None = None
+    loss: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    climate: Climate = msgspec.field(default_factory=Climate)
+    solar: Solar | None = None
+
+
+class _FleetTable(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    world: str
+    motes: Annotated[int, Meta(ge=1, le=100_000)]
+    group: Annotated[tuple[_Group, ...], Meta(min_length=1)]
+    begins_day: Annotated[float, Meta(ge=0, le=366)] = 0.0
+    default_period: str | None = None
+    samples_per_packet: Annotated[int, Meta(ge=1, le=1024)] = 1
+    listen: _Listen = msgspec.field(default_factory=_Listen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedMote:
+    """A mote of the fleet with everything its life depends on, but for its program."""
+
+    description: MoteDescription
+    group: str
+    profile: DeviceProfile
+    battery: Battery
+    loss: float
+    climate: Climate
+    solar: Solar | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetPlan:
+    """A fleet.
+
+    Parameters
+    ----------
+    name
+        Of the fleet.
+    motes
+        All of them.
+    begins_day
+        Day of the year on which it is switched on.
+    default_period_us
+        Sample period for queries that ask for none.
+    samples_per_packet, listen
+        How its proxy lets the motes report.
+    """
+
+    name: str
+    motes: tuple[PlacedMote, ...]
+    begins_day: float
+    default_period_us: int
+    samples_per_packet: int
+    listen: ListenSchedule
+
+
+def load_fleet(path: Path) -> FleetPlan:
+    """Return the fleet in a file.
+
+    Raises
+    ------
+    SettingsError
+        If it cannot be read or understood; names the line and the field.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"the fleet {path} cannot be read: {error.strerror}") from error
+    return read_fleet(text, str(path))
+
+
+def read_fleet(text: str, origin: str) -> FleetPlan:
+    """Return the fleet that a TOML text describes; raises as :func:`load_fleet`."""
+    table = convert(read_table(text, origin), _FleetTable, text=text, origin=origin)
+
+    def wrong(path: str, reason: str, hint: str | None = None) -> SettingsError:
+        return SettingsError(f"line {line_of(text, path)} of {origin}, field {path}: {reason}", hint=hint)
+
+    def duration_us(words: str, path: str) -> int:
+        try:
+            return parse_duration_us(words)
+        except DurationError as error:
+            raise wrong(path, error.message, error.hint) from error
+
+    try:
+        descriptions = tuple(make_world(table.world, motes=table.motes).motes)
+    except SettingsError as error:
+        raise wrong("world", error.message, error.hint) from error
+    found: dict[str, PlacedMote] = {}
+    for place, group in enumerate(table.group):
+        try:
+            profile = find_profile(group.preset)
+        except SettingsError as error:
+            raise wrong(f"group[{place}].preset", error.message, error.hint) from error
+        try:
+            battery = find_battery(group.battery or profile.battery)
+        except SettingsError as error:
+            raise wrong(f"group[{place}].battery", error.message, error.hint) from error
+        matching = [each for each in descriptions if any(fnmatchcase(each.name, glob) for glob in group.motes)]
+        if not matching:
+            raise wrong(
+                f"group[{place}].motes", f"no mote is called {' or '.join(group.motes)}", _examples(descriptions)
+            )
+        for each in matching:
+            if each.name in found:
+                reason = f"mote {each.name} is in group {found[each.name].group!r} already"
+                raise wrong(f"group[{place}].motes", reason)
+            found[each.name] = PlacedMote(each, group.name, profile, battery, group.loss, group.climate, group.solar)
+    missing = [each.name for each in descriptions if each.name not in found]
+    if missing:
+        raise SettingsError(
+            f"{len(missing)} of {table.motes} motes of {origin} are in no group: {', '.join(missing[:5])}",
+            hint='give a last group motes = ["..."] that takes them',
+        )
+    try:
+        listen = ListenSchedule(
+            duration_us(table.listen.every, "listen.every"), duration_us(table.listen.window, "listen.for")
+        )
+    except ProgramError as error:
+        raise wrong("listen", error.message, error.hint) from error
+    default_period = table.default_period
+    return FleetPlan(
+        table.name,
+        tuple(found[each.name] for each in descriptions),
+        table.begins_day,
+        descriptions[0].default_period_us if default_period is None else duration_us(default_period, "default_period"),
+        table.samples_per_packet,
+        listen,
+    )
+
+
+def _examples(descriptions: tuple[MoteDescription, ...]) -> str:
+    return f"motes are called {', '.join(each.name for each in descriptions[:3])}, ... {descriptions[-1].name}"

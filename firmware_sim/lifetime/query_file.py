@@ -1,0 +1,136 @@
+"""Queries in a file, and what they ask of the sensors.
+
+The language is the cluster's: this package never imports it, it finds it through entry points (group
+``fjord.language``), as the command line finds its commands. Where the cluster is not installed, it says so.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firmware_sim.errors import MissingLibraryError, SettingsError
+from protocols.demands import QueryDemand
+from protocols.errors import FjordError
+from protocols.streams import StreamSchema
+
+LANGUAGE_GROUP = "fjord.language"
+_PART = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|;|[^'\";/-]+|.", re.DOTALL)
+_NAME = re.compile(r"--\s*name:\s*(?P<name>[A-Za-z0-9_.\-]+)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQuery:
+    """One query of a file.
+
+    Parameters
+    ----------
+    name
+        From a comment ``-- name: ...`` before it; q1, q2, ... unless there is one.
+    sql
+        Its text.
+    line
+        Where it begins.
+    """
+
+    name: str
+    sql: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskingQuery:
+    """A query and its demands on the sensors of one stream."""
+
+    query: NamedQuery
+    demands: tuple[QueryDemand, ...]
+
+
+def split_queries(text: str, origin: str) -> list[NamedQuery]:
+    """Return the queries of a text, which end with semicolons.
+
+    Raises
+    ------
+    SettingsError
+        If there is none, or two have one name.
+    """
+    found: list[NamedQuery] = []
+    for line, statement in _statements(text):
+        given = _NAME.search(statement)
+        name = given["name"] if given else f"q{len(found) + 1}"
+        if any(each.name == name for each in found):
+            raise SettingsError(f"line {line} of {origin}: there is a query {name!r} already")
+        found.append(NamedQuery(name, statement.strip(), line))
+    if not found:
+        raise SettingsError(f"there is no query in {origin}")
+    return found
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    statement, says_something, line = "", False, 1
+    for part in [*(match[0] for match in _PART.finditer(text)), ";"]:
+        if part == ";":
+            if says_something:
+                yield line - statement.lstrip().count("\n"), statement
+            statement, says_something = "", False
+            continue
+        statement += part
+        line += part.count("\n")
+        says_something |= not part.isspace() and not part.startswith(("--", "/*"))
+
+
+def load_queries(path: Path, schema: StreamSchema) -> list[AskingQuery]:
+    """Return the queries of a file and what each asks of the motes of a stream.
+
+    Raises
+    ------
+    SettingsError
+        If the file cannot be read, or a query is wrong or reads another stream; says which, and where.
+    MissingLibraryError
+        If the language is not installed.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"the queries {path} cannot be read: {error.strerror}") from error
+    language = _Language(schema)
+    found: list[AskingQuery] = []
+    for query in split_queries(text, str(path)):
+        try:
+            demands = language.demands(query)
+        except FjordError as error:
+            where = f"query {query.name!r}, from line {query.line} of {path}"
+            raise SettingsError(f"{where}: {error.message}", hint=error.hint) from error
+        found.append(AskingQuery(query, demands))
+    return found
+
+
+class _Language:
+    """The cluster's language, if it is there."""
+
+    def __init__(self, schema: StreamSchema) -> None:
+        self._stream = schema.name
+        self._translate: Any = _load("translate")
+        self._demands_of: Any = _load("demands")
+        catalog: Any = _load("catalog")
+        self._catalog = catalog.of([schema])
+
+    def demands(self, query: NamedQuery) -> tuple[QueryDemand, ...]:
+        """Return what a query asks of the stream."""
+        node = self._translate(query.sql, self._catalog).node
+        demands: tuple[QueryDemand, ...] = self._demands_of(query.name, node)[self._stream]
+        return demands
+
+
+def _load(name: str) -> Any:
+    try:
+        (entry,) = importlib.metadata.entry_points(group=LANGUAGE_GROUP, name=name)
+        return entry.load()
+    except (ValueError, ModuleNotFoundError) as error:
+        raise MissingLibraryError(
+            "reading queries needs the cluster's language, which is not installed", hint="pip install 'fjord[cluster]'"
+        ) from error

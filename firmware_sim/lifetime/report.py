@@ -1,0 +1,224 @@
+"""The lifetime report: which mote dies first and why, and what each query costs in days of life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from firmware_sim.lifetime.fleet_file import FleetPlan
+from firmware_sim.lifetime.folding import program_for
+from firmware_sim.lifetime.prediction import predicted_days
+from firmware_sim.lifetime.query_file import AskingQuery
+from firmware_sim.power.component import named
+from firmware_sim.power.estimate import Workload, draw_mw
+from firmware_sim.power.limits import check_program
+from firmware_sim.power.many_motes import VirtualMote
+from firmware_sim.power.power_report import finite
+from firmware_sim.power.virtual_run import Outcome, run_motes
+from protocols.durations import format_duration
+from protocols.errors import ProgramError
+from protocols.programs import SamplingProgram
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCost:
+    """What one query costs.
+
+    Parameters
+    ----------
+    name
+        Of the query.
+    asks
+        What it asks of the motes, in words.
+    first_days_without
+        When the first mote would die if this query were dropped, by the closed form scaled to the simulation.
+    median_days_without
+        The same for the mote in the middle.
+    days_of_first, days_of_median
+        How many days of life it costs the first and the middle mote.
+    saved_mw
+        Mean draw that dropping it would save.
+    alone_mw
+        Mean draw if it were the only query.
+    """
+
+    name: str
+    asks: str
+    first_days_without: float
+    median_days_without: float
+    days_of_first: float
+    days_of_median: float
+    saved_mw: float
+    alone_mw: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LifetimeReport:
+    """The report; `predicted_days` is each mote's life in closed form, `outcome` what the simulation found."""
+
+    fleet: FleetPlan
+    programs: tuple[SamplingProgram, ...]
+    outcome: Outcome
+    predicted_days: tuple[float, ...]
+    queries: tuple[QueryCost, ...]
+
+    @property
+    def first(self) -> int:
+        """Place of the mote that dies first."""
+        return self.outcome.first
+
+    @property
+    def uncertainty(self) -> float:
+        """By how much draw and lives may be wrong, as a share: that of the first mote's profile."""
+        return self.fleet.motes[self.first].profile.uncertainty
+
+    @property
+    def dearest_query(self) -> QueryCost:
+        """The query that costs the first mote most."""
+        return max(self.queries, key=lambda query: query.days_of_first)
+
+    def why(self) -> str:
+        """Say in words why the first mote dies first."""
+        mote, place = self.fleet.motes[self.first], self.first
+        component, share = self.outcome.dearest(place)
+        lost = float(self.outcome.lost[place]) / max(
+            float(self.outcome.lost[place] + self.outcome.drawn[place]), 1e-300
+        )
+        reasons = [f"{component.value.replace('_', ' ')} takes {share:.0%} of what it draws"]
+        if mote.loss > 0:
+            repeated = mote.profile.radio.maximum_attempts > 1
+            reasons.append(f"{mote.loss:.0%} of its transmissions fail{' and are repeated' if repeated else ''}")
+        usable = mote.battery.usable_share(mote.profile.processor.minimum_v)
+        if usable < 1:
+            reasons.append(
+                f"it stops at {mote.profile.processor.minimum_v:g} V with {1 - usable:.0%} of the charge unused"
+            )
+        if lost >= 0.01:  # noqa: PLR2004 - less is not worth a word
+            reasons.append(f"the battery loses {lost:.0%} by itself at about {mote.climate.mean_c:g} degC")
+        return "; ".join(reasons)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON knows it."""
+        outcome, first = self.outcome, self.first
+        component, share = outcome.dearest(first)
+        return {
+            "fleet": self.fleet.name,
+            "days": outcome.days,
+            "uncertainty": self.uncertainty,
+            "first": {
+                "mote": outcome.motes[first].name,
+                "group": self.fleet.motes[first].group,
+                "lifetime_days": finite(float(outcome.expected_days[first])),
+                "draw_mw": named(outcome.draw_mw(first)),
+                "dearest_component": component.value,
+                "dearest_share": share,
+                "why": self.why(),
+            },
+            "median_lifetime_days": finite(float(np.median(outcome.expected_days))),
+            "dead": int((outcome.died_days <= outcome.days).sum()),
+            "queries": [
+                {
+                    "name": each.name,
+                    "asks": each.asks,
+                    "costs_days_of_first": finite(each.days_of_first),
+                    "costs_days_of_median": finite(each.days_of_median),
+                    "first_days_without": finite(each.first_days_without),
+                    "median_days_without": finite(each.median_days_without),
+                    "saved_mw": each.saved_mw,
+                    "alone_mw": each.alone_mw,
+                }
+                for each in self.queries
+            ],
+            "motes": [
+                {
+                    "mote": mote.name,
+                    "group": self.fleet.motes[place].group,
+                    "lifetime_days": finite(float(outcome.expected_days[place])),
+                    "predicted_days": finite(self.predicted_days[place]),
+                    "draw_mw": float(outcome.draw_mw(place).sum()),
+                }
+                for place, mote in enumerate(outcome.motes)
+            ],
+        }
+
+
+def make_report(
+    fleet: FleetPlan,
+    queries: Sequence[AskingQuery],
+    *,
+    days: float,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> LifetimeReport:
+    """Simulate a fleet under queries, and work out what each of them costs.
+
+    Raises
+    ------
+    ProgramError
+        If a mote cannot run the program that the queries need; names the mote and the limit.
+    """
+    motes = virtual_motes(fleet, queries)
+    outcome = run_motes(motes, days=days, seed=seed, begins_day=fleet.begins_day, progress=progress)
+    predicted = tuple(predicted_days(mote) for mote in motes)
+    # What chance and weather made of the lives stays as it is when a query is dropped.
+    scale = np.divide(outcome.expected_days, predicted, out=np.ones(len(motes)), where=np.isfinite(predicted))
+    mean_mw = _mean_mw(motes)
+    costs: list[QueryCost] = []
+    for query in queries:
+        without = virtual_motes(fleet, [each for each in queries if each is not query])
+        lives = np.array([predicted_days(mote) for mote in without]) * scale
+        first, median = float(lives.min()), float(np.median(lives))
+        costs.append(
+            QueryCost(
+                query.query.name,
+                _words(query),
+                first,
+                median,
+                first - float(outcome.expected_days.min()),
+                median - float(np.median(outcome.expected_days)),
+                mean_mw - _mean_mw(without),
+                _mean_mw(virtual_motes(fleet, [query])),
+            )
+        )
+    return LifetimeReport(fleet, tuple(mote.program for mote in motes), outcome, predicted, tuple(costs))
+
+
+def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery]) -> list[VirtualMote]:
+    """Return the fleet's motes with the programs that the queries need."""
+    found = []
+    for mote in fleet.motes:
+        program = program_for(mote, fleet, queries)
+        try:
+            check_program(mote.profile, program)
+        except ProgramError as error:
+            name = mote.description.name
+            raise ProgramError(
+                f"mote {name} cannot run what the queries need: {error.message}", hint=error.hint
+            ) from error
+        found.append(
+            VirtualMote(
+                mote.description.name,
+                mote.profile,
+                program,
+                mote.battery,
+                Workload(loss=mote.loss),
+                mote.climate,
+                mote.solar,
+            )
+        )
+    return found
+
+
+def _mean_mw(motes: Sequence[VirtualMote]) -> float:
+    return float(np.mean([draw_mw(mote.profile, mote.program, mote.workload).sum() for mote in motes]))
+
+
+def _words(query: AskingQuery) -> str:
+    parts = []
+    for demand in query.demands:
+        every = "the default period" if demand.period_us is None else f"every {format_duration(demand.period_us)}"
+        parts.append(f"{', '.join(demand.fields) or 'its instants'} {every}")
+    return "; ".join(parts)

@@ -1,0 +1,107 @@
+"""Reports as people read them: tables, or JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+
+from rich.console import Console
+from rich.table import Table
+
+from firmware_sim.lifetime.report import LifetimeReport
+from firmware_sim.power.component import named
+from firmware_sim.power.power_report import PowerReport
+
+SMALLEST_COST_DAYS = 0.05
+
+
+def print_power(report: PowerReport, *, as_json: bool) -> None:
+    """Print what a program draws."""
+    if as_json:
+        print_json(report.as_json())
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{report.profile.title}, program {report.question.program} at {report.rate_hz:g} Hz")
+    table = Table("component", "mW", "share", box=None)
+    total = float(report.draw_mw.sum())
+    for name, draw in named(report.draw_mw).items():
+        if draw > total * 1e-6:
+            table.add_row(name.replace("_", " "), f"{draw:.4g}", f"{draw / total:.1%}")
+    console.print(table)
+    uncertainty = report.profile.uncertainty
+    console.print(
+        f"{report.battery.title} at {report.question.temperature_c:g} degC: {days_text(report.lifetime_days())}, "
+        f"between {days_text(report.lifetime_days(1 + uncertainty))} and "
+        f"{days_text(report.lifetime_days(1 / (1 + uncertainty)))} if the draw is off by {uncertainty:.0%}"
+    )
+
+
+def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
+    """Print how long a fleet lasts."""
+    if as_json:
+        print_json(report.as_json())
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    outcome, first = report.outcome, report.first
+    console.print(f"{report.fleet.name}: {len(outcome.motes)} motes, {outcome.days:g} days simulated")
+    groups = Table("group", "motes", "dead", "first dies after", "median", "mean mW", box=None)
+    for group in dict.fromkeys(mote.group for mote in report.fleet.motes):
+        members = [place for place, mote in enumerate(report.fleet.motes) if mote.group == group]
+        lives = [float(outcome.expected_days[place]) for place in members]
+        draws = [float(outcome.draw_mw(place).sum()) for place in members]
+        dead = sum(float(outcome.died_days[place]) <= outcome.days for place in members)
+        groups.add_row(
+            group,
+            str(len(members)),
+            str(dead),
+            days_text(min(lives)),
+            days_text(statistics.median(lives)),
+            f"{statistics.mean(draws):.4g}",
+        )
+    console.print(groups)
+    life = float(outcome.expected_days[first])
+    margin = report.uncertainty
+    console.print(
+        f"first to die: {outcome.motes[first].name} after {days_text(life)} "
+        f"({days_text(life / (1 + margin))} to {days_text(life * (1 + margin))} if the draw is off by {margin:.0%})"
+    )
+    console.print(f"because {report.why()}")
+    queries = Table("query", "asks for", "costs the first mote", "the median mote", "saves mW", "alone mW", box=None)
+    for each in sorted(report.queries, key=lambda query: -query.days_of_first):
+        queries.add_row(
+            each.name,
+            each.asks,
+            cost_text(each.days_of_first),
+            cost_text(each.days_of_median),
+            f"{each.saved_mw:.4g}",
+            f"{each.alone_mw:.4g}",
+        )
+    console.print(queries)
+
+
+def days_text(days: float) -> str:
+    """Return a life in words fit for its length.
+
+    Examples
+    --------
+    >>> days_text(1.634), days_text(59.29), days_text(0.2), days_text(1500), days_text(float("inf"))
+    ('1.6 days', '59 days', '4.8 hours', '4.1 years', 'for ever')
+    """
+    if math.isinf(days):
+        return "for ever"
+    if days < 1:
+        return f"{days * 24:.1f} hours"
+    if days < 10:  # noqa: PLR2004 - one digit after the point is worth it for short lives
+        return f"{days:.1f} days"
+    return f"{days:.0f} days" if days < 2 * 365.25 else f"{days / 365.25:.1f} years"
+
+
+def cost_text(days: float) -> str:
+    """Return what a query costs in words; nothing if what it needs is there for others anyway."""
+    return days_text(days) if days >= SMALLEST_COST_DAYS else "nothing"
+
+
+def print_json(value: object) -> None:
+    """Print JSON to standard output."""
+    print(json.dumps(value, indent=2))  # noqa: T201 - the output of a command

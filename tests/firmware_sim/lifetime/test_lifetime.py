@@ -1,0 +1,149 @@
+"""The highway example: who dies first, why, and what each query costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from firmware_sim.command import app
+from firmware_sim.errors import MissingLibraryError, SettingsError
+from firmware_sim.lifetime import query_file
+from firmware_sim.lifetime.fleet_file import load_fleet, read_fleet
+from firmware_sim.lifetime.folding import program_for
+from firmware_sim.lifetime.query_file import load_queries, split_queries
+from firmware_sim.lifetime.report import make_report
+from protocols.errors import ProgramError
+
+HIGHWAY = Path(__file__).parents[3] / "examples" / "highway"
+SECOND = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    return load_fleet(HIGHWAY / "fleet.toml")
+
+
+@pytest.fixture(scope="module")
+def queries(fleet):
+    return load_queries(HIGHWAY / "queries.sql", fleet.motes[0].description.stream)
+
+
+def test_the_example_is_64_motes_and_5_queries(fleet, queries):
+    assert len(fleet.motes) == 64
+    assert [each.query.name for each in queries] == [
+        "segment_speed", "slow_segments", "standstill", "lane_flow", "fastest",
+    ]  # fmt: skip
+
+
+def test_one_program_answers_all(fleet, queries):
+    program = program_for(fleet.motes[0], fleet, queries)
+    assert (program.fields, program.period_us, program.samples_per_packet) == (("speed", "flow"), SECOND // 2, 7)
+    slow = [each for each in queries if each.query.name != "standstill"]
+    assert program_for(fleet.motes[0], fleet, slow).period_us == 30 * SECOND
+    assert program_for(fleet.motes[0], fleet, []).sleeping
+
+
+def test_dropping_the_dearest_query_lengthens_life_by_what_was_predicted(fleet, queries):
+    report = make_report(fleet, queries, days=130, seed=1)
+    dearest = report.dearest_query
+    assert dearest.name == "standstill"
+    assert 0 < report.outcome.died_days.min() < 130, "the first one dies within the run"
+    rest = [each for each in queries if each.query.name != dearest.name]
+    after = make_report(fleet, rest, days=300, seed=2)
+    assert after.outcome.died_days.min() < 300
+    gained = float(after.outcome.expected_days.min() - report.outcome.expected_days.min())
+    assert dearest.days_of_first == pytest.approx(gained, rel=0.02)
+    median = float(np.median(after.outcome.expected_days) - np.median(report.outcome.expected_days))
+    assert dearest.days_of_median == pytest.approx(median, rel=0.02)
+
+
+def test_the_report_says_who_and_why(fleet, queries):
+    report = make_report(fleet, queries, days=5)
+    told = report.as_json()
+    assert told["first"]["group"] == "shoulder"
+    assert told["first"]["lifetime_days"] == min(each["lifetime_days"] for each in told["motes"])
+    assert "2.7 V with 78% of the charge unused" in told["first"]["why"]
+    assert len(told["queries"]) == 5
+    assert len(told["motes"]) == 64
+    for each in told["motes"]:
+        assert each["predicted_days"] == pytest.approx(each["lifetime_days"], rel=0.05)
+
+
+def test_the_command(tmp_path):
+    arguments = ["lifetime", "--fleet", str(HIGHWAY / "fleet.toml"), "--queries", str(HIGHWAY / "queries.sql")]
+    plot = tmp_path / "plot.png"
+    result = CliRunner().invoke(app, [*arguments, "--days", "10", "--json", "--plot", str(plot)])
+    assert result.exit_code == 0
+    assert json.loads(result.output)["days"] == 10
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    shown = CliRunner().invoke(app, [*arguments, "--days", "2"]).output
+    assert "first to die" in shown
+    assert "standstill" in shown
+
+
+FLEET = (HIGHWAY / "fleet.toml").read_text()
+
+
+@pytest.mark.parametrize(("change", "told"), [
+    (('battery = "lisocl2-aa"', 'batery = "lisocl2-aa"'), r"line 29 of f, field group\[2\].batery: unknown field"),
+    (('preset = "mica2"', 'preset = "mica3"'), r"line 20 of f, field group\[1\].preset: there is no preset 'mica3'"),
+    (('battery = "lisocl2-aa"', 'battery = "lemon"'), r"line 29 of f, field group\[2\].battery.*lemon"),
+    (("loss = 0.10", "loss = nan"), r"line 22 of f, field group\[1\].loss: nan is no amount"),
+    (("mean_c = 14.0", "mean_c = inf"), r"line 15 of f, field group\[0\].climate.mean_c: inf is no amount"),
+    (("loss = 0.10", "loss = 1.10"), r"line 22 of f, field group\[1\].loss"),
+    (("mean_c = 14.0", 'mean_c = "warm"'), r"line 15 of f, field group\[0\].climate.mean_c: expected"),
+    (('every = "5 minutes"', 'every = "5 moments"'), r"line 7 of f, field listen.every.*moments"),
+    (('world = "traffic"', 'world = "trafic"'), r"line 3 of f, field world.*traffic, road, climate"),
+    (('motes = ["s01*l[34]"]', 'motes = ["x*"]'), r"line 27 of f, field group\[2\].motes: no mote is called x\*"),
+    (('motes = ["s01*l[34]"]', 'motes = ["s016l1"]'), r"s016l1 is in group 'median' already"),
+    (('motes = ["s01*l[34]"]', 'motes = ["s016l3"]'), "13 of 64 motes of f are in no group"),
+    (("motes = 64", "motes = 64 64"), "not TOML.*line 4"),
+])  # fmt: skip
+def test_mistakes_in_a_fleet_are_told_with_line_and_field(change, told):
+    assert change[0] in FLEET
+    with pytest.raises(SettingsError, match=told):
+        read_fleet(FLEET.replace(*change, 1), "f")
+
+
+def test_a_program_that_a_mote_cannot_run_is_refused_with_the_limit(queries):
+    fleet = read_fleet(FLEET.replace("samples_per_packet = 7", "samples_per_packet = 8"), "f")
+    with pytest.raises(
+        ProgramError, match=r"mote s001l3 cannot run.*8 records has 32 bytes.*mica2 takes 29.*at most 7"
+    ):
+        make_report(fleet, queries, days=1)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("SELECT 1; SELECT 2", [("q1", 1), ("q2", 1)]),
+    ("-- name: a\nSELECT ';' -- ; no end\nFROM t;\n\n-- name: b.c\nSELECT 2;\n;", [("a", 1), ("b.c", 5)]),
+    ('/* ; */ SELECT "a;b" FROM t', [("q1", 1)]),
+    ("SELECT 'it''s; fine' - 1 / 2", [("q1", 1)]),
+])  # fmt: skip
+def test_queries_in_a_file(text, expected):
+    assert [(each.name, each.line) for each in split_queries(text, "f")] == expected
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    (" -- nothing\n;", "no query in f"),
+    ("-- name: a\nSELECT 1;\n-- name: a\nSELECT 2", "line 3 of f: there is a query 'a' already"),
+])  # fmt: skip
+def test_files_without_sense(text, told):
+    with pytest.raises(SettingsError, match=told):
+        split_queries(text, "f")
+
+
+def test_a_wrong_query_is_told_with_its_place(fleet, tmp_path):
+    file = tmp_path / "q.sql"
+    file.write_text("SELECT speed FROM traffic;\n\nSELECT sped FROM traffic;\n")
+    with pytest.raises(SettingsError, match=r"query 'q2', from line 3 .*sped.*line 1, column 8.*speed"):
+        load_queries(file, fleet.motes[0].description.stream)
+
+
+def test_without_the_cluster_it_says_what_to_install(fleet, monkeypatch):
+    monkeypatch.setattr(query_file, "LANGUAGE_GROUP", "fjord.none")
+    with pytest.raises(MissingLibraryError, match=r"fjord\[cluster\]"):
+        load_queries(HIGHWAY / "queries.sql", fleet.motes[0].description.stream)
