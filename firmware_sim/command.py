@@ -131,9 +131,9 @@ def power(
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw draw against rate into this file.")] = None,
 ) -> None:
     """Say what a sampling program draws on a device, component by component, and how long the battery lasts."""
-    from firmware_sim.power.estimate import Workload
     from firmware_sim.power.power_report import PowerQuestion, answer
     from firmware_sim.printing import print_power
+    from protocols.power.estimate import Workload
     from protocols.programs import ListenSchedule
 
     listen = None if listen_every is None else ListenSchedule(listen_every, listen_for)

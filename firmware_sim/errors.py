@@ -13,13 +13,5 @@ class TraceError(SimulationError):
     """A trace file that cannot be replayed."""
 
 
-class SettingsError(SimulationError):
-    """A profile, program, fleet or battery that cannot be understood."""
-
-
 class MissingLibraryError(SimulationError):
     """Something optional that is not installed."""
-
-
-class OverloadError(SimulationError):
-    """A mote that has more to do than time."""

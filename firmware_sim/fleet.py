@@ -19,7 +19,6 @@ from firmware_sim.mote_events import Announce, ControlReceived, Instruction, Pow
 from firmware_sim.phenomena.phenomenon import Phenomenon
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.meter import Meter
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.radio.channel import Channel, RadioFaults
 from firmware_sim.sample_clock import SampleClock
 from protocols import topics
@@ -27,6 +26,7 @@ from protocols.errors import ProtocolError
 from protocols.frames import encode
 from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
 from protocols.packets import decode_control
+from protocols.power.profiles import find_profile
 
 log = structlog.get_logger(__name__)
 

@@ -27,11 +27,7 @@ from firmware_sim.mote_events import (
     Wake,
     WakeAt,
 )
-from firmware_sim.power.costs import HEALTH_EVERY_PACKETS
-from firmware_sim.power.estimate import is_regular
 from firmware_sim.power.meter import Meter
-from firmware_sim.power.payload import payload_bits
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.sample_clock import SampleClock
 from firmware_sim.wake_schedule import Schedule
 from protocols.errors import ProgramError
@@ -45,6 +41,10 @@ from protocols.packets import (
     SampleValue,
     SendAnnouncement,
 )
+from protocols.power.costs import HEALTH_EVERY_PACKETS
+from protocols.power.estimate import is_regular
+from protocols.power.payload import payload_bits
+from protocols.power.profiles import find_profile
 from protocols.programs import SLEEP, SamplingProgram, first_sample_at_or_after, program_number
 
 USUAL_PRESET = "telosb"

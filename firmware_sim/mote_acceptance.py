@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from firmware_sim.mote_events import MoteDescription
-from firmware_sim.power.limits import check_program
-from firmware_sim.power.profile import DeviceProfile
 from protocols.errors import ProgramError
+from protocols.power.limits import check_program
+from protocols.power.profile import DeviceProfile
 from protocols.programs import Panes, SamplingProgram
 from protocols.streams import FieldType
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from firmware_sim.lifetime.report import LifetimeReport
-from firmware_sim.power.component import named
 from firmware_sim.power.power_report import PowerReport
+from protocols.power.component import named
 
 SMALLEST_COST_DAYS = 0.05
 

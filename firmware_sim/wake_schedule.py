@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firmware_sim.power.estimate import is_regular
 from firmware_sim.sample_clock import SampleClock
+from protocols.power.estimate import is_regular
 from protocols.programs import SamplingProgram, first_sample_at_or_after
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What decides when a mote wakes; the energy model counts by the same rule (:mod:`firmware_sim.power.listening`).
+    """What decides when a mote wakes; the energy model counts by the same rule (:mod:`protocols.power.listening`).
 
     Parameters
     ----------

@@ -64,3 +64,11 @@ class SchemaError(ProtocolError):
 
 class ProgramError(ProtocolError):
     """A sampling program that no mote could run."""
+
+
+class SettingsError(FjordError):
+    """A device profile, sampling program, fleet or battery in a file or an option that cannot be understood."""
+
+
+class OverloadError(FjordError):
+    """A mote that has more to do than time."""

@@ -10,17 +10,16 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from firmware_sim.errors import SettingsError
 from firmware_sim.mote_events import MoteDescription
 from firmware_sim.phenomena.worlds import make_world
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery
-from firmware_sim.power.constants_file import convert, line_of, read_table
-from firmware_sim.power.profile import DeviceProfile
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.power.surroundings import Climate, Solar
 from protocols.durations import DurationError, parse_duration_us
-from protocols.errors import ProgramError
+from protocols.errors import ProgramError, SettingsError
+from protocols.power.constants_file import convert, line_of, read_table
+from protocols.power.profile import DeviceProfile
+from protocols.power.profiles import find_profile
 from protocols.programs import ListenSchedule
 
 

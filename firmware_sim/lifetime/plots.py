@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from firmware_sim.lifetime.report import LifetimeReport
-from firmware_sim.power.component import COMPONENTS
 from firmware_sim.power.plots import COLOURS, new_figure
+from protocols.power.component import COMPONENTS
 
 
 def plot_lifetime(report: LifetimeReport, path: Path) -> None:

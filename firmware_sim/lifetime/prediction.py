@@ -7,9 +7,9 @@ from functools import lru_cache
 import numpy as np
 
 from firmware_sim.power.battery import Battery, seconds_until
-from firmware_sim.power.estimate import draw_mw
 from firmware_sim.power.many_motes import VirtualMote
 from firmware_sim.power.surroundings import DAY_SECONDS, YEAR_DAYS, Climate, Solar
+from protocols.power.estimate import draw_mw
 
 _HOURS = np.arange(0.0, YEAR_DAYS * DAY_SECONDS, 3600.0)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firmware_sim.errors import MissingLibraryError, SettingsError
+from firmware_sim.errors import MissingLibraryError
 from protocols.demands import QueryDemand
-from protocols.errors import FjordError
+from protocols.errors import FjordError, SettingsError
 from protocols.streams import StreamSchema
 
 LANGUAGE_GROUP = "fjord.language"

@@ -12,14 +12,14 @@ from firmware_sim.lifetime.fleet_file import FleetPlan
 from firmware_sim.lifetime.folding import program_for
 from firmware_sim.lifetime.prediction import predicted_days
 from firmware_sim.lifetime.query_file import AskingQuery
-from firmware_sim.power.component import named
-from firmware_sim.power.estimate import Workload, draw_mw
-from firmware_sim.power.limits import check_program
 from firmware_sim.power.many_motes import VirtualMote
 from firmware_sim.power.power_report import finite
 from firmware_sim.power.virtual_run import Outcome, run_motes
 from protocols.durations import format_duration
 from protocols.errors import ProgramError
+from protocols.power.component import named
+from protocols.power.estimate import Workload, draw_mw
+from protocols.power.limits import check_program
 from protocols.programs import SamplingProgram
 
 

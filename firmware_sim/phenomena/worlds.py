@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from firmware_sim.errors import SettingsError
 from firmware_sim.phenomena.indoor_climate import IndoorClimate
 from firmware_sim.phenomena.phenomenon import Phenomenon
 from firmware_sim.phenomena.road import LANE_MPH, Road, RoadSettings
 from firmware_sim.phenomena.traffic import Traffic
+from protocols.errors import SettingsError
 
 
 def make_world(name: str, *, motes: int, seed: int = 1, default_period_us: int | None = None) -> Phenomenon:

@@ -1,1 +1,1 @@
-"""What sampling costs: device profiles, energy by component, batteries, the sun, and motes in virtual time."""
+"""What sampling spends: batteries, the sun, and motes in virtual time."""

@@ -7,9 +7,9 @@ from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-from firmware_sim.errors import SettingsError
 from firmware_sim.power.battery import Battery, ideal
-from firmware_sim.power.constants_file import convert, read_table, without_sources
+from protocols.errors import SettingsError
+from protocols.power.constants_file import convert, read_table, without_sources
 
 _FILE = "batteries.toml"
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmware_sim.power.battery import RATED_C, Battery
-from firmware_sim.power.profile import DeviceProfile
+from protocols.power.profile import DeviceProfile
 
 Floats = npt.NDArray[np.float64]
 _LEAST_LOSS = 1e-18

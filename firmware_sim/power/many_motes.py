@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from firmware_sim.power.battery import Battery
-from firmware_sim.power.component import COMPONENTS
-from firmware_sim.power.costs import (
+from firmware_sim.power.surroundings import Climate, Solar
+from protocols.power.component import COMPONENTS
+from protocols.power.costs import (
     Cost,
     always_mw,
     listen_cost,
@@ -24,10 +25,9 @@ from firmware_sim.power.costs import (
     sample_cost,
     synchronisation_cost,
 )
-from firmware_sim.power.estimate import Workload, asking_bits, pause_us, rates_of
-from firmware_sim.power.payload import packet_bits
-from firmware_sim.power.profile import DeviceProfile
-from firmware_sim.power.surroundings import Climate, Solar
+from protocols.power.estimate import Workload, asking_bits, pause_us, rates_of
+from protocols.power.payload import packet_bits
+from protocols.power.profile import DeviceProfile
 from protocols.programs import SamplingProgram, VehicleEvents
 
 Floats = npt.NDArray[np.float64]

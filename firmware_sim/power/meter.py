@@ -8,8 +8,8 @@ import numpy as np
 
 from firmware_sim.power.battery import RATED_C, Battery
 from firmware_sim.power.charge import Charges, Supply
-from firmware_sim.power.component import COMPONENTS, Energy, named
-from firmware_sim.power.costs import (
+from protocols.power.component import COMPONENTS, Energy, named
+from protocols.power.costs import (
     always_mw,
     listen_cost,
     packet_cost,
@@ -17,8 +17,8 @@ from firmware_sim.power.costs import (
     sample_cost,
     synchronisation_cost,
 )
-from firmware_sim.power.estimate import pause_us
-from firmware_sim.power.profile import DeviceProfile
+from protocols.power.estimate import pause_us
+from protocols.power.profile import DeviceProfile
 from protocols.programs import SLEEP, SamplingProgram
 
 SETTLES_AFTER_US = 60_000_000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from firmware_sim.errors import SettingsError
-from firmware_sim.power.estimate import NEVER_US
-from firmware_sim.power.limits import most_records
-from firmware_sim.power.profile import DeviceProfile
+from protocols.errors import SettingsError
+from protocols.power.estimate import NEVER_US
+from protocols.power.limits import most_records
+from protocols.power.profile import DeviceProfile
 from protocols.programs import (
     ListenSchedule,
     SamplingProgram,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from firmware_sim.errors import MissingLibraryError
-from firmware_sim.power.component import COMPONENTS, Component
 from firmware_sim.power.paper_programs import PAPER_PROGRAMS
 from firmware_sim.power.power_report import PowerReport, curve
+from protocols.power.component import COMPONENTS, Component
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -10,17 +10,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from firmware_sim.errors import OverloadError, SettingsError
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery
-from firmware_sim.power.component import Power, named
-from firmware_sim.power.estimate import NEVER_US, Workload, draw_mw
-from firmware_sim.power.limits import check_program
 from firmware_sim.power.paper_programs import PAPER_PROGRAMS, paper_program
-from firmware_sim.power.profile import DeviceProfile
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.power.program_file import load_program
-from protocols.errors import ProgramError
+from protocols.errors import OverloadError, ProgramError, SettingsError
+from protocols.power.component import Power, named
+from protocols.power.estimate import NEVER_US, Workload, draw_mw
+from protocols.power.limits import check_program
+from protocols.power.profile import DeviceProfile
+from protocols.power.profiles import find_profile
 from protocols.programs import ListenSchedule, SamplingProgram
 
 SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS = 0.1, 1000.0, 41

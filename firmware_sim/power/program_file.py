@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from firmware_sim.errors import SettingsError
-from firmware_sim.power.constants_file import convert, line_of, read_table
 from protocols.durations import DurationError, parse_duration_us
-from protocols.errors import ProgramError
+from protocols.errors import ProgramError, SettingsError
+from protocols.power.constants_file import convert, line_of, read_table
 from protocols.programs import (
     Band,
     DeadBand,

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from firmware_sim.errors import SettingsError
-from firmware_sim.power.constants_file import convert, read_table
 from firmware_sim.radio.losses import Bernoulli, Link, LossModel, Probability
+from protocols.errors import SettingsError
+from protocols.power.constants_file import convert, read_table
 
 SECOND_US = 1_000_000
 

@@ -16,12 +16,12 @@ from firmware_sim.mote_events import Announce, ControlReceived, Event, Instructi
 from firmware_sim.phenomena.phenomenon import Phenomenon
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.meter import Meter
-from firmware_sim.power.profile import DeviceProfile
 from firmware_sim.radio.channel import Channel, RadioFaults
 from firmware_sim.sample_clock import SampleClock
 from firmware_sim.virtual_time.gateway import Gateway
 from protocols.frames import encode
 from protocols.packets import Packet, SampleValue
+from protocols.power.profile import DeviceProfile
 from protocols.programs import SamplingProgram
 
 ANSWER_US = 2_000

@@ -10,7 +10,6 @@ from firmware_sim import fleet as live
 from firmware_sim.fleet import Fleet, FleetSettings
 from firmware_sim.phenomena.traffic import Traffic
 from firmware_sim.power.batteries import find_battery
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.radio.losses import Bernoulli
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
@@ -18,6 +17,7 @@ from firmware_sim.virtual_time.gateway import Gateway
 from protocols import topics
 from protocols.frames import encode
 from protocols.mqtt import Message
+from protocols.power.profiles import find_profile
 from protocols.programs import ListenSchedule, Panes, SamplingProgram, SendOnChange
 
 SECOND = 1_000_000

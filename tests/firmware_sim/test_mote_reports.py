@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from firmware_sim.mote import Mote
 from firmware_sim.mote_events import ControlReceived, MoteDescription, PowerOn, SendPacket, Wake, WakeAt
 from firmware_sim.power.meter import Meter
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.sample_clock import SampleClock
 from protocols.packets import Control, Health, Partial, RunProgram, Sample, VehicleEvent, VehicleTally
+from protocols.power.profiles import find_profile
 from protocols.programs import (
     Band,
     DeadBand,

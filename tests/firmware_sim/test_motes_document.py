@@ -7,10 +7,10 @@ from pathlib import Path
 
 from firmware_sim.lifetime.fleet_file import read_fleet
 from firmware_sim.power.batteries import known_batteries
-from firmware_sim.power.component import Component
-from firmware_sim.power.profiles import preset_names
 from firmware_sim.power.program_file import read_program
 from firmware_sim.radio.channel import read_faults
+from protocols.power.component import Component
+from protocols.power.profiles import preset_names
 
 TEXT = (Path(__file__).parents[2] / "docs" / "motes.md").read_text()
 FLEET, PROGRAM, FAULTS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)

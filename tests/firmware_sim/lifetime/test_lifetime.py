@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from firmware_sim.command import app
-from firmware_sim.errors import MissingLibraryError, SettingsError
+from firmware_sim.errors import MissingLibraryError
 from firmware_sim.lifetime import query_file
 from firmware_sim.lifetime.fleet_file import load_fleet, read_fleet
 from firmware_sim.lifetime.folding import program_for
 from firmware_sim.lifetime.query_file import load_queries, split_queries
 from firmware_sim.lifetime.report import make_report
-from protocols.errors import ProgramError
+from protocols.errors import ProgramError, SettingsError
 
 HIGHWAY = Path(__file__).parents[3] / "examples" / "highway"
 SECOND = 1_000_000

@@ -10,9 +10,9 @@ from firmware_sim.execution.execution import Execution
 from firmware_sim.phenomena.car_following import METRES_PER_FOOT, MPH, Lane, LaneSettings
 from firmware_sim.phenomena.road import ROAD, Road, RoadSettings, measured_vehicle
 from firmware_sim.power.paper_programs import OVER, paper_program
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.packets import VehicleEvent, VehicleTally
+from protocols.power.profiles import find_profile
 from protocols.programs import SamplingProgram, VehicleEvents
 
 SECOND = 1_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from firmware_sim.errors import SettingsError
 from firmware_sim.phenomena.worlds import WORLDS, make_world
+from protocols.errors import SettingsError
 
 
 @pytest.mark.parametrize("name", sorted(WORLDS))

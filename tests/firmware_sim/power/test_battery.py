@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from firmware_sim.power.batteries import find_battery, known_batteries
 from firmware_sim.power.battery import YEAR_SECONDS, ideal, seconds_until
 from firmware_sim.power.charge import Charges, Supply
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.power.surroundings import Climate, Solar, sine_of_elevation
+from protocols.power.profiles import find_profile
 
 TELOSB, MICA2 = find_profile("telosb"), find_profile("mica2")
 ALKALINE = find_battery("alkaline-aa-pair")

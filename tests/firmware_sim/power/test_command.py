@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from firmware_sim.command import app
-from firmware_sim.errors import MissingLibraryError, SettingsError
+from firmware_sim.errors import MissingLibraryError
 from firmware_sim.power import plots
-from firmware_sim.power.component import Component
-from firmware_sim.power.profiles import preset_names
-from protocols.errors import ProgramError
+from protocols.errors import ProgramError, SettingsError
+from protocols.power.component import Component
+from protocols.power.profiles import preset_names
 
 
 def power(*arguments):

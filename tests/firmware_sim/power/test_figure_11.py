@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from firmware_sim.power.battery import ideal
-from firmware_sim.power.component import COMPONENTS, Component
-from firmware_sim.power.estimate import NEVER_US, Workload, draw_mw
 from firmware_sim.power.many_motes import VirtualMote
 from firmware_sim.power.paper_programs import PAPER_PROGRAMS, VEHICLES_PER_SECOND, paper_program
-from firmware_sim.power.profile import Adc, DeviceProfile, Processor, Radio, Sensor
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.power.virtual_run import run_motes
+from protocols.power.component import COMPONENTS, Component
+from protocols.power.estimate import NEVER_US, Workload, draw_mw
+from protocols.power.profile import Adc, DeviceProfile, Processor, Radio, Sensor
+from protocols.power.profiles import find_profile
 from protocols.programs import ListenSchedule, SamplingProgram
 
 PAPER = find_profile("atmel8515")

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware_sim.errors import SettingsError
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import ideal
-from firmware_sim.power.component import Component
-from firmware_sim.power.estimate import Workload, draw_mw, mean_attempts
 from firmware_sim.power.many_motes import VirtualMote
 from firmware_sim.power.paper_programs import OVER
-from firmware_sim.power.profiles import find_profile, preset_names
 from firmware_sim.power.surroundings import Climate, Solar
 from firmware_sim.power.virtual_run import run_motes
+from protocols.errors import SettingsError
+from protocols.power.component import Component
+from protocols.power.estimate import Workload, draw_mw, mean_attempts
+from protocols.power.profiles import find_profile, preset_names
 from protocols.programs import (
     SLEEP,
     Band,

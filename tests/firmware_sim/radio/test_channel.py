@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_sim.errors import SettingsError
 from firmware_sim.radio.channel import Channel, RadioFaults, read_faults
 from firmware_sim.radio.losses import Bernoulli, GilbertElliott, Link
+from protocols.errors import SettingsError
 
 SECOND = 1_000_000
 PAYLOAD = bytes(range(40))

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from firmware_sim.mote_events import MoteDescription
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import ideal
-from firmware_sim.power.estimate import Workload, draw_mw
 from firmware_sim.power.paper_programs import OVER
-from firmware_sim.power.profiles import find_profile
 from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.radio.losses import Bernoulli, GilbertElliott
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.packets import Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
+from protocols.power.estimate import Workload, draw_mw
+from protocols.power.profiles import find_profile
 from protocols.programs import (
     SLEEP,
     Band,

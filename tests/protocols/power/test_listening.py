@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from firmware_sim.power.listening import Listening, when_irregular, when_regular
+from protocols.power.listening import Listening, when_irregular, when_regular
 
 
 @pytest.mark.parametrize(("apart_s", "asks", "windows_every_s"), [

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from firmware_sim.errors import SettingsError
+from protocols.errors import SettingsError
 
 T = TypeVar("T")
 

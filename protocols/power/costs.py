@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from firmware_sim.power.component import Component, Energy, Power, by_component
-from firmware_sim.power.profile import DeviceProfile
+from protocols.power.component import Component, Energy, Power, by_component
+from protocols.power.profile import DeviceProfile
 
 HEALTH_EVERY_PACKETS = 16
 """A packet with samples carries the mote's health this often; packets that only ask always do."""

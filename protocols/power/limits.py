@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from firmware_sim.power.costs import packet_cost
-from firmware_sim.power.payload import packet_bits
-from firmware_sim.power.profile import DeviceProfile
 from protocols.errors import ProgramError
+from protocols.power.costs import packet_cost
+from protocols.power.payload import packet_bits
+from protocols.power.profile import DeviceProfile
 from protocols.programs import Panes, SamplingProgram, VehicleCount
 
 

@@ -6,8 +6,8 @@ are several times longer, so energy is counted from here.
 
 from __future__ import annotations
 
-from firmware_sim.power.profile import DeviceProfile
 from protocols.packets import Health, Partial, Record, Sample, VehicleEvent, VehicleTally
+from protocols.power.profile import DeviceProfile
 from protocols.programs import Measure, Panes, SamplingProgram, VehicleCount, VehicleEvents
 
 VALUE_BITS = 16

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from firmware_sim.errors import OverloadError
-from firmware_sim.power.estimate import Workload, draw_mw
-from firmware_sim.power.limits import check_program
 from firmware_sim.power.paper_programs import OVER, paper_program
-from firmware_sim.power.profiles import find_profile
-from protocols.errors import ProgramError
+from protocols.errors import OverloadError, ProgramError
+from protocols.power.estimate import Workload, draw_mw
+from protocols.power.limits import check_program
+from protocols.power.profiles import find_profile
 from protocols.programs import Panes, SamplingProgram, VehicleEvents
 
 SECOND = 1_000_000

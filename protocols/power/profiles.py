@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from firmware_sim.errors import SettingsError
-from firmware_sim.power.constants_file import convert, read_table, without_sources
-from firmware_sim.power.profile import DeviceProfile
+from protocols.errors import SettingsError
+from protocols.power.constants_file import convert, read_table, without_sources
+from protocols.power.profile import DeviceProfile
 
 _FOLDER = "presets"
 
@@ -18,7 +18,7 @@ _FOLDER = "presets"
 @cache
 def preset_names() -> tuple[str, ...]:
     """Return the names of the profiles that come with Fjord."""
-    folder = resources.files("firmware_sim.power") / _FOLDER
+    folder = resources.files("protocols.power") / _FOLDER
     return tuple(sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml")))
 
 
@@ -38,7 +38,7 @@ def find_profile(name: str) -> DeviceProfile:
             raise SettingsError(f"the profile {name} cannot be read: {error}") from error
     if name not in preset_names():
         raise SettingsError(f"there is no preset {name!r}", hint=f"there are {', '.join(preset_names())}")
-    text = (resources.files("firmware_sim.power") / _FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    text = (resources.files("protocols.power") / _FOLDER / f"{name}.toml").read_text(encoding="utf-8")
     return read_profile(text, f"preset {name}")
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from firmware_sim.errors import SettingsError
 from firmware_sim.power.batteries import find_battery, known_batteries
-from firmware_sim.power.profile import Lora, lora_airtime_us
-from firmware_sim.power.profiles import find_profile, preset_names, read_profile
 from firmware_sim.power.program_file import read_program
-from protocols.errors import ProgramError
+from protocols.errors import ProgramError, SettingsError
+from protocols.power.profile import Lora, lora_airtime_us
+from protocols.power.profiles import find_profile, preset_names, read_profile
 from protocols.programs import Band, ListenSchedule, Measure, Panes, SamplingProgram, SendOnChange
 
 WANTED = {

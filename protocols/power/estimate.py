@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from firmware_sim.errors import OverloadError
-from firmware_sim.power.component import Power
-from firmware_sim.power.costs import (
+from protocols.errors import OverloadError
+from protocols.power.component import Power
+from protocols.power.costs import (
     always_mw,
     listen_cost,
     packet_cost,
@@ -16,9 +16,9 @@ from firmware_sim.power.costs import (
     sample_cost,
     synchronisation_cost,
 )
-from firmware_sim.power.listening import when_irregular, when_regular
-from firmware_sim.power.payload import packet_bits
-from firmware_sim.power.profile import DeviceProfile
+from protocols.power.listening import when_irregular, when_regular
+from protocols.power.payload import packet_bits
+from protocols.power.profile import DeviceProfile
 from protocols.programs import SamplingProgram, SendOnChange, VehicleEvents
 
 NEVER_US = 3650 * 86_400_000_000
