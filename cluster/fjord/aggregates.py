@@ -7,7 +7,7 @@ subtracted: sums of reals stay as exact as one addition after another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -69,6 +69,18 @@ def _argument_type(call: AggregateCall) -> type[pl.DataType]:
     return POLARS_TYPES[call.argument.type if call.argument else FieldType.INTEGER]
 
 
+def partial_columns(calls: Iterable[AggregateCall]) -> tuple[PartialColumn, ...]:
+    """Return the partial columns of several calls: what two of them need, a count say, is there once."""
+    found = {column.name: column for call in calls for column in split_aggregate(call).columns}
+    return tuple(found.values())
+
+
+def _name(call: AggregateCall, part: str) -> str:
+    """Name a partial column by what it is; the name says everything that its values depend on."""
+    words = "*" if call.argument is None else call.argument.sql
+    return f"fjord_{part}({'DISTINCT ' if call.distinct else ''}{words})"
+
+
 def _column(
     call: AggregateCall,
     part: str,
@@ -76,7 +88,7 @@ def _column(
     begin: pl.Expr,
     merge: Callable[[pl.Expr], pl.Expr] = lambda partial: partial.sum(),
 ) -> PartialColumn:
-    name = f"{call.name}#{part}"
+    name = _name(call, part)
     return PartialColumn(name, kind, begin.cast(kind).alias(name), merge(pl.col(name)).alias(name))
 
 
@@ -88,13 +100,13 @@ def _count(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
 
 def _sum(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     kind = POLARS_TYPES[call.type]
-    total = _column(call, "sum", kind, _argument(call).cast(kind).sum())
+    total = _column(call, f"sum_{call.type.value}", kind, _argument(call).cast(kind).sum())
     count = _column(call, "count", pl.Int64, _argument(call).count())
     return (total, count), pl.when(pl.col(count.name) > 0).then(pl.col(total.name))
 
 
 def _average(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    total = _column(call, "sum", pl.Float64, _argument(call).cast(pl.Float64).sum())
+    total = _column(call, "sum_real", pl.Float64, _argument(call).cast(pl.Float64).sum())
     count = _column(call, "count", pl.Int64, _argument(call).count())
     mean = pl.col(total.name) / pl.col(count.name)
     return (total, count), pl.when(pl.col(count.name) > 0).then(mean)
@@ -113,9 +125,9 @@ def _greatest(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
 def _variance(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     """Sample variance from count, mean and squared deviations, merged after Chan, Golub and LeVeque (1979)."""
     value = _argument(call).cast(pl.Float64)
-    count = f"{call.name}#count"
-    mean = f"{call.name}#mean"
-    squares = f"{call.name}#squares"
+    count = _name(call, "count")
+    mean = _name(call, "mean")
+    squares = _name(call, "squares")
     n, m, s = pl.col(count), pl.col(mean), pl.col(squares)
     total = (n * m).sum() / n.sum()
     columns = (
@@ -146,7 +158,7 @@ def _values(call: AggregateCall, final: Callable[[pl.Expr], pl.Expr]) -> tuple[t
     values = _argument(call).drop_nulls()
     if call.distinct:
         values = values.unique(maintain_order=True)
-    name = f"{call.name}#values"
+    name = _name(call, "values")
     column = PartialColumn(
         name, pl.List(_argument_type(call)), values.implode().alias(name), pl.col(name).explode().drop_nulls().implode()
     )
@@ -157,7 +169,8 @@ def _by_stamp(call: AggregateCall, *, first: bool) -> tuple[tuple[PartialColumn,
     """The value with the least or greatest stamp; of equal stamps the least or greatest value. NULLs do not count."""
     if call.order is None:
         raise PlanError(f"{call.function.upper()} needs to know when tuples were sampled")
-    stamp_name, value_name = f"{call.name}#stamp", f"{call.name}#value"
+    which = "first" if first else "last"
+    stamp_name, value_name = _name(call, f"{which}_stamp"), _name(call, f"{which}_value")
 
     def pick(stamp: pl.Expr, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
         known = value.is_not_null()

@@ -24,7 +24,10 @@ from cluster.fjord.operators.filtering import Filter as FilterOperator
 from cluster.fjord.operators.granularity import Granularity as GranularityOperator
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.joining import Join as JoinOperator
+from cluster.fjord.operators.marking import MarkSince
 from cluster.fjord.operators.multiplicities import difference, intersection
+from cluster.fjord.operators.pane_aggregation import Audience, PaneAggregate
+from cluster.fjord.operators.panes import Panes
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.projection import Project as ProjectOperator
 from cluster.fjord.operators.reordering import Reorder
@@ -59,6 +62,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.plan.epoch import PlannedQuery
+from cluster.plan.pane_folding import SINCE, PaneFold
 
 LONGEST_SPLIT_US = 100_000
 """Rows that last longer are not cut into one per microsecond: 0.1 s is a hundred thousand rows already."""
@@ -101,6 +105,8 @@ def upstream_operators(edge: Edge, grouped: GroupedFilter | None = None) -> Iter
         yield grouped
     for above in reversed(nodes):
         yield build_operator(above)
+    if edge.pane_us is not None:
+        yield Panes(edge.pane_us)
     if edge.aggregate is not None:
         yield PartialAggregate(edge.aggregate.keys, edge.aggregate.calls)
 
@@ -123,6 +129,41 @@ def add_downstream(fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Que
         The operator whose output is the query's answer.
     """
     return _Downstream(fjord, query, arrivals).add(query.node)
+
+
+def add_shared_chain(fjord: Fjord, query: PlannedQuery, arrival: Queue, newest: Mapping[int, int]) -> Placed:
+    """Add what is downstream of a stateless template whose members may share tuples.
+
+    Parameters
+    ----------
+    fjord
+        Where to.
+    query
+        The template.
+    arrival
+        Where its rows arrive.
+    newest
+        By group: the epoch with which its newest member began.
+
+    Returns
+    -------
+    Placed
+        The operator whose output is the answers, with the columns MEMBER and SINCE.
+    """
+    marked = fjord.add(f"{query.identity}/mark", MarkSince(newest), [arrival], owner=query.identity)
+    schema = (*schema_of(query.node), SINCE)
+    return fjord.add(f"{query.identity}/0 Reorder", Reorder(schema), [marked], owner=query.identity)
+
+
+def add_pane_aggregate(fjord: Fjord, fold: PaneFold, arrival: Queue) -> Placed:
+    """Add what is downstream of windowed aggregates that share panes; return the operator that answers all of them."""
+    keys = schema_of(Project(fold.chain, fold.keys))
+    audiences = [
+        Audience(member.group, member.pane_query.size_us, member.pane_query.slide_us, member.number)
+        for member in fold.members
+    ]
+    operator = PaneAggregate(keys, fold.calls, audiences)
+    return fjord.add(f"{fold.name}/0 PaneAggregate", operator, [arrival], owner=fold.name)
 
 
 def build_operator(node: Node) -> Operator:

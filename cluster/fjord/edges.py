@@ -30,6 +30,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.plan.epoch import PlannedQuery
+from cluster.plan.pane_folding import PaneFold
 
 
 class UnsupportedPlanError(PlanError):
@@ -52,6 +53,8 @@ class Edge:
         The aggregate directly above it, whose first half runs upstream too; or None.
     partition_by
         Columns by whose values rows go to buckets; empty sends all to the query's own bucket.
+    pane_us
+        Width of the panes in which the aggregate begins; None if it has none.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Edge:
     chain: Node
     aggregate: Aggregate | None
     partition_by: tuple[str, ...]
+    pane_us: int | None = None
 
     @property
     def source(self) -> Source:
@@ -106,6 +110,12 @@ def edges_of(query: PlannedQuery) -> tuple[Edge, ...]:
         Edge(f"{query.identity}/{number}", query.identity, chain, aggregate, keyed)
         for number, (chain, aggregate) in enumerate(cuts_of(query.node))
     )
+
+
+def pane_edge(fold: PaneFold) -> Edge:
+    """Return the one edge of windowed aggregates that share panes."""
+    keys = tuple(key.name for key in fold.keys)
+    return Edge(f"{fold.name}/0", fold.name, fold.chain, fold.aggregate, keys, fold.pane_us)
 
 
 def is_chain(node: Node, *, windowed: bool = False) -> bool:

@@ -10,7 +10,8 @@ import polars as pl
 from cluster.errors import StateError
 from cluster.fjord.operator import State
 
-FORMAT = 1
+FORMAT = 2
+"""1 named partial values by their aggregates."""
 
 
 class _Saved(msgspec.Struct, array_like=True):

@@ -8,12 +8,15 @@ A *template* is a plan without the condition next to its stream. Its *members* a
 becomes one row per member whose condition holds, with the member's number in an extra column, and every operator above
 keeps members apart: it is one more column of a projection, of a key, of equality. All operators work instant by instant
 on whole tuples (papers/pipes_algebra.md section 3), so each member's rows are exactly those of its query run alone; and
-a member that comes later has no rows from before. Plans with several streams are not folded yet; they share the scan.
+a member that comes later has no rows from before. Where nothing above keeps anything, members with equal conditions
+share their tuples too. Windowed aggregates fold further (:mod:`cluster.plan.pane_folding`). Plans with several streams
+are not folded yet; they share the scan.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,13 +37,14 @@ from cluster.language.algebra import (
     PartitionedWindow,
     Project,
     Scalar,
+    Schema,
     Source,
     TimeWindow,
 )
+from cluster.language.plans import column_scalar
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.expressions import conjunction_of, conjuncts_of
-
-_MEMBER = Scalar(f'"{MEMBER.name}"', MEMBER.type)
+from cluster.plan.pane_folding import PaneFold, PaneQuery, fold_panes, group_of, pane_query_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,16 @@ class Member:
 
     Parameters
     ----------
-    number
-        The epoch with which the query began: no other query of the Fjord ever has it.
+    group
+        Which tuples are its own: those with this number. The epoch with which the query began, which no other query
+        of the Fjord ever has; or, where members may share tuples, a digest of the condition.
     query
         Its plan.
     predicate
         Which tuples of the stream are its own; None for all.
     """
 
-    number: int
+    group: int
     query: PlannedQuery
     predicate: Scalar | None
 
@@ -77,28 +82,54 @@ class Fold:
     shared: PlannedQuery
     members: tuple[Member, ...]
 
+    @property
+    def groups(self) -> tuple[tuple[int, Scalar | None], ...]:
+        """The conditions, by number of their group."""
+        return tuple({member.group: member.predicate for member in self.members}.items())
+
+    @property
+    def shares_tuples(self) -> bool:
+        """True if members with equal conditions have the same tuples."""
+        return is_stateless(self.shared.node)
+
 
 @dataclass(frozen=True, slots=True)
 class FoldedPlan:
-    """A plan's queries: folded, and those that run alone."""
+    """A plan's queries: folded, sharing panes, and those that run alone."""
 
     folds: tuple[Fold, ...]
+    panes: tuple[PaneFold, ...]
     alone: tuple[PlannedQuery, ...]
 
 
 def fold(plan: Plan) -> FoldedPlan:
     """Return a plan's queries, folded."""
     folds: dict[Node, list[Member]] = {}
+    panes: dict[PlannedQuery, PaneQuery] = {}
     alone: list[PlannedQuery] = []
     for query in plan.queries:
+        windowed = pane_query_of(query.node)
         found = template_of(query.node)
-        if found is None:
-            alone.append(query)
+        if windowed is not None:
+            panes[query] = windowed
+        elif found is not None:
+            template, predicate = found
+            group = group_of(predicate) if is_stateless(template) else query.since_epoch
+            folds.setdefault(template, []).append(Member(group, query, predicate))
         else:
-            folds.setdefault(found[0], []).append(Member(query.since_epoch, query, found[1]))
+            alone.append(query)
     return FoldedPlan(
-        tuple(Fold(_shared(template), tuple(members)) for template, members in folds.items()), tuple(alone)
+        tuple(Fold(_shared(template), tuple(members)) for template, members in folds.items()),
+        fold_panes(panes),
+        tuple(alone),
     )
+
+
+def is_stateless(node: Node) -> bool:
+    """Return whether nothing in a plan keeps anything of a tuple for another one."""
+    while isinstance(node, Filter | Project | TimeWindow):
+        node = node.input
+    return isinstance(node, Source)
 
 
 @lru_cache(maxsize=65_536)
@@ -133,19 +164,23 @@ def _shared(template: Node) -> PlannedQuery:
 def with_members(template: Node) -> Node:
     """Return a template as a plan that keeps members apart."""
     match template:
-        case Source():
-            return replace(template, columns=(*template.columns, MEMBER))
-        case Project():
-            return replace(
-                template,
-                input=with_members(template.input),
-                outputs=(*template.outputs, Output(MEMBER.name, _MEMBER)),
-            )
-        case Aggregate():
-            return replace(template, input=with_members(template.input), keys=(*template.keys, MEMBER.name))
-        case PartitionedWindow():
+        case Aggregate() | PartitionedWindow():
             return replace(template, input=with_members(template.input), keys=(*template.keys, MEMBER.name))
         case CountWindow(rows=int(rows)):
             return PartitionedWindow(with_members(template.input), (MEMBER.name,), rows, template.slide_rows)
+        case Source() | Project():
+            return carrying(template, (MEMBER,), with_members)
         case _:
             return replace(template, input=with_members(template.input))  # type: ignore[union-attr] # no joins here
+
+
+def carrying(node: Node, columns: Schema, below: Callable[[Node], Node] | None = None) -> Node:
+    """Return a plan of filters, projections and a source that hands these columns on; `below` does what is below."""
+    match node:
+        case Source():
+            return replace(node, columns=(*node.columns, *columns))
+        case Project():
+            outputs = (*node.outputs, *(Output(column.name, column_scalar(column)) for column in columns))
+            return replace(node, input=below(node.input) if below else carrying(node.input, columns), outputs=outputs)
+        case _:
+            return replace(node, input=carrying(node.input, columns))  # type: ignore[union-attr] # a filter

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cluster.language.algebra import Node, Source, inputs_of
+from msgspec.structs import replace
+
+from cluster.language.algebra import MEMBER, Aggregate, Node, Scalar, Source, inputs_of
 from cluster.plan.epoch import Plan
-from cluster.plan.explain import describe
+from cluster.plan.explain import describe, readable
 from cluster.plan.folding import Fold, fold, template_of
+from cluster.plan.pane_folding import PaneFold
+from protocols.durations import format_duration
 
 NAMED = 5
 """Queries named; of more, only how many there are."""
@@ -44,11 +48,20 @@ def plan_text(plan: Plan) -> str:
     """Return a plan as trees, answers on top and streams at the bottom; what several queries share stands once."""
     folded = fold(plan)
     count = len(plan.queries)
-    shared = len(folded.folds) + len(folded.alone)
+    shared = len(folded.folds) + len(folded.panes) + len(folded.alone)
     lines = [f"epoch {plan.epoch}: {_queries(count)} in {shared:,} {'plan' if shared == 1 else 'plans'}"]
     for each in folded.folds:
         names = [member.query.name for member in each.members]
-        lines += ["", f"{_queries(len(names))}: {_named(names)}", *_tree(_template(each), _filter_label(each))]
+        lines += ["", f"{_queries(len(names))}: {_named(names)}", *_tree(_template(each), _filter_label(each.groups))]
+    for panes in folded.panes:
+        names = [member.query.name for member in panes.members]
+        label = f"{_queries(len(names))}, panes of {format_duration(panes.pane_us)}: {_named(names)}"
+        lines += [
+            "",
+            label,
+            *(f"  {each}" for each in _windows(panes)),
+            *_tree(_panes(panes), _filter_label(panes.groups)),
+        ]
     for query in folded.alone:
         lines += ["", f"1 query: {query.name} (alone: it reads several streams)", *_tree(query.node, None)]
     return "\n".join(lines)
@@ -85,8 +98,14 @@ def picture_of(plan: Plan) -> Picture:
     folded = fold(plan)
     for each in folded.folds:
         names = [member.query.name for member in each.members]
-        top = draw(_template(each), len(names), _filter_label(each))
+        top = draw(_template(each), len(names), _filter_label(each.groups))
         arrows.append(Arrow(top, box(_named(names), "answers"), len(names)))
+    for panes in folded.panes:
+        shared = draw(_panes(panes), len(panes.members), _filter_label(panes.groups))
+        for window, names in _by_window(panes).items():
+            place = box(_window_label(window), "operator")
+            arrows.append(Arrow(shared, place, len(names)))
+            arrows.append(Arrow(place, box(_named(names), "answers"), len(names)))
     alone = [(draw(query.node, 1, None), box(query.name, "answers")) for query in folded.alone]
     arrows += [Arrow(top, answers, 1) for top, answers in alone]
     return Picture(tuple(boxes), tuple(arrows))
@@ -126,13 +145,42 @@ def _template(each: Fold) -> Node:
     return found[0]
 
 
-def _filter_label(each: Fold) -> str | None:
-    conditions = {member.predicate for member in each.members}
-    if conditions == {None}:
+def _panes(each: PaneFold) -> Node:
+    """Return what the windows of a fold share, as a query would write it."""
+    chain = replace(each.chain, outputs=tuple(output for output in each.chain.outputs if output.name != MEMBER.name))
+    names = {key.name: readable(key.scalar) for key in each.keys}
+    outputs = tuple(replace(output, name=names.get(output.name, output.name)) for output in chain.outputs)
+    calls = tuple(
+        replace(call, name=call.name.removeprefix("fjord_").replace("count(*)", "count")) for call in each.calls
+    )
+    return Aggregate(replace(chain, outputs=outputs), tuple(names.values()), calls)
+
+
+def _by_window(each: PaneFold) -> dict[tuple[int, int], list[str]]:
+    found: dict[tuple[int, int], list[str]] = {}
+    for member in each.members:
+        window = (member.pane_query.size_us, member.pane_query.slide_us)
+        found.setdefault(window, []).append(member.query.name)
+    return dict(sorted(found.items()))
+
+
+def _window_label(window: tuple[int, int]) -> str:
+    return f"window of {format_duration(window[0])}, moving every {format_duration(window[1])}"
+
+
+def _windows(each: PaneFold) -> Iterator[str]:
+    for window, names in _by_window(each).items():
+        yield f"{_window_label(window)}: {_named(names)}"
+
+
+def _filter_label(groups: Sequence[tuple[int, Scalar | None]]) -> str | None:
+    conditions = [predicate for _, predicate in groups]
+    if conditions == [None]:
         return None
-    everything = sum(member.predicate is None for member in each.members)
-    label = f"grouped filter: {len(conditions - {None}):,} conditions"
-    return label + (f", and {_queries(everything)} that want everything" if everything else "")
+    everything = ", and queries that want everything" if None in conditions else ""
+    some = [predicate for predicate in conditions if predicate is not None]
+    told = readable(some[0]) if len(some) == 1 else f"{len(set(some)):,} conditions"
+    return f"grouped filter: {told}{everything}"
 
 
 def _tree(node: Node, grouped: str | None) -> Iterator[str]:

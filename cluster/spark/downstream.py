@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import polars as pl
 
-from cluster.fjord.batch import END, START, Batch
-from cluster.fjord.compilation import add_downstream
+from cluster.fjord.batch import START, Batch
+from cluster.fjord.compilation import add_downstream, add_pane_aggregate, add_shared_chain
 from cluster.fjord.edges import Edge
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operator import State
@@ -26,7 +25,9 @@ from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import MEMBER
 from cluster.plan.epoch import PlanFiles
-from cluster.spark.envelopes import CONTROL, Control, bucket_of, pack_rows, unpack_control, unpack_rows
+from cluster.plan.pane_folding import PaneFold
+from cluster.spark.answers import Answers
+from cluster.spark.envelopes import CONTROL, Control, pack_rows, unpack_control, unpack_rows
 from cluster.spark.placement import Part, parts_of
 
 TOKEN = ""
@@ -78,11 +79,11 @@ class _Hosted:
     fjord: Fjord
     arrivals: dict[str, PushQueue]
     edges: dict[str, Edge]
-    outlets: list[tuple[Part, PushQueue]]
+    outlets: list[tuple[Answers, PushQueue]]
     token: bytes | None = None
     stateful: dict[str, Placed] = field(default_factory=dict)
-    members: dict[str, frozenset[int]] = field(default_factory=dict)
-    """By identity of a fold: the numbers of its members."""
+    groups: dict[str, frozenset[int]] = field(default_factory=dict)
+    """By identity of a part: the numbers of its groups."""
 
 
 _kept: OrderedDict[tuple[str, str, int, int], _Hosted] = OrderedDict()
@@ -137,7 +138,7 @@ class BucketHost:
             for name, placed in hosted.stateful.items():
                 saved = store.get(name)
                 if saved is not None:
-                    placed.operator.restore(without_strangers(unpack_state(saved), hosted.members.get(placed.owner)))
+                    placed.operator.restore(without_strangers(unpack_state(saved), hosted.groups.get(placed.owner)))
         _kept[key] = hosted
         while len(_kept) > KEPT_FJORDS:
             _kept.popitem(last=False)
@@ -147,15 +148,11 @@ class BucketHost:
         failures = {error.owner: str(error) for error in hosted.fjord.failures.values()}
         now_us = max(control.watermarks_us.values(), default=0)
         found: list[pl.DataFrame] = []
-        for part, outlet in hosted.outlets:
+        for answers, outlet in hosted.outlets:
             while (batch := outlet.get()) is not None:
                 if batch.rows.height:
-                    found.append(_as_json(batch.rows, part))
-            for identity, name, home in _queries(part, self._buckets):
-                reason = failures.get(part.query.identity) or control.failures.get(identity)
-                reason = reason or control.failures.get(part.query.identity)
-                if reason is not None and bucket == home:
-                    found.append(_as_error(name, reason, now_us))
+                    found.extend(answers.of(batch.rows))
+            found.extend(answers.errors(failures, control.failures, bucket, self._buckets, now_us))
         if found:
             yield BucketOutput(pack_rows(pl.concat(found)))
 
@@ -163,7 +160,7 @@ class BucketHost:
         new_plan = control.previous_epoch != control.epoch
         for name, placed in hosted.stateful.items():
             # With a new plan members may be gone, and so may what was kept for them.
-            changed = _moved(placed) != before[name] or (new_plan and placed.owner in hosted.members)
+            changed = _moved(placed) != before[name] or (new_plan and placed.owner in hosted.groups)
             if placed.owner not in hosted.fjord.failures and changed:
                 state = placed.operator.save()
                 if state:
@@ -192,34 +189,33 @@ def _build(parts: Iterable[Part], bucket: int, buckets: int) -> _Hosted:
         for edge in part.edges:
             hosted.edges[edge.name] = edge
             hosted.arrivals[edge.name] = PushQueue(capacity=2)
-        root = add_downstream(fjord, part.query, hosted.arrivals)
-        hosted.outlets.append((part, fjord.outlet(root)))
-        if part.fold is not None:
-            hosted.members[part.query.identity] = frozenset(part.names)
+        hosted.outlets.append((Answers(part), fjord.outlet(_add(fjord, part, hosted.arrivals))))
+        if part.groups is not None:
+            hosted.groups[part.identity] = frozenset(group for group, _ in part.groups)
     hosted.stateful = {placed.name: placed for placed in fjord.operators}
     return hosted
 
 
-def without_strangers(state: State, members: frozenset[int] | None) -> State:
-    """Return a fold's saved state without the rows of queries that are no members any more; None leaves it as it is."""
-    if members is None:
+def _add(fjord: Fjord, part: Part, arrivals: Mapping[str, PushQueue]) -> Placed:
+    first = arrivals[part.edges[0].name]
+    if isinstance(part.plan, PaneFold):
+        return add_pane_aggregate(fjord, part.plan, first)
+    if part.shares_rows:
+        return add_shared_chain(fjord, part.plan, first, part.newest)
+    return add_downstream(fjord, part.plan, arrivals)
+
+
+def without_strangers(state: State, groups: frozenset[int] | None) -> State:
+    """Return a fold's saved state without the rows of groups that are there no more; None leaves it as it is."""
+    if groups is None:
         return state
-    alive = list(members)
+    alive = list(groups)
     return {
         name: value.filter(pl.col(MEMBER.name).is_in(alive))
         if isinstance(value, pl.DataFrame) and MEMBER.name in value.columns
         else value
         for name, value in state.items()
     }
-
-
-def _queries(part: Part, buckets: int) -> Iterator[tuple[str, str, int]]:
-    """Yield identity, name and home bucket of a part's queries."""
-    if part.fold is None:
-        yield part.query.identity, part.query.name, bucket_of(part.query.identity, buckets)
-    else:
-        for member in part.fold.members:
-            yield member.query.identity, member.query.name, member.number % buckets
 
 
 def _merged_control(controls: list[Control]) -> Control:
@@ -239,28 +235,6 @@ def _moved(placed: Placed) -> tuple[int, int]:
 
 def _lowest(rows: pl.DataFrame) -> int:
     return int(rows.item(0, START))
-
-
-def _as_json(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
-    payload = [name for name in rows.columns if name not in (START, END, MEMBER.name)]
-    text = pl.struct(payload).struct.json_encode() if payload else pl.lit("{}")
-    query = pl.lit(part.query.name)
-    if part.fold is not None:
-        query = pl.col(MEMBER.name).replace_strict(part.names, return_dtype=pl.String)
-    return rows.select(query.alias("query"), START, END, pl.lit("row").alias("kind"), text.alias("row"))
-
-
-def _as_error(query: str, reason: str, at_us: int) -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "query": [query],
-            START: [at_us],
-            END: [at_us + 1],
-            "kind": ["error"],
-            "row": [msgspec.json.encode(reason).decode()],
-        },
-        schema_overrides={START: pl.Int64, END: pl.Int64},
-    )
 
 
 def outputs_of(rows: Iterable[Any]) -> list[Envelope]:

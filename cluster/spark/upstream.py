@@ -83,9 +83,12 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
         while (batch := outlet.queue.get()) is not None:
             pieces.append(batch.rows)
             watermarks[edge.name] = batch.watermark_us
-        if outlet.grouped is not None and outlet.part.fold is not None:
-            identities = {member.number: member.query.identity for member in outlet.part.fold.members}
-            failures |= {identities[member]: reason for member, reason in outlet.grouped.failures.items()}
+        if outlet.grouped is not None:
+            failures |= {
+                listener.query.identity: outlet.grouped.failures[listener.group]
+                for listener in outlet.part.listeners
+                if listener.group in outlet.grouped.failures
+            }
         rows = pl.concat(pieces) if pieces else None
         if rows is not None and rows.height:
             pieces_by_bucket = routed(outlet.part, edge, rows, task.buckets)
@@ -124,10 +127,7 @@ def _build(
             owner=f"stream {stream}",
         )
         for part, edge in edges:
-            grouped = None
-            if part.fold is not None:
-                members = [(member.number, member.predicate) for member in part.fold.members]
-                grouped = GroupedFilter(members, stored_columns(edge.source))
+            grouped = None if part.groups is None else GroupedFilter(part.groups, stored_columns(edge.source))
             last = shared
             for operator in upstream_operators(edge, grouped):
                 last = fjord.add(f"{edge.name} {type(operator).__name__}", operator, [last], owner=edge.owner)

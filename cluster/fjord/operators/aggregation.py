@@ -13,7 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.aggregates import split_aggregate
+from cluster.fjord.aggregates import partial_columns, split_aggregate
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.scalars import POLARS_TYPES
@@ -40,11 +40,10 @@ class MergeAggregate(Operator):
     def __init__(self, keys: Schema, calls: tuple[AggregateCall, ...], *, slide_us: int = 1) -> None:
         if slide_us < 1:
             raise PlanError(f"a window that slides by {slide_us} us")
-        splits = [split_aggregate(call) for call in calls]
-        columns = [column for split in splits for column in split.columns]
+        columns = partial_columns(calls)
         self._keys = [key.name for key in keys]
         self._merge = [column.merge for column in columns]
-        self._finals = [split.final for split in splits]
+        self._finals = [split_aggregate(call).final for call in calls]
         self._slide_us = slide_us
         self._pending = pl.DataFrame(
             schema={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from cluster.fjord.aggregates import split_aggregate
+from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.language.algebra import AggregateCall
@@ -23,7 +23,7 @@ class PartialAggregate(Operator):
 
     def __init__(self, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> None:
         self._by = [START, END, *keys]
-        self._begin = [column.begin for call in calls for column in split_aggregate(call).columns]
+        self._begin = [column.begin for column in partial_columns(calls)]
 
     def empty(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return no partial rows, with their columns, given rows to aggregate."""

@@ -16,6 +16,7 @@ TEXTS = [
     *(f"SELECT sensor FROM traffic WHERE speed < {limit}" for limit in range(6)),
     "SELECT sensor FROM traffic",
     "SELECT AVG(speed) AS mean FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE)",
+    "SELECT MAX(speed) AS m, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 30 SECONDS) WHERE sensor = 'a'",
     "SELECT a.sensor FROM traffic a WINDOW(RANGE 1 SECOND), traffic b WHERE a.speed < b.speed",
 ]
 PLAN = Plan(
@@ -25,14 +26,23 @@ PLAN = Plan(
 
 def test_the_text_says_what_runs_once_for_whom() -> None:
     assert plan_text(PLAN).splitlines()[:6] == [
-        "epoch 9: 9 queries in 3 plans",
+        "epoch 9: 10 queries in 3 plans",
         "",
         "7 queries: q1, q2, q3, q4, q5 and 2 more",
         "  project sensor",
-        "  └─ grouped filter: 6 conditions, and 1 query that want everything",
+        "  └─ grouped filter: 6 conditions, and queries that want everything",
         "     └─ stream traffic",
     ]
-    assert "1 query: q9 (alone: it reads several streams)" in plan_text(PLAN)
+    assert "1 query: q10 (alone: it reads several streams)" in plan_text(PLAN)
+    begin = plan_text(PLAN).splitlines().index("2 queries, panes of 30s: q8, q9")
+    assert plan_text(PLAN).splitlines()[begin + 1 :][:6] == [
+        "  window of 1m, moving every 30s: q9",
+        "  window of 1m, moving every 1m: q8",
+        "  aggregate AVG(speed), COUNT(*), MAX(speed)",
+        "  └─ project speed",
+        "     └─ grouped filter: sensor = 'a', and queries that want everything",
+        "        └─ stream traffic",
+    ]
     assert plan_text(Plan(1)) == "epoch 1: 0 queries in 0 plans"
 
 
@@ -40,7 +50,7 @@ def test_the_graph_has_every_stream_once_and_counts_queries() -> None:
     picture = picture_of(PLAN)
     assert [box.label for box in picture.boxes if box.kind == "stream"] == ["stream traffic"]
     answers = {box.number: box.label for box in picture.boxes if box.kind == "answers"}
-    assert sorted(answers.values()) == ["q1, q2, q3, q4, q5 and 2 more", "q8", "q9"]
+    assert sorted(answers.values()) == ["q1, q2, q3, q4, q5 and 2 more", "q10", "q8", "q9"]
     assert sum(arrow.queries for arrow in picture.arrows if arrow.target in answers) == len(TEXTS)
 
 

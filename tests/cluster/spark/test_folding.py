@@ -20,6 +20,9 @@ TEMPLATES = [
     "SELECT sensor, speed FROM traffic{}",
     "SELECT speed * 2 AS twice FROM traffic{}",
     "SELECT sensor, SUM(speed) AS total, COUNT(*) AS n FROM traffic WINDOW(RANGE 20 SLIDE 10){} GROUP BY sensor",
+    "SELECT COUNT(*) AS m, sensor FROM traffic WINDOW(RANGE 30 SLIDE 15){} GROUP BY sensor HAVING MAX(speed) > 3",
+    "SELECT AVG(speed + 1) AS mean, COUNT(DISTINCT sensor) AS s FROM traffic WINDOW(RANGE 7 SLIDE 14){}",
+    "SELECT speed % 3 AS k, MIN(sensor), LAST(speed) AS l FROM traffic WINDOW(RANGE 25 SLIDE 10){} GROUP BY speed % 3",
     "SELECT MAX(speed) AS fastest FROM traffic WINDOW(RANGE 15){}",
     "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12){}",
     "SELECT LAST(speed) AS latest FROM traffic WINDOW(RANGE 30 SLIDE 10){} HAVING COUNT(*) > 1",
@@ -53,14 +56,14 @@ def answers(folder: Path, plans: list[Plan], rows: list[tuple[int, str, int]], *
     return run.rows
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(TEXTS, min_size=1, max_size=6), STREAM, st.data())
 def test_folded_is_alone(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], rows: list[tuple[int, str, int]], data: st.DataObject
 ) -> None:
     spans = [sorted(data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))) for _ in texts]
     everybody = [
-        (PlannedQuery(f"q{number}", number + 1, plan_node(text)), begin, end)
+        (PlannedQuery(f"q{number}", 10 * begin + number + 1, plan_node(text)), begin, end)
         for number, (text, (begin, end)) in enumerate(zip(texts, spans, strict=True))
     ]
 
@@ -86,11 +89,35 @@ def test_what_differs_in_its_condition_is_one_fold() -> None:
     texts = [TEMPLATES[0].format(condition) for condition in CONDITIONS]
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
     (found,) = fold(plan).folds
-    assert [member.number for member in found.members] == list(range(len(texts)))
+    assert [member.query.name for member in found.members] == [f"q{n}" for n in range(len(texts))]
+    assert len(found.groups) == len(CONDITIONS)
     assert found.members[0].predicate is None
     assert fold(Plan(2, plan.queries[:1])).folds[0].shared == found.shared, (
         "the template's name does not depend on who has it"
     )
+
+
+def test_aggregates_that_differ_in_their_windows_share_panes() -> None:
+    texts = [TEMPLATES[2].format(""), TEMPLATES[3].format(" WHERE speed < 5"), TEMPLATES[3].format("")]
+    plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
+    folded = fold(plan)
+    (panes,) = folded.panes
+    assert not folded.folds
+    assert not folded.alone
+    assert panes.pane_us == 5
+    assert len(panes.groups) == 2
+    assert sorted(call.name for call in panes.calls) == ["fjord_count(*)", 'fjord_max("speed")', 'fjord_sum("speed")']
+    (alone,) = fold(Plan(2, plan.queries[:1])).panes
+    assert alone.name == panes.name, "the name does not depend on who is there"
+
+
+def test_a_window_of_an_hour_does_not_share_panes_of_microseconds() -> None:
+    texts = [
+        f"SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE {size} SLIDE {slide}) GROUP BY sensor"
+        for size, slide in ((10, 5), (3_600_000_000, 60_000_000))
+    ]
+    plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
+    assert [each.pane_us for each in fold(plan).panes] == [5, 60_000_000]
 
 
 def test_a_join_runs_alone() -> None:

@@ -1,0 +1,172 @@
+"""The second half of windowed aggregates that share panes: each window's answers are merged from the same partial rows.
+
+    panes                |--1--|--2--|--3--|--4--|--5--|--6--|         one partial row per key, condition and pane
+    RANGE 4 SLIDE 2      [     1..4            ]
+                                     [     3..6            ]
+    RANGE 2 SLIDE 1                  [   3,4   ]                       and so on, for every window
+
+Rows are final when emitted: a window's answer is emitted once the watermark has passed its last pane. See
+:mod:`cluster.plan.pane_folding` for what may share panes, and why the answers are those of each query alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from cluster.fjord.aggregates import partial_columns, split_aggregate
+from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import MEMBER, AggregateCall, Schema
+from cluster.plan.pane_folding import AFTER, MARKS, SINCE, SIZE, SLIDE
+
+_FROM = "fjord_from"
+_UNTIL = "fjord_until"
+_WINDOW = [MEMBER.name, SIZE.name, SLIDE.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """A query that gets answers: the group of its condition, its window, and the epoch with which it began."""
+
+    group: int
+    size_us: int
+    slide_us: int
+    since: int
+
+
+class PaneAggregate(Operator):
+    """Keeps partial rows of panes as long as a window may need them.
+
+    Parameters
+    ----------
+    keys
+        The key columns.
+    calls
+        The aggregates.
+    audiences
+        Who is answered.
+    """
+
+    def __init__(self, keys: Schema, calls: tuple[AggregateCall, ...], audiences: Sequence[Audience]) -> None:
+        columns = partial_columns(calls)
+        self._keys = [key.name for key in keys]
+        self._merge = [column.merge for column in columns]
+        self._finals = [split_aggregate(call).final for call in calls]
+        schema = {mark.name: pl.Int64 for mark in MARKS}
+        names = [*_WINDOW, SINCE.name]
+        rows = [(each.group, each.size_us, each.slide_us, each.since) for each in audiences]
+        self._audiences = pl.DataFrame(rows, schema={name: schema[name] for name in names}, orient="row").unique()
+        group = self._audiences.group_by(MEMBER.name)
+        self._newest = group.agg(pl.col(SINCE.name).max())
+        self._longest = group.agg((pl.col(SIZE.name) + pl.col(SLIDE.name)).max().alias(_UNTIL))
+        self._windows = self._audiences.select(_WINDOW).unique()
+        self._pending = pl.DataFrame(
+            schema={
+                **INTERVAL,
+                **{key.name: POLARS_TYPES[key.type] for key in keys},
+                MEMBER.name: pl.Int64,
+                SINCE.name: pl.Int64,
+                **{column.name: column.type for column in columns},
+            }
+        )
+        self._watermark_us = ALWAYS
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Take partial rows and emit the answers of every window that the watermark has passed."""
+        del port
+        if batch.rows.height:
+            self._add(batch.rows)
+        before_us, self._watermark_us = self._watermark_us, max(self._watermark_us, batch.watermark_us)
+        answers = self._answers(before_us)
+        if self._watermark_us > before_us:
+            self._forget()
+        return Batch(answers, self._watermark_us)
+
+    def save(self) -> State:
+        """Return the partial rows that still matter."""
+        return {"pending": self._pending, "watermark_us": self._watermark_us}
+
+    def restore(self, state: State) -> None:
+        """Go on with partial rows saved before, perhaps for others: what none of today's may see is forgotten."""
+        saved, columns = table_of(state, "pending"), self._pending.schema
+        oldest = self._audiences.group_by(MEMBER.name).agg(pl.col(SINCE.name).min().alias(AFTER.name))
+        # An aggregate nobody asked for then is one that only later queries ask for, who do not see these rows.
+        missing = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in saved.columns]
+        seen = saved.join(oldest, on=MEMBER.name).filter(pl.col(SINCE.name) >= pl.col(AFTER.name))
+        self._pending = pl.concat([self._pending, seen.with_columns(missing).select(columns.names())])
+        self._watermark_us = number_of(state, "watermark_us")
+
+    def _add(self, rows: pl.DataFrame) -> None:
+        """Add partial rows; what several micro-batches say about a pane becomes one row."""
+        new = rows.join(self._newest, on=MEMBER.name).select(self._pending.columns)
+        touched = pl.col(START) >= new[START].min()
+        rest, again = self._pending.filter(~touched), self._pending.filter(touched)
+        if again.height:
+            by = [START, END, *self._keys, MEMBER.name, SINCE.name]
+            new = pl.concat([again, new]).group_by(by, maintain_order=True).agg(self._merge)
+        self._pending = pl.concat([rest, new.select(self._pending.columns)])
+
+    def _answers(self, before_us: int) -> pl.DataFrame:
+        """Merge, for every window, the panes of each of its positions between two watermarks."""
+        from_us, until_us = _reached(before_us), _reached(self._watermark_us)
+        due = self._windows.with_columns(from_us.alias(_FROM), until_us.alias(_UNTIL))
+        due = due.filter(pl.col(_FROM) < pl.col(_UNTIL))
+        first = _next(pl.col(START) + 1)
+        last = _next(pl.col(START) + 1 + pl.col(SIZE.name))
+        pieces = (
+            self._pending.join(due, on=MEMBER.name)
+            .with_columns(pl.max_horizontal(first, _FROM).alias(START), pl.min_horizontal(last, _UNTIL).alias(END))
+            .filter(pl.col(START) < pl.col(END))
+        )
+        heard = self._heard()
+        if heard.height > heard[MEMBER.name].n_unique():
+            pieces = self._by_audience(pieces, heard)
+        positions = pl.int_ranges(pl.col(START), pl.col(END), step=pl.col(SLIDE.name))
+        pieces = pieces.with_columns(positions.alias(START)).explode(START)
+        by = [START, *self._keys, *_WINDOW, SINCE.name]
+        merged = pieces.group_by(by, maintain_order=True).agg(self._merge).join(heard, on=[MEMBER.name, SINCE.name])
+        answers = merged.select(
+            START,
+            (pl.col(START) + pl.col(SLIDE.name)).alias(END),
+            *self._keys,
+            *self._finals,
+            *(mark.name for mark in MARKS),
+        )
+        return answers.sort([START, *self._keys], maintain_order=True)
+
+    def _heard(self) -> pl.DataFrame:
+        """Return when rows came, by group: with the newest query's epoch at that time, and the one before that."""
+        times = self._pending.select(MEMBER.name, SINCE.name).unique().sort(MEMBER.name, SINCE.name)
+        return times.with_columns(pl.col(SINCE.name).shift(1, fill_value=-1).over(MEMBER.name).alias(AFTER.name))
+
+    def _by_audience(self, pieces: pl.DataFrame, heard: pl.DataFrame) -> pl.DataFrame:
+        """Give each row to the queries that see it: once to all that see the same rows."""
+        asked = self._audiences.rename({SINCE.name: "fjord_began"}).join(heard, on=MEMBER.name)
+        asked = asked.filter(pl.col("fjord_began").is_between(pl.col(AFTER.name), pl.col(SINCE.name), closed="right"))
+        classes = asked.select(*_WINDOW, pl.col(SINCE.name).alias("fjord_class")).unique()
+        seen = pieces.join(classes, on=_WINDOW).filter(pl.col(SINCE.name) >= pl.col("fjord_class"))
+        return seen.with_columns(pl.col("fjord_class").alias(SINCE.name)).drop("fjord_class")
+
+    def _forget(self) -> None:
+        """Forget panes that have left every window of their group."""
+        if self._pending.height and self._watermark_us > ALWAYS:
+            ends = (pl.col(START) + 1 + pl.col(_UNTIL)) > min(self._watermark_us, NEVER)
+            self._pending = self._pending.join(self._longest, on=MEMBER.name).filter(ends).drop(_UNTIL)
+
+
+def _next(instant: pl.Expr) -> pl.Expr:
+    """Return the instant before the least multiple of the slide that is at least `instant`."""
+    slide = pl.col(SLIDE.name)
+    return -((-instant).floordiv(slide)) * slide - 1
+
+
+def _reached(watermark_us: int) -> pl.Expr:
+    """Return the instant before which a window's answers are known: no later tuple counts before it."""
+    if not ALWAYS < watermark_us < NEVER:
+        return pl.lit(watermark_us, pl.Int64)
+    return _next(pl.lit(watermark_us + 1, pl.Int64))

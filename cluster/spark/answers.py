@@ -1,0 +1,132 @@
+"""From the rows that a part answers to each query's own: what its plan has left to do, JSON, and names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import polars as pl
+
+from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.compilation import build_operator
+from cluster.fjord.operator import Operator
+from cluster.language.algebra import MEMBER, Node, Source
+from cluster.plan.folding import carrying
+from cluster.plan.pane_folding import AFTER, MARKS, SINCE, SIZE, SLIDE
+from cluster.spark.placement import Listener, Part
+
+_MARKS = [mark.name for mark in MARKS]
+_BEGAN = "fjord_began"
+
+
+class Answers:
+    """What a part answers.
+
+    Parameters
+    ----------
+    part
+        The part.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        listeners: dict[Node | None, list[Listener]] = {}
+        for listener in part.listeners:
+            listeners.setdefault(listener.top, []).append(listener)
+        self._tops = [_Top(top, each, only=len(listeners) == 1) for top, each in listeners.items()]
+        self._broken: dict[str, str] = {}
+
+    def of(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Yield answers: columns query, START, END, kind, row (JSON); each query's in the order of the rows."""
+        for top in self._tops:
+            try:
+                yield top.answers(rows)
+            except Exception as error:  # noqa: BLE001 - one query's HAVING must not cost the others their answers
+                reason = f"{type(error).__name__}: {error}"
+                self._broken.update((listener.query.identity, reason) for listener in top.listeners)
+
+    def errors(
+        self, here: Mapping[str, str], upstream: Mapping[str, str], bucket: int, buckets: int, at_us: int
+    ) -> Iterator[pl.DataFrame]:
+        """Yield what has to be said of queries that failed.
+
+        Parameters
+        ----------
+        here
+            By part: why its operators in this bucket failed.
+        upstream
+            By part or query: why it failed next to the scan; every bucket is told.
+        bucket, buckets
+            This bucket, and how many there are.
+        at_us
+            The instant to give.
+        """
+        broken, self._broken = self._broken, {}
+        if not (broken or here or upstream):
+            return
+        for listener in self._part.listeners:
+            identity = listener.query.identity
+            reason = here.get(self._part.identity) or broken.get(identity)
+            if reason is None and listener.home(buckets) == bucket:
+                reason = upstream.get(identity) or upstream.get(self._part.identity)
+            if reason is not None:
+                yield _as_error(listener.query.name, reason, at_us)
+
+
+class _Top:
+    """Listeners with the same work left to do."""
+
+    def __init__(self, top: Node | None, listeners: Sequence[Listener], *, only: bool) -> None:
+        self.listeners = listeners
+        self._operators = [] if top is None else _operators_of(top)
+        self._on = [MEMBER.name, *([SIZE.name, SLIDE.name] if listeners[0].window_us is not None else [])]
+        names = [(each.group, *(each.window_us or ()), each.query.since_epoch, each.query.name) for each in listeners]
+        schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String}
+        self._names = pl.DataFrame(names, schema=schema, orient="row")
+        self._own = None if only else self._names.select(self._on).unique()
+
+    def answers(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the listeners' answers."""
+        if self._own is not None:
+            rows = rows.join(self._own, on=self._on, how="semi", maintain_order="left")
+        for operator in self._operators:
+            rows = operator.transition(0, Batch(rows, ALWAYS)).rows
+        payload = [name for name in rows.columns if name not in (START, END, *_MARKS)]
+        text = pl.struct(payload).struct.json_encode() if payload else pl.lit("{}")
+        marks = [name for name in _MARKS if name in rows.columns]
+        said = rows.select(*marks, START, END, pl.lit("row").alias("kind"), text.alias("row"))
+        return self._named(said).select("query", START, END, "kind", "row")
+
+    def _named(self, said: pl.DataFrame) -> pl.DataFrame:
+        """Say whose the answers are; one may be that of several queries."""
+        if self.listeners[0].group is None:
+            return said.with_columns(pl.lit(self.listeners[0].query.name).alias("query"))
+        named = said.join(self._names, on=self._on, how="inner", maintain_order="left")
+        began = pl.col(_BEGAN)
+        if SINCE.name in said.columns:
+            named = named.filter(began <= pl.col(SINCE.name))
+        if AFTER.name in said.columns:
+            named = named.filter(began > pl.col(AFTER.name))
+        return named
+
+
+def _operators_of(top: Node) -> list[Operator]:
+    """Return the operators of a plan of filters and projections, first things first."""
+    node, found = carrying(top, MARKS), []
+    while not isinstance(node, Source):
+        found.append(build_operator(node))
+        node = node.input  # type: ignore[union-attr] # a filter or a projection
+    return found[::-1]
+
+
+def _as_error(query: str, reason: str, at_us: int) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "query": [query],
+            START: [at_us],
+            END: [at_us + 1],
+            "kind": ["error"],
+            "row": [msgspec.json.encode(reason).decode()],
+        },
+        schema_overrides={START: pl.Int64, END: pl.Int64},
+    )
