@@ -25,7 +25,17 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 import plain_spark
 from fjord_in_spark import FjordInSpark
-from hosted_fjord import READINGS, HostedFjord, append, filter_queries, planned, readings
+from hosted_fjord import (
+    AGGREGATES,
+    READINGS,
+    WINDOWS,
+    HostedFjord,
+    append,
+    filter_queries,
+    planned,
+    readings,
+    window_query,
+)
 from rich.console import Console
 
 from cluster.spark.session import SessionSettings, open_session
@@ -61,6 +71,8 @@ def main() -> None:
             for count in (8,) if options.quick else (32, 128):
                 say(f"plain Spark with {count} queries over {rows:,} rows")
                 report |= over_plain_spark(spark, folder / f"plain-{count}", count, rows)
+            say(f"200 windowed aggregates over {rows:,} rows, and the costliest alone")
+            report |= shared_windows(spark, folder / "windows", rows, rounds=1 if options.quick else 3)
         finally:
             spark.stop()
     RESULTS.mkdir(exist_ok=True)
@@ -152,6 +164,29 @@ def micro_batches(spark: Any, folder: Path, *, rounds: int) -> dict[str, float]:
         "microbatch_1000_s": round(stored[1000], 3),
         "microbatch_1000_over_1": round(stored[1000] / stored[1], 2),
         "add_to_1000_s": round(added_s, 3),
+    }
+
+
+def shared_windows(spark: Any, folder: Path, rows: int, *, rounds: int) -> dict[str, Any]:
+    """Return how long 200 aggregates over 20 windows take, and the costliest of them alone, over the same rows."""
+    parts = [readings(rows // 8, first=number * (rows // 8), keys=100) for number in range(8)]
+    texts = [window_query(aggregate, *window) for window in WINDOWS for aggregate in AGGREGATES]
+    costly = [window_query(aggregate, 60, 1) for aggregate in ("STDDEV(x)", "LAST(x)", "AVG(x)")]
+    _fjord_seconds(spark, folder / "warm", texts[:1], parts[:2])
+    together, alone = [], {text: [] for text in costly}
+    for turn in range(rounds):
+        seconds, answers = _fjord_seconds(spark, folder / f"all-{turn}", texts, parts)
+        together.append(seconds)
+        for number, text in enumerate(costly):
+            alone[text].append(_fjord_seconds(spark, folder / f"one-{turn}-{number}", [text], parts)[0])
+    costliest = max(costly, key=lambda text: statistics.median(alone[text]))
+    all_s, one_s = statistics.median(together), statistics.median(alone[costliest])
+    return {
+        "windows_200_s": round(all_s, 2),
+        "windows_costliest_alone_s": round(one_s, 2),
+        "windows_costliest": costliest,
+        "windows_200_answers": sum(answers.values()),
+        "windows_200_over_1": round(all_s / one_s, 2),
     }
 
 

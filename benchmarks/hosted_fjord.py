@@ -42,7 +42,19 @@ def filter_queries(count: int) -> list[str]:
     ]
 
 
-def readings(count: int, *, first: int = 0, step_us: int = 1_000) -> pl.DataFrame:
+AGGREGATES = ("COUNT(*)", "SUM(x)", "AVG(x)", "MIN(x)", "MAX(x)", "STDDEV(x)", "VARIANCE(x)", "COUNT(x)", "FIRST(x)",
+              "LAST(x)")  # fmt: skip
+WINDOWS = tuple((size, slide) for slide in (1, 2, 5, 10) for size in (10, 20, 30, 40, 60))
+"""Minutes; the first of each slide is the shortest."""
+
+
+def window_query(aggregate: str, size: int, slide: int) -> str:
+    """A windowed aggregate by key, minutes given."""
+    window = f"WINDOW(RANGE {size} MINUTES SLIDE {slide} MINUTES)"
+    return f"SELECT k, {aggregate} AS answer FROM readings {window} GROUP BY k"
+
+
+def readings(count: int, *, first: int = 0, step_us: int = 1_000, keys: int = KEYS) -> pl.DataFrame:
     """Return rows as a stream table holds them: keys and values evenly drawn, stamps in order."""
     dice = np.random.default_rng(1 + first)
     stamps = (np.arange(first, first + count) * step_us).astype(np.int64)
@@ -50,7 +62,7 @@ def readings(count: int, *, first: int = 0, step_us: int = 1_000) -> pl.DataFram
         "fjord_start_us": stamps,
         "fjord_mote": ["m"] * count,
         "fjord_default_rate": [True] * count,
-        "k": dice.integers(0, KEYS, count),
+        "k": dice.integers(0, keys, count),
         "x": dice.uniform(0, KEYS, count),
     }
     return pl.DataFrame(columns)

@@ -28,14 +28,17 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.progress import track
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.compilation import add_downstream, upstream_operators
-from cluster.fjord.edges import edges_of
+from cluster.fjord.compilation import add_downstream, add_pane_aggregate, upstream_operators
+from cluster.fjord.edges import edges_of, pane_edge, stored_columns
 from cluster.fjord.graph import Fjord
+from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.queues import PushQueue
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.epoch import PlannedQuery
+from cluster.plan.pane_folding import MARKS, fold_panes, pane_query_of
 from cluster.plan.rewrite import rewrite
+from cluster.spark.answers import operators_of
 from protocols.streams import Field, FieldType, StreamSchema
 
 RESULTS = Path(__file__).parent / "results"
@@ -91,10 +94,23 @@ class Running:
 
     def __init__(self, sql: str) -> None:
         query = PlannedQuery("query", 1, rewrite(translate(sql, CATALOG).node).node)
-        self._edges = [(edge, list(upstream_operators(edge))) for edge in edges_of(query)]
+        windowed = pane_query_of(query.node)
         self._fjord = Fjord()
-        self._arrivals = {edge.name: PushQueue() for edge, _ in self._edges}
-        self._outlet = self._fjord.outlet(add_downstream(self._fjord, query, self._arrivals))
+        if windowed is None:
+            self._edges = [(edge, list(upstream_operators(edge))) for edge in edges_of(query)]
+            self._arrivals = {edge.name: PushQueue() for edge, _ in self._edges}
+            last, self._top = add_downstream(self._fjord, query, self._arrivals), []
+        else:
+            (panes,) = fold_panes({query: windowed})
+            edge = pane_edge(panes)
+            grouped = GroupedFilter(panes.groups, stored_columns(edge.source))
+            self._edges = [(edge, list(upstream_operators(edge, grouped)))]
+            self._arrivals = {edge.name: PushQueue()}
+            last, self._top = (
+                add_pane_aggregate(self._fjord, panes, self._arrivals[edge.name]),
+                operators_of(windowed.top),
+            )
+        self._outlet = self._fjord.outlet(last)
 
     def feed(self, streams: Streams, watermark_us: int) -> pl.DataFrame:
         """Take a batch of each stream; return the rows that are final by now."""
@@ -108,7 +124,9 @@ class Running:
             raise SystemExit(str(next(iter(self._fjord.failures.values()))))
         found = []
         while (emitted := self._outlet.get()) is not None:
-            found.append(emitted.rows)
+            for operator in self._top:
+                emitted = operator.transition(0, emitted)
+            found.append(emitted.rows.drop(mark.name for mark in MARKS if mark.name in emitted.rows.columns))
         return pl.concat(found)
 
 

@@ -78,7 +78,7 @@ class _Top:
 
     def __init__(self, top: Node | None, listeners: Sequence[Listener], *, only: bool) -> None:
         self.listeners = listeners
-        self._operators = [] if top is None else _operators_of(top)
+        self._operators = [] if top is None else operators_of(top)
         self._on = [MEMBER.name, *([SIZE.name, SLIDE.name] if listeners[0].window_us is not None else [])]
         names = [(each.group, *(each.window_us or ()), each.query.since_epoch, each.query.name) for each in listeners]
         schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String}
@@ -110,8 +110,8 @@ class _Top:
         return named
 
 
-def _operators_of(top: Node) -> list[Operator]:
-    """Return the operators of a plan of filters and projections, first things first."""
+def operators_of(top: Node) -> list[Operator]:
+    """Return the operators of what is left to do, first things first; they hand the marks of the rows on."""
     node, found = carrying(top, MARKS), []
     while not isinstance(node, Source):
         found.append(build_operator(node))

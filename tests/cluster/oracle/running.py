@@ -13,13 +13,16 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.compilation import add_downstream, upstream_operators
-from cluster.fjord.edges import Edge, edges_of, empty_rows, stored_columns
+from cluster.fjord.compilation import add_downstream, add_pane_aggregate, upstream_operators
+from cluster.fjord.edges import Edge, edges_of, empty_rows, pane_edge, stored_columns
 from cluster.fjord.graph import Fjord
+from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Node
 from cluster.plan.epoch import PlannedQuery
+from cluster.plan.pane_folding import MARKS, PaneFold, PaneQuery, fold_panes, pane_query_of
+from cluster.spark.answers import operators_of
 from tests.cluster.oracle.definition import Row, Streams
 
 Stamped = tuple[int, Row]
@@ -102,24 +105,27 @@ def run_plan(node: Node, batches: Sequence[MicroBatch], *, restart_after: frozen
         If the plan cannot be run.
     """
     query = PlannedQuery("query", 1, node)
-    edges = edges_of(query)
-    fjord, arrivals, outlet = _build(query, edges, {})
+    windowed = pane_query_of(node)
+    panes = None if windowed is None else fold_panes({query: windowed})[0]
+    edges = edges_of(query) if panes is None else (pane_edge(panes),)
+    fjord, arrivals, outlet = _build(query, panes, edges, {})
     found: list[Row] = []
     promised = ALWAYS
     for number, batch in enumerate(batches):
         for edge in edges:
-            arrivals[edge.name].put(_upstream(edge, batch[edge.stream]))
+            grouped = None if panes is None else GroupedFilter(panes.groups, stored_columns(edge.source))
+            arrivals[edge.name].put(_upstream(edge, grouped, batch[edge.stream]))
         fjord.run()
         for failure in fjord.failures.values():
             raise failure
         while (emitted := outlet.get()) is not None:
-            rows = emitted.rows.rows()
+            rows = (emitted.rows if windowed is None else _finished(windowed, emitted.rows)).rows()
             _check(rows, emitted.watermark_us, promised)
             promised = emitted.watermark_us
             found.extend(rows)
         if number in restart_after:
             states = {placed.name: pack_state(placed.operator.save()) for placed in fjord.operators}
-            fjord, arrivals, outlet = _build(query, edges, states)
+            fjord, arrivals, outlet = _build(query, panes, edges, states)
     if promised != NEVER:
         raise BrokenPromiseError(f"the inputs have ended, but the answer has come to {promised} only")
     return found
@@ -139,11 +145,15 @@ def _check(rows: list[Row], watermark: int, promised: int) -> None:
 
 
 def _build(
-    query: PlannedQuery, edges: Sequence[Edge], states: Mapping[str, bytes]
+    query: PlannedQuery, panes: PaneFold | None, edges: Sequence[Edge], states: Mapping[str, bytes]
 ) -> tuple[Fjord, dict[str, PushQueue], PushQueue]:
     fjord = Fjord()
     arrivals = {edge.name: PushQueue() for edge in edges}
-    outlet = fjord.outlet(add_downstream(fjord, query, arrivals))
+    if panes is None:
+        last = add_downstream(fjord, query, arrivals)
+    else:
+        last = add_pane_aggregate(fjord, panes, arrivals[edges[0].name])
+    outlet = fjord.outlet(last)
     for placed in fjord.operators:
         state = unpack_state(states[placed.name]) if placed.name in states else {}
         if state:
@@ -151,9 +161,15 @@ def _build(
     return fjord, arrivals, outlet
 
 
-def _upstream(edge: Edge, arrival: Arrival) -> Batch:
+def _finished(windowed: PaneQuery, rows: pl.DataFrame) -> pl.DataFrame:
+    for operator in operators_of(windowed.top):
+        rows = operator.transition(0, Batch(rows, ALWAYS)).rows
+    return rows.drop(mark.name for mark in MARKS)
+
+
+def _upstream(edge: Edge, grouped: GroupedFilter | None, arrival: Arrival) -> Batch:
     """Run an edge's upstream operators over each part, and put the parts together as the bucket does."""
-    operators = list(upstream_operators(edge))
+    operators = list(upstream_operators(edge, grouped))
     pieces = []
     watermark = arrival.watermark
     for part in arrival.parts:
