@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Sequence
@@ -60,6 +61,22 @@ class FjordInSpark:
         began = time.perf_counter()
         self._query.processAllAvailable()
         return time.perf_counter() - began
+
+    @property
+    def finished(self) -> int:
+        """Number of the last finished micro-batch."""
+        progress = self._query.lastProgress
+        return -1 if progress is None else int(progress["batchId"])
+
+    @property
+    def answered_version(self) -> int:
+        """The stream table's version up to which everything has been answered."""
+        progress = self._query.lastProgress
+        if progress is None:
+            return 0
+        offset = progress["sources"][0]["endOffset"]
+        found = json.loads(offset) if isinstance(offset, str) else offset
+        return int(found.get("versions", {}).get(READINGS.name, 0))
 
     def micro_batch_seconds(self) -> float:
         """Return how long the last micro-batch took."""

@@ -32,12 +32,12 @@ def planned(text: str, number: int) -> PlannedQuery:
     return PlannedQuery(f"q{number}", number, node)
 
 
-def filter_queries(count: int) -> list[str]:
-    """Queries that each want a thousandth of the stream: half of them one key, half of them a range of values."""
+def filter_queries(count: int, *, keys: int = KEYS) -> list[str]:
+    """Queries that each want one in `keys` tuples: half of them one key, half of them a range of values."""
     return [
-        f"SELECT k, x FROM readings WHERE k = {number * 7 % KEYS}"
+        f"SELECT k, x FROM readings WHERE k = {number * 7 % keys}"
         if number % 2
-        else f"SELECT k, x FROM readings WHERE x >= {number * 3 % KEYS} AND x < {number * 3 % KEYS + 1}"
+        else f"SELECT k, x FROM readings WHERE x >= {number * 3 % keys} AND x < {number * 3 % keys + 1}"
         for number in range(count)
     ]
 
@@ -63,7 +63,7 @@ def readings(count: int, *, first: int = 0, step_us: int = 1_000, keys: int = KE
         "fjord_mote": ["m"] * count,
         "fjord_default_rate": [True] * count,
         "k": dice.integers(0, keys, count),
-        "x": dice.uniform(0, KEYS, count),
+        "x": dice.uniform(0, keys, count),
     }
     return pl.DataFrame(columns)
 

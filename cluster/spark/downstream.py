@@ -154,7 +154,7 @@ class BucketHost:
                     found.extend(answers.of(batch.rows))
             found.extend(answers.errors(failures, control.failures, bucket, self._buckets, now_us))
         if found:
-            yield BucketOutput(pack_rows(pl.concat(found)))
+            yield BucketOutput(pack_rows(pl.concat(found), compress=True))
 
     def _save(self, hosted: _Hosted, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
         new_plan = control.previous_epoch != control.epoch

@@ -27,6 +27,9 @@ CONTROL = ""
 """The edge on which each bucket hears, once per micro-batch, which plan holds and how far every edge has come."""
 
 
+COMPRESS_FROM_ROWS = 1_000
+
+
 class Control(msgspec.Struct, frozen=True):
     """What every bucket is told in every micro-batch.
 
@@ -58,10 +61,11 @@ def unpack_control(payload: bytes) -> Control:
     return msgspec.msgpack.decode(payload, type=Control)
 
 
-def pack_rows(rows: pl.DataFrame) -> bytes:
-    """Return rows as an Arrow stream."""
+def pack_rows(rows: pl.DataFrame, *, compress: bool = False) -> bytes:
+    """Return rows as an Arrow stream; compressed, if there are many and they go a long way."""
     sink = io.BytesIO()
-    rows.write_ipc_stream(sink)
+    many = compress and rows.height >= COMPRESS_FROM_ROWS
+    rows.write_ipc_stream(sink, compression="lz4" if many else "uncompressed")
     return sink.getvalue()
 
 

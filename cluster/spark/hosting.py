@@ -19,6 +19,8 @@ from cluster.spark.envelopes import RESULT_DDL, unpack_rows
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
 from cluster.storage.results_table import ResultsTable
 
+_NUMBER = "fjord_number"
+
 log = structlog.get_logger(__name__)
 
 
@@ -134,4 +136,6 @@ def collect_answers(answers: DataFrame) -> pl.DataFrame:
             schema={"query": pl.String, "start_us": pl.Int64, "end_us": pl.Int64, "kind": pl.String, "row": pl.String}
         )
     # Within a bucket rows are in order already; between buckets the sort decides, the same way at every replay.
-    return pl.concat(pieces).sort("query", "start_us", maintain_order=True)
+    rows = pl.concat(pieces)
+    number = rows["query"].cast(pl.Categorical).to_physical()  # far quicker to sort by than the names
+    return rows.with_columns(number.alias(_NUMBER)).sort(_NUMBER, "start_us", maintain_order=True).drop(_NUMBER)
