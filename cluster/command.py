@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from protocols.command_line import duration_option
+from protocols.command_line import byte_size_option, duration_option
 
 if TYPE_CHECKING:
     from cluster.service.client import ApiClient
@@ -43,6 +43,9 @@ def run_cluster(
         int, typer.Option(min=1, help="Rows of a stream that one micro-batch reads at most.")
     ] = 2_000_000,
     max_queries: Annotated[int, typer.Option(min=1, help="More queries are refused.")] = 10_000,
+    max_state: Annotated[
+        int, byte_size_option("--max-state", help="Queries that would keep more are refused.", shown_default="4GiB")
+    ] = 4 * 1024**3,
     trigger: Annotated[
         int, duration_option("--trigger", help="Least time between two micro-batches.", shown_default="0s")
     ] = 0,
@@ -84,6 +87,7 @@ def run_cluster(
             commit_interval_seconds=commit_interval / 1e6,
             silence_seconds=silence_after / 1e6,
             max_queries=max_queries,
+            max_state_bytes=max_state,
         )
     )
 

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from pydantic import BaseModel, Field
 
 from cluster.errors import PlanError
+from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
@@ -128,6 +129,7 @@ def _status_of(error: FjordError) -> int:
         (UnknownQueryError, 404),
         (QueryExistsError, 409),
         (TooManyQueriesError, 429),
+        (StateLimitError, 429),
         (CatalogError, 409),
         (FjordSqlError, 400),
         (PlanError, 400),

@@ -10,9 +10,11 @@ import structlog
 
 from cluster.errors import ClusterError
 from cluster.fjord.compilation import check_supported
+from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
 from cluster.language.translation import translate
 from cluster.plan.demand import demands_of, streams_of
+from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explain_query
 from cluster.plan.rewrite import rewrite
 from cluster.service.registry import RegisteredQuery, Registry
@@ -38,13 +40,18 @@ class QueryService:
         Knows the streams and how far they have come.
     link
         Where demands are published.
+    max_state_bytes
+        Queries with which the plan would keep more state than this are refused.
     """
 
-    def __init__(self, name: str, registry: Registry, ingest: Ingest, link: MqttLink) -> None:
+    def __init__(
+        self, name: str, registry: Registry, ingest: Ingest, link: MqttLink, *, max_state_bytes: int = 4 * 1024**3
+    ) -> None:
         self._name = name
         self._registry = registry
         self._ingest = ingest
         self._link = link
+        self._max_state_bytes = max_state_bytes
         self._lock = asyncio.Lock()
         self.streams = StreamService(registry, ingest, self._lock)
 
@@ -57,6 +64,8 @@ class QueryService:
             If the text is not a query, or names what does not exist.
         UnsupportedPlanError
             If it has an operator that cannot be run yet.
+        StateLimitError
+            If the plan would keep too much state with it.
         QueryExistsError, TooManyQueriesError, TopicError
             See :meth:`Registry.add`.
         """
@@ -64,7 +73,10 @@ class QueryService:
             query = translate(sql, self.streams.catalog())
             node = rewrite(query.node).node
             check_supported(node)
-            streams = self._registry.plan.streams | streams_of(node)
+            plan = self._registry.plan
+            added = PlannedQuery(name or "", plan.epoch + 1, node)
+            check_state(plan, added, self._rates(streams_of(node)), limit_bytes=self._max_state_bytes)
+            streams = plan.streams | streams_of(node)
             registered = self._registry.add(name, sql, node, self._positions(streams), query.reads)
             await self._publish_demands(streams_of(node))
             log.info("query added", query=registered.name, epoch=registered.since_epoch)
@@ -104,6 +116,13 @@ class QueryService:
         for query in self._registry.queries():
             demands.extend(demands_of(query.name, query.node).get(stream, ()))
         return StreamDemand(VERSION, self._name, stream, self._registry.plan.epoch, tuple(demands))
+
+    def _rates(self, streams: frozenset[str]) -> Mapping[str, float]:
+        """Return how many tuples per second streams bring, as far as that is known."""
+        known = self._registry.plan.streams | streams
+        tables = {stream: self._ingest.writers[stream].table for stream in known if stream in self._ingest.writers}
+        rates = {stream: table.tuples_per_second() for stream, table in tables.items()}
+        return {stream: rate for stream, rate in rates.items() if rate is not None}
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
         missing = streams - self._ingest.writers.keys()

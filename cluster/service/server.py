@@ -92,7 +92,9 @@ class ClusterServer:
         )
         self._result_link = MqttLink(settings.broker, client_id=f"fjord-results-{settings.name}")
         self.ingest.attach(self._link)
-        self.queries = QueryService(settings.name, self.registry, self.ingest, self._link)
+        self.queries = QueryService(
+            settings.name, self.registry, self.ingest, self._link, max_state_bytes=settings.max_state_bytes
+        )
         self.publisher = Publisher(self.results, self.registry, self._result_link)
         self.metrics = ClusterMetrics(self, CollectorRegistry())
         self._spark: SparkSession | None = None

@@ -44,6 +44,8 @@ class ClusterSettings:
         A proxy offline for this long no longer holds back watermarks.
     max_queries
         More are refused.
+    max_state_bytes
+        Queries with which the plan would keep more state than this are refused.
     """
 
     name: str = "cluster"
@@ -61,3 +63,4 @@ class ClusterSettings:
     commit_interval_seconds: float = 0.1
     silence_seconds: float = 30.0
     max_queries: int = 10_000
+    max_state_bytes: int = 4 * 1024**3

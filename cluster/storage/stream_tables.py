@@ -124,6 +124,20 @@ class StreamTable:
             msgspec.json.decode(proxies, type=dict[str, ProxyPosition]) if proxies else {},
         )
 
+    def tuples_per_second(self, *, commits: int = 32) -> float | None:
+        """Return how many tuples came per second of application time in the newest commits; None if that is unknown."""
+        newest, rows = self.version, 0
+        marks: list[int] = []
+        for version in range(max(1, newest - commits + 1), newest + 1):
+            commit = self.log.read(version)
+            mark = watermark_of(commit.metadata)
+            if mark is None:
+                continue
+            rows += commit.rows if marks else 0
+            marks.append(mark)
+        passed_us = marks[-1] - marks[0] if marks else 0
+        return rows * 1e6 / passed_us if passed_us > 0 else None
+
     def last_sequence(self, proxy: str, epoch: str) -> int:
         """Return the highest sequence number stored of a proxy and epoch; 0 if none."""
         return self._table.transaction_version(_writer(proxy, epoch)) or 0

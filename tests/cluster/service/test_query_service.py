@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
 from cluster.fjord.edges import UnsupportedPlanError
+from cluster.fjord.state_size import StateLimitError
 from cluster.language.errors import FjordSqlError
+from cluster.service.query_service import QueryService
 from cluster.service.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
+from cluster.storage.stream_tables import StreamPosition, arrow_schema
 from protocols import topics
 from protocols.demands import QueryDemand, decode_demand
 from protocols.errors import TopicError
@@ -89,6 +93,29 @@ async def test_too_many_queries_are_refused_with_the_figures(service: Service) -
         await service.queries.add(AVERAGE)
     with pytest.raises(TooManyQueriesError, match="5 queries are running, the limit is 5"):
         await service.queries.add(AVERAGE)
+
+
+async def test_a_query_that_would_keep_too_much_is_refused_with_the_figures(service: Service) -> None:
+    table = service.ingest.writers["traffic"].table
+    for second in range(1, 4):  # fifty tuples a second
+        rows = pl.DataFrame(
+            {
+                "fjord_start_us": [second * 1_000_000 + place for place in range(50)],
+                "fjord_mote": ["m"] * 50,
+                "fjord_default_rate": [True] * 50,
+                "sensor": ["m"] * 50,
+                "speed": [1.0] * 50,
+                "lane": [1] * 50,
+            }
+        )
+        position = StreamPosition((second + 1) * 1_000_000, {})
+        table.append([rows.to_arrow().cast(arrow_schema(table.schema))], position, {})
+    assert table.tuples_per_second() == pytest.approx(50)
+    queries = QueryService("cluster", service.registry, service.ingest, service.link, max_state_bytes=10 * 1024**2)  # type: ignore[arg-type]
+    await queries.add("SELECT DISTINCT lane FROM traffic WINDOW(RANGE 1 MINUTE)")
+    with pytest.raises(StateLimitError, match=r"for this query alone .traffic brings 50 tuples.*limit is 10.0 MiB"):
+        await queries.add("SELECT DISTINCT lane FROM traffic WINDOW(RANGE 1 DAY)")
+    assert len(service.registry.plan.queries) == 1
 
 
 async def test_demand_waits_for_a_broker_that_is_away(service: Service) -> None:

@@ -1,0 +1,178 @@
+"""How much state a plan would keep: an estimate from above, made before a query is let in.
+
+Rows are counted as if every tuple of a stream were kept as long as it is valid; partial rows of panes and of slides as
+if there were :data:`KEYS_ASSUMED` keys, since nobody knows how many there will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cluster.errors import PlanError
+from cluster.fjord.edges import is_chain, slide_of
+from cluster.fjord.validity import longest_validity_us
+from cluster.language.algebra import (
+    MEMBER,
+    Aggregate,
+    AntiJoin,
+    CountWindow,
+    Difference,
+    Distinct,
+    Intersection,
+    Join,
+    Node,
+    PartitionedWindow,
+    Schema,
+    SemiJoin,
+    Source,
+    inputs_of,
+    schema_of,
+)
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.folding import fold
+from cluster.plan.pane_folding import PaneFold
+from protocols.streams import FieldType
+
+KEYS_ASSUMED = 1_000
+BYTES_OF_INTERVAL = 16
+BYTES_PER_VALUE = {FieldType.TEXT: 32}
+"""Of other types: 8."""
+
+
+class StateLimitError(PlanError):
+    """A plan that would keep more state than allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """What a part of a plan keeps at most.
+
+    Parameters
+    ----------
+    queries
+        Names of those it is kept for.
+    rows
+        How many rows.
+    bytes
+        How many bytes they take.
+    """
+
+    queries: tuple[str, ...]
+    rows: float
+    bytes: float
+
+
+def check_state(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[str, float], *, limit_bytes: int) -> None:
+    """Refuse a query with which a plan would keep too much.
+
+    Parameters
+    ----------
+    before
+        The plan without it.
+    added
+        The query.
+    tuples_per_second
+        By stream; a stream that is not there has brought nothing yet.
+    limit_bytes
+        What all queries together may keep.
+
+    Raises
+    ------
+    StateLimitError
+        Says how much the plan would keep, how much of it for this query, and the limit.
+    """
+    after = Plan(before.epoch + 1, (*before.queries, added), before.positions)
+    total = sum(each.bytes for each in kept_by(after, tuples_per_second))
+    if total <= limit_bytes:
+        return
+    without = sum(each.bytes for each in kept_by(before, tuples_per_second))
+    if total <= without:
+        return
+    rates = ", ".join(
+        f"{stream} brings {tuples_per_second.get(stream, 0.0):,.0f} tuples per second"
+        for stream in sorted(Plan(0, (added,)).streams)
+    )
+    raise StateLimitError(
+        f"with this query the plan would keep up to {_size(total)} of state, {_size(total - without)} of it for this "
+        f"query alone ({rates}); the limit is {_size(limit_bytes)}",
+        hint="ask for a shorter window or a longer slide, drop other queries, or start the cluster with a higher "
+        "--max-state",
+    )
+
+
+def kept_by(plan: Plan, tuples_per_second: Mapping[str, float]) -> Iterator[KeptState]:
+    """Yield what each part of a plan keeps at most."""
+    folded = fold(plan)
+    for each in folded.folds:
+        names = tuple(member.query.name for member in each.members)
+        yield _kept(each.shared.node, names, tuples_per_second, times=len(each.members))
+    for panes in folded.panes:
+        yield _kept_panes(panes, tuples_per_second)
+    for query in folded.alone:
+        yield _kept(query.node, (query.name,), tuples_per_second)
+
+
+def _kept(node: Node, names: tuple[str, ...], rates: Mapping[str, float], *, times: int = 1) -> KeptState:
+    found = [(_rows_kept(each, rates) * times, _row_bytes(_schema_kept(each))) for each in _all(node)]
+    return KeptState(names, sum(rows for rows, _ in found), sum(rows * size for rows, size in found))
+
+
+def _kept_panes(panes: PaneFold, rates: Mapping[str, float]) -> KeptState:
+    spans_us: dict[int, int] = {}
+    for member in panes.members:
+        span_us = member.pane_query.size_us + member.pane_query.slide_us
+        spans_us[member.group] = max(spans_us.get(member.group, 0), span_us)
+    keys = KEYS_ASSUMED if panes.keys else 1
+    rate = rates.get(panes.chain.input.stream, 0.0) if isinstance(panes.chain.input, Source) else 0.0
+    rows = sum(min(rate * span / 1e6, keys * span / panes.pane_us) for span in spans_us.values())
+    names = tuple(member.query.name for member in panes.members)
+    return KeptState(names, rows, rows * _row_bytes(schema_of(panes.aggregate)))
+
+
+def _all(node: Node) -> Iterator[Node]:
+    yield node
+    for each in inputs_of(node):
+        yield from _all(each)
+
+
+def _schema_kept(node: Node) -> Schema:
+    inputs = inputs_of(node)
+    return schema_of(inputs[0]) if inputs and not isinstance(node, Aggregate) else schema_of(node)
+
+
+def _rows_kept(node: Node, rates: Mapping[str, float]) -> float:
+    """Return how many rows the operator of a node keeps at most."""
+    match node:
+        case CountWindow():
+            return float(node.rows or 0)
+        case PartitionedWindow():
+            return float((node.rows or 0) * (1 if node.keys == (MEMBER.name,) else KEYS_ASSUMED))
+        case Aggregate() if is_chain(node.input):
+            keys = KEYS_ASSUMED if node.keys else 1
+            spans = (longest_validity_us(node.input) or 0) / slide_of(node.input)
+            return min(_alive(node.input, rates), keys * spans)
+        case Aggregate() | Distinct() | Difference() | Intersection() | Join() | SemiJoin() | AntiJoin():
+            return sum(_alive(each, rates) for each in inputs_of(node))
+        case _:
+            return 0.0
+
+
+def _alive(node: Node, rates: Mapping[str, float]) -> float:
+    """Return how many rows of a node are valid at one instant, at most."""
+    lasting_us = longest_validity_us(node)
+    if lasting_us is None:  # count windows below say how many themselves
+        return sum(_rows_kept(each, rates) for each in _all(node))
+    return sum(rates.get(each.stream, 0.0) for each in _all(node) if isinstance(each, Source)) * lasting_us / 1e6
+
+
+def _row_bytes(schema: Schema) -> int:
+    return BYTES_OF_INTERVAL + sum(BYTES_PER_VALUE.get(column.type, 8) for column in schema)
+
+
+def _size(amount: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1024:  # noqa: PLR2004 - what the unit says
+            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} TiB"

@@ -1,0 +1,53 @@
+"""What a plan would keep, and that a query too many is refused with the figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.fjord.state_size import StateLimitError, check_state, kept_by
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.rewrite import rewrite
+from protocols.streams import Field, FieldType, StreamSchema
+
+CATALOG = Catalog.of([StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("speed", FieldType.REAL)))])
+RATES = {"traffic": 100.0}
+
+
+def query(text: str, number: int = 1) -> PlannedQuery:
+    return PlannedQuery(f"q{number}", number, rewrite(translate(text, CATALOG).node).node)
+
+
+@pytest.mark.parametrize(("text", "rows"), [
+    ("SELECT sensor FROM traffic WHERE speed < 20", 0),
+    ("SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 10 SECONDS)", 1000),
+    ("SELECT MAX(speed) AS m FROM traffic WINDOW(RANGE 60 SECONDS SLIDE 10 SECONDS)", 7),
+    ("SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 60 SECONDS SLIDE 10 SECONDS) GROUP BY sensor", 7000),
+    ("SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 60 SECONDS SLIDE 1 SECOND) GROUP BY sensor", 6100),
+    ("SELECT a.speed FROM traffic a WINDOW(RANGE 10 SECONDS), traffic b WINDOW(RANGE 5 SECONDS)", 1500),
+    ("SELECT speed FROM traffic WINDOW(ROWS 50)", 50),
+])  # fmt: skip
+def test_rows_kept(text, rows):
+    (kept,) = kept_by(Plan(1, (query(text),)), RATES)
+    assert kept.rows == pytest.approx(rows, rel=0.01)
+    assert kept.bytes >= 16 * kept.rows
+
+
+def test_shared_panes_count_once():
+    text = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE {} SECONDS SLIDE 10 SECONDS) GROUP BY sensor"
+    plan = Plan(1, tuple(query(text.format(size), size) for size in (60, 50, 40, 30)))
+    (kept,) = kept_by(plan, RATES)
+    assert kept.rows == pytest.approx(7000, rel=0.01)
+    assert kept.queries == ("q60", "q50", "q40", "q30")
+
+
+def test_a_query_too_many_is_refused_with_the_figures():
+    running = Plan(1, (query("SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 10 SECONDS)"),))
+    wide = query("SELECT DISTINCT speed FROM traffic WINDOW(RANGE 1 DAY)", 2)
+    with pytest.raises(StateLimitError, match=r"up to 263\.7 MiB of state, 263\.7 MiB of it.*100 tuples.*100\.0 MiB"):
+        check_state(running, wide, RATES, limit_bytes=100 * 1024**2)
+    check_state(running, wide, RATES, limit_bytes=300 * 1024**2)
+    check_state(running, wide, {}, limit_bytes=1)  # nothing has come yet: nobody can say
+    # What keeps nothing is let in even when the limit has been lowered below what is kept already.
+    check_state(running, query("SELECT sensor FROM traffic", 3), RATES, limit_bytes=1)
