@@ -139,6 +139,8 @@ class HostedFjord:
         took = time.perf_counter() - began
         self.seconds += took
         for output in outputs:
-            for query, count in unpack_rows(output.payload).group_by("query").len().iter_rows():
+            for query, count in (
+                unpack_rows(output.payload).filter(pl.col("query") != "").group_by("query").len().iter_rows()
+            ):
                 self.answers[query] = self.answers.get(query, 0) + count
         return took

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,10 +17,32 @@ DRAWN_BY_GRAPHVIZ = (".svg", ".png", ".pdf")
 
 
 @plan.command("show")
-def show_plan(*, api: Api = DEFAULT_API) -> None:
-    """Print the shared plan: what runs once for how many queries."""
+def show_plan(
+    *,
+    operators: Annotated[bool, typer.Option("--operators", help="Also list every operator and its queues.")] = False,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Print the shared plan: what runs once for how many queries, and how much it has done."""
     with make_client(api) as client:
         typer.echo(client.plan("text"))
+        if operators:
+            _print_operators(client.operators())
+
+
+def _print_operators(operators: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("operator", box=None)
+    for heading in ("runs", "rows in", "rows out", "seconds", "deepest queue", "dropped"):
+        table.add_column(heading, justify="right")
+    for each in operators:
+        numbers = (each["transitions"], each["rows_in"], each["rows_out"])
+        table.add_row(
+            each["operator"], *(f"{number:,}" for number in numbers), f"{each['seconds']:.2f}", f"{each['deepest']:,}",
+            f"{each['dropped']:,}",
+        )  # fmt: skip
+    Console().print("", table)
 
 
 @plan.command("draw")
@@ -29,7 +51,7 @@ def draw_plan(
     *,
     api: Api = DEFAULT_API,
 ) -> None:
-    """Draw the shared plan as a graph; the numbers on its arrows are queries."""
+    """Draw the shared plan as a graph; the numbers on its arrows are queries, those in its boxes are live."""
     kind = file.suffix.lower()
     if kind not in FORMATS and kind not in DRAWN_BY_GRAPHVIZ:
         raise ClusterError(

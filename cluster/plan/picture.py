@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -16,6 +16,15 @@ from protocols.durations import format_duration
 
 NAMED = 5
 """Queries named; of more, only how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was done for a part of a plan: tuples it was given, rows it answered (shared ones once), processor time."""
+
+    tuples: int
+    answers: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +53,57 @@ class Picture:
     arrows: tuple[Arrow, ...]
 
 
-def plan_text(plan: Plan) -> str:
-    """Return a plan as trees, answers on top and streams at the bottom; what several queries share stands once."""
+def plan_text(plan: Plan, work: Mapping[str, Work] | None = None) -> str:
+    """Return a plan as trees, answers on top and streams at the bottom; what several queries share stands once.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    work
+        By part of it, what was done for it so far.
+    """
+    done = work or {}
     folded = fold(plan)
     count = len(plan.queries)
     shared = len(folded.folds) + len(folded.panes) + len(folded.alone)
     lines = [f"epoch {plan.epoch}: {_queries(count)} in {shared:,} {'plan' if shared == 1 else 'plans'}"]
     for each in folded.folds:
         names = [member.query.name for member in each.members]
-        lines += ["", f"{_queries(len(names))}: {_named(names)}", *_tree(_template(each), _filter_label(each.groups))]
+        lines += [
+            "",
+            f"{_queries(len(names))}: {_named(names)}",
+            *_done(each.shared.identity, done),
+            *_tree(_template(each), _filter_label(each.groups)),
+        ]
     for panes in folded.panes:
         names = [member.query.name for member in panes.members]
         label = f"{_queries(len(names))}, panes of {format_duration(panes.pane_us)}: {_named(names)}"
         lines += [
             "",
             label,
+            *_done(panes.name, done),
             *(f"  {each}" for each in _windows(panes)),
             *_tree(_panes(panes), _filter_label(panes.groups)),
         ]
     for query in folded.alone:
-        lines += ["", f"1 query: {query.name} (alone: it reads several streams)", *_tree(query.node, None)]
+        label = f"1 query: {query.name} (alone: it reads several streams)"
+        lines += ["", label, *_done(query.identity, done), *_tree(query.node, None)]
     return "\n".join(lines)
 
 
-def picture_of(plan: Plan) -> Picture:
-    """Return a plan as a graph."""
+def _done(identity: str, work: Mapping[str, Work]) -> Iterator[str]:
+    if identity in work:
+        yield f"  {_work_label(work[identity])}"
+
+
+def _work_label(work: Work) -> str:
+    return f"{work.tuples:,} tuples in, {work.answers:,} rows out, {work.seconds:,.2f} s of work"
+
+
+def picture_of(plan: Plan, work: Mapping[str, Work] | None = None) -> Picture:
+    """Return a plan as a graph; parameters as of :func:`plan_text`."""
+    done = work or {}
     boxes: list[Box] = []
     arrows: list[Arrow] = []
     streams: dict[str, int] = {}
@@ -76,6 +111,9 @@ def picture_of(plan: Plan) -> Picture:
     def box(label: str, kind: str) -> int:
         boxes.append(Box(len(boxes), label, kind))
         return len(boxes) - 1
+
+    def told(identity: str, label: str) -> str:
+        return f"{label}: {_work_label(done[identity])}" if identity in done else label
 
     def scan(stream: str) -> int:
         if stream not in streams:
@@ -99,14 +137,16 @@ def picture_of(plan: Plan) -> Picture:
     for each in folded.folds:
         names = [member.query.name for member in each.members]
         top = draw(_template(each), len(names), _filter_label(each.groups))
-        arrows.append(Arrow(top, box(_named(names), "answers"), len(names)))
+        arrows.append(Arrow(top, box(told(each.shared.identity, _named(names)), "answers"), len(names)))
     for panes in folded.panes:
         shared = draw(_panes(panes), len(panes.members), _filter_label(panes.groups))
+        label = told(panes.name, boxes[shared].label)
+        boxes[shared] = Box(shared, label, boxes[shared].kind)
         for window, names in _by_window(panes).items():
             place = box(_window_label(window), "operator")
             arrows.append(Arrow(shared, place, len(names)))
             arrows.append(Arrow(place, box(_named(names), "answers"), len(names)))
-    alone = [(draw(query.node, 1, None), box(query.name, "answers")) for query in folded.alone]
+    alone = [(draw(query.node, 1, None), box(told(query.identity, query.name), "answers")) for query in folded.alone]
     arrows += [Arrow(top, answers, 1) for top, answers in alone]
     return Picture(tuple(boxes), tuple(arrows))
 

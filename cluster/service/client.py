@@ -80,6 +80,10 @@ class ApiClient:
         """Return the shared plan as text, or as a graph for Mermaid or Graphviz (``mermaid``, ``dot``)."""
         return self._ask("GET", "/v1/plan", params={"format": kind}).text
 
+    def operators(self) -> list[dict[str, Any]]:
+        """Return what the operators of the shared plan have done."""
+        return list(self._ask("GET", "/v1/plan/operators").json())
+
     def declare(self, sql: str) -> str:
         """Execute CREATE STREAM or DROP STREAM; return the stream's name."""
         return str(self._ask("POST", "/v1/streams", json={"sql": sql}).json()["name"])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,10 +15,13 @@ import structlog
 import uvicorn
 from prometheus_client import CollectorRegistry
 
-from cluster.errors import ClusterError, StorageError
+from cluster.errors import ClusterError
+from cluster.fjord.counters import Counters, added
 from cluster.ingest.service import Ingest
 from cluster.plan.epoch import PlanFiles
 from cluster.service.api import make_api
+from cluster.service.folder_lock import lock_folder
+from cluster.service.listening import ApiServer, listen
 from cluster.service.metrics import ClusterMetrics
 from cluster.service.publisher import Publisher
 from cluster.service.query_service import QueryService
@@ -68,7 +69,7 @@ class ClusterServer:
         self.settings = settings
         folder = settings.folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(folder)
+        self._lock = lock_folder(folder)
         self._folder = folder
         plans = PlanFiles(folder / "plans")
         self.registry = Registry(folder / "registry.sqlite", plans, max_queries=settings.max_queries)
@@ -101,6 +102,8 @@ class ClusterServer:
         self.fjord_query: StreamingQuery | None = None
         self.fjord_restarts = 0
         self.fjord_starts = 0
+        self.counters: Counters = {}
+        """What operators have done since this process began."""
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -180,8 +183,8 @@ class ClusterServer:
         """Serve the API; a port in use is found before anything else starts."""
         api = make_api(self, self.metrics.registry, self.settings.api_token)
         config = uvicorn.Config(api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
-        server = _ApiServer(config)
-        listening = _listen(self.settings.api_host, self.settings.api_port)
+        server = ApiServer(config)
+        listening = listen(self.settings.api_host, self.settings.api_port)
         serving = tasks.create_task(server.serve(sockets=[listening]), name="api")
         log.info("API listens", address=f"http://{self.settings.api_host}:{listening.getsockname()[1]}")
         try:
@@ -234,9 +237,14 @@ class ClusterServer:
             on_commit=notify,
             run=uuid.uuid4().hex,
             trigger_seconds=self.settings.trigger_seconds,
+            on_counters=self._count,
         )
         self.fjord_starts += 1
         log.info("the Fjord runs", epoch=self.registry.plan.epoch, queries=len(self.registry.plan.queries))
+
+    def _count(self, counters: Counters) -> None:
+        """Add what operators did; called in one of Spark's threads."""
+        self.counters = added(self.counters, counters)
 
     def _stop_spark(self) -> None:
         if self.fjord_query is not None and self.fjord_query.isActive:
@@ -265,45 +273,5 @@ class ClusterServer:
         return encode(Status(VERSION, self.settings.name, presence, self._fjord, time.time_ns() // 1000))
 
 
-class _ApiServer(uvicorn.Server):
-    def install_signal_handlers(self) -> None:
-        """Leave signals to the command."""
-
-    def capture_signals(self) -> Any:  # uvicorn's newer name for the same
-        from contextlib import nullcontext  # noqa: PLC0415
-
-        return nullcontext()
-
-
 async def _ignore(_: Message) -> None:
     """The result link receives nothing."""
-
-
-def _listen(host: str, port: int) -> Any:
-    import socket  # noqa: PLC0415
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise ClusterError(
-            f"the API cannot listen on {host}:{port}: {error.strerror}",
-            hint="another cluster may run there; choose another --api-port",
-        ) from error
-    return listening
-
-
-def _lock(folder: Path) -> int:
-    """Take the data folder for this process alone."""
-    handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise StorageError(
-            f"another cluster runs on the data folder {folder}", hint="stop it, or choose another --data"
-        ) from error
-    return handle

@@ -5,11 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
+from cluster.fjord.counters import work_of
 from cluster.plan.picture import dot, mermaid, picture_of, plan_text
 from cluster.service.result_messages import instant_text
+from cluster.spark.placement import parts_of
 
 if TYPE_CHECKING:
     from cluster.service.server import ClusterServer
@@ -85,14 +88,25 @@ def stream_routes(server: ClusterServer) -> APIRouter:
     @api.get("/v1/plan")
     async def show_plan(kind: Annotated[PlanFormat, Query(alias="format")] = PlanFormat.TEXT) -> Response:
         """Return the plan that all queries share: as text, or as a graph for Mermaid or Graphviz."""
-        plan = server.registry.plan
+        plan, work = server.registry.plan, work_of(server.counters)
         match kind:
             case PlanFormat.MERMAID:
-                text = mermaid(picture_of(plan))
+                text = mermaid(picture_of(plan, work))
             case PlanFormat.DOT:
-                text = dot(picture_of(plan))
+                text = dot(picture_of(plan, work))
             case _:
-                text = plan_text(plan)
+                text = plan_text(plan, work)
         return Response(text, media_type="text/plain; charset=utf-8")
+
+    @api.get("/v1/plan/operators")
+    async def list_operators() -> list[dict[str, Any]]:
+        """List what the operators of the plan and their queues have done since the cluster was started."""
+        alive = {part.identity for part in parts_of(server.registry.plan)}
+        counters = sorted(server.counters.items())
+        return [
+            {"operator": name, **msgspec.structs.asdict(totals)}
+            for name, totals in counters
+            if totals.owner in alive or totals.owner.startswith("stream ")
+        ]
 
     return api

@@ -70,7 +70,7 @@ class Answers:
             if reason is None and listener.home(buckets) == bucket:
                 reason = upstream.get(identity) or upstream.get(self._part.identity)
             if reason is not None:
-                yield _as_error(listener.query.name, reason, at_us)
+                yield said(listener.query.name, "error", msgspec.json.encode(reason).decode(), at_us)
 
 
 class _Top:
@@ -94,18 +94,18 @@ class _Top:
         payload = [name for name in rows.columns if name not in (START, END, *_MARKS)]
         text = pl.struct(payload).struct.json_encode() if payload else pl.lit("{}")
         marks = [name for name in _MARKS if name in rows.columns]
-        said = rows.select(*marks, START, END, pl.lit("row").alias("kind"), text.alias("row"))
-        return self._named(said).select("query", START, END, "kind", "row")
+        texts = rows.select(*marks, START, END, pl.lit("row").alias("kind"), text.alias("row"))
+        return self._named(texts).select("query", START, END, "kind", "row")
 
-    def _named(self, said: pl.DataFrame) -> pl.DataFrame:
+    def _named(self, texts: pl.DataFrame) -> pl.DataFrame:
         """Say whose the answers are; one may be that of several queries."""
         if self.listeners[0].group is None:
-            return said.with_columns(pl.lit(self.listeners[0].query.name).alias("query"))
-        named = said.join(self._names, on=self._on, how="inner", maintain_order="left")
+            return texts.with_columns(pl.lit(self.listeners[0].query.name).alias("query"))
+        named = texts.join(self._names, on=self._on, how="inner", maintain_order="left")
         began = pl.col(_BEGAN)
-        if SINCE.name in said.columns:
+        if SINCE.name in texts.columns:
             named = named.filter(began <= pl.col(SINCE.name))
-        if AFTER.name in said.columns:
+        if AFTER.name in texts.columns:
             named = named.filter(began > pl.col(AFTER.name))
         return named
 
@@ -119,14 +119,7 @@ def operators_of(top: Node) -> list[Operator]:
     return found[::-1]
 
 
-def _as_error(query: str, reason: str, at_us: int) -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "query": [query],
-            START: [at_us],
-            END: [at_us + 1],
-            "kind": ["error"],
-            "row": [msgspec.json.encode(reason).decode()],
-        },
-        schema_overrides={START: pl.Int64, END: pl.Int64},
-    )
+def said(query: str, kind: str, row: str, at_us: int) -> pl.DataFrame:
+    """Return one row that is no tuple of an answer."""
+    values = {"query": [query], START: [at_us], END: [at_us + 1], "kind": [kind], "row": [row]}
+    return pl.DataFrame(values, schema_overrides={START: pl.Int64, END: pl.Int64})

@@ -6,6 +6,7 @@ worker keeps the Fjord it has built; a token in the store tells whether that Fjo
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,10 +15,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import polars as pl
 
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.compilation import add_downstream, add_pane_aggregate, add_shared_chain
+from cluster.fjord.counters import Counters, added, counters_of, since
 from cluster.fjord.edges import Edge
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operator import State
@@ -26,7 +29,7 @@ from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import MEMBER
 from cluster.plan.epoch import PlanFiles
 from cluster.plan.pane_folding import PaneFold
-from cluster.spark.answers import Answers
+from cluster.spark.answers import Answers, said
 from cluster.spark.envelopes import CONTROL, Control, pack_rows, unpack_control, unpack_rows
 from cluster.spark.placement import Part, parts_of
 
@@ -34,6 +37,9 @@ TOKEN = ""
 """The state entry under which the token is kept; operators' entries have names."""
 
 KEPT_FJORDS = 64
+
+COUNTERS = "counters"
+COUNT_EVERY_SECONDS = 1.0
 
 
 class Store(Protocol):
@@ -67,7 +73,10 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class BucketOutput:
-    """What one bucket answers: rows with columns query, START, END, kind, row (JSON), each query's in start order."""
+    """What one bucket answers: rows with columns query, START, END, kind, row (JSON), each query's in start order.
+
+    Rows of the kind :data:`COUNTERS` are no answers: they say what the operators did.
+    """
 
     payload: bytes
 
@@ -84,6 +93,10 @@ class _Hosted:
     stateful: dict[str, Placed] = field(default_factory=dict)
     groups: dict[str, frozenset[int]] = field(default_factory=dict)
     """By identity of a part: the numbers of its groups."""
+    upstream: Counters = field(default_factory=dict)
+    """What operators next to the scans did, not yet passed on."""
+    told: Counters = field(default_factory=dict)
+    told_at: float = field(default_factory=time.monotonic)
 
 
 _kept: OrderedDict[tuple[str, str, int, int], _Hosted] = OrderedDict()
@@ -153,8 +166,20 @@ class BucketHost:
                 if batch.rows.height:
                     found.extend(answers.of(batch.rows))
             found.extend(answers.errors(failures, control.failures, bucket, self._buckets, now_us))
+        found.extend(self._counted(hosted, control))
         if found:
             yield BucketOutput(pack_rows(pl.concat(found), compress=True))
+
+    def _counted(self, hosted: _Hosted, control: Control) -> Iterator[pl.DataFrame]:
+        """Say now and then what the operators did; a worker that dies takes some of it along, but never an answer."""
+        hosted.upstream = added(hosted.upstream, control.counters)
+        if time.monotonic() - hosted.told_at < COUNT_EVERY_SECONDS:
+            return
+        now = counters_of(hosted.fjord.operators)
+        did = added(since(now, hosted.told), hosted.upstream)
+        hosted.told, hosted.upstream, hosted.told_at = now, {}, time.monotonic()
+        if did:
+            yield said("", COUNTERS, msgspec.json.encode(did).decode(), 0)
 
     def _save(self, hosted: _Hosted, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
         new_plan = control.previous_epoch != control.epoch
@@ -219,14 +244,16 @@ def without_strangers(state: State, groups: frozenset[int] | None) -> State:
 
 
 def _merged_control(controls: list[Control]) -> Control:
-    """One control from all parts: every part that failed, and the first one, sends one."""
+    """One control from all parts: the first one sends one, every part that failed, and to one bucket all."""
     first = controls[0]
     watermarks: dict[str, int] = {}
     failures: dict[str, str] = {}
+    counters: Counters = {}
     for control in controls:
         watermarks.update(control.watermarks_us)
         failures.update(control.failures)
-    return Control(first.epoch, first.previous_epoch, watermarks, failures)
+        counters = added(counters, control.counters)
+    return Control(first.epoch, first.previous_epoch, watermarks, failures, counters)
 
 
 def _moved(placed: Placed) -> tuple[int, int]:

@@ -12,6 +12,8 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
+from cluster.fjord.counters import Counters
+
 ENVELOPE_SCHEMA = pa.schema(
     [
         pa.field("bucket", pa.int32()),
@@ -43,12 +45,15 @@ class Control(msgspec.Struct, frozen=True):
         By edge: no row that arrives later starts before this instant.
     failures
         By query: why its upstream operators failed, if they did.
+    counters
+        What the upstream operators of one part did; only one bucket is told.
     """
 
     epoch: int
     previous_epoch: int
     watermarks_us: dict[str, int]
     failures: dict[str, str] = {}
+    counters: Counters = {}
 
 
 def pack_control(control: Control) -> bytes:

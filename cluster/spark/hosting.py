@@ -14,7 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from cluster.fjord.batch import END, START
-from cluster.spark.downstream import BucketHost, outputs_of
+from cluster.fjord.counters import Counters, added
+from cluster.spark.downstream import COUNTERS, BucketHost, outputs_of
 from cluster.spark.envelopes import RESULT_DDL, unpack_rows
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
 from cluster.storage.results_table import ResultsTable
@@ -71,6 +72,7 @@ def start_fjord(
     on_commit: Callable[[], None],
     run: str,
     trigger_seconds: float = 0.0,
+    on_counters: Callable[[Counters], None] | None = None,
 ) -> StreamingQuery:
     """Start the Fjord and return its Spark query.
 
@@ -90,6 +92,8 @@ def start_fjord(
         Identity of this run; workers keep what they have built for it.
     trigger_seconds
         Least time between two micro-batches; 0 starts the next as soon as there is something to do.
+    on_counters
+        Called with what operators did, as it becomes known.
     """
     spark.dataSource.register(FjordSource)
 
@@ -97,7 +101,9 @@ def start_fjord(
         if results.committed(micro_batch):
             log.info("micro-batch is stored already", micro_batch=micro_batch)
             return
-        rows = collect_answers(answers)
+        rows, counters = split_counters(collect_answers(answers))
+        if counters and on_counters is not None:
+            on_counters(counters)
         if rows.height:
             results.append(rows, micro_batch)
             on_commit()
@@ -117,6 +123,14 @@ def start_fjord(
         .trigger(processingTime=f"{trigger_seconds} seconds")
         .start()
     )
+
+
+def split_counters(rows: pl.DataFrame) -> tuple[pl.DataFrame, Counters]:
+    """Return the answers, and apart from them what the operators did."""
+    found: Counters = {}
+    for text in rows.filter(pl.col("kind") == COUNTERS)["row"]:
+        found = added(found, msgspec.json.decode(text, type=Counters))
+    return rows.filter(pl.col("kind") != COUNTERS), found
 
 
 def collect_answers(answers: DataFrame) -> pl.DataFrame:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.compilation import upstream_operators
+from cluster.fjord.counters import counters_of
 from cluster.fjord.edges import Edge, empty_rows, stored_columns
 from cluster.fjord.graph import Fjord
 from cluster.fjord.operators.grouped_filter import GroupedFilter
@@ -26,6 +27,9 @@ from cluster.plan.epoch import PlanFiles
 from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, Control, pack_control, pack_rows
 from cluster.spark.placement import Part, parts_of, routed
 from protocols.batches import DEFAULT_RATE_COLUMN
+
+COUNTING_BUCKET = 0
+"""The bucket that hears what the operators of every part did, and passes it on with its answers."""
 
 
 class UpstreamTask(msgspec.Struct, frozen=True):
@@ -93,19 +97,20 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
         if rows is not None and rows.height:
             pieces_by_bucket = routed(outlet.part, edge, rows, task.buckets)
             envelopes.extend((bucket, edge.name, pack_rows(piece)) for bucket, piece in pieces_by_bucket.items())
+    counted = Control(task.epoch, task.previous_epoch, watermarks, failures, counters_of(fjord.operators))
+    envelopes.append((COUNTING_BUCKET, CONTROL, pack_control(counted)))
     if task.origin == 0 or failures:
         control = pack_control(Control(task.epoch, task.previous_epoch, watermarks, failures))
-        envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets))
-    if envelopes:
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array([bucket for bucket, _, _ in envelopes], pa.int32()),
-                pa.array([edge for _, edge, _ in envelopes], pa.string()),
-                pa.array([task.origin] * len(envelopes), pa.int32()),
-                pa.array([payload for _, _, payload in envelopes], pa.binary()),
-            ],
-            schema=ENVELOPE_SCHEMA,
-        )
+        envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets) if bucket != COUNTING_BUCKET)
+    yield pa.RecordBatch.from_arrays(
+        [
+            pa.array([bucket for bucket, _, _ in envelopes], pa.int32()),
+            pa.array([edge for _, edge, _ in envelopes], pa.string()),
+            pa.array([task.origin] * len(envelopes), pa.int32()),
+            pa.array([payload for _, _, payload in envelopes], pa.binary()),
+        ],
+        schema=ENVELOPE_SCHEMA,
+    )
 
 
 def _build(

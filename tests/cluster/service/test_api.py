@@ -10,10 +10,15 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.fjord.counters import Totals
 from cluster.service.api import make_api
 from tests.cluster.service.conftest import Service
 
 GOOD = "SELECT sensor FROM traffic"
+COUNTERS = {
+    "scan of traffic": Totals("stream traffic", 3, 60, 60, 0.25),
+    "gone@0/0 Sample": Totals("gone@0", 3, 60, 60, 0.25),
+}
 
 
 def client(service: Service, token: str | None = None) -> httpx.AsyncClient:
@@ -21,6 +26,7 @@ def client(service: Service, token: str | None = None) -> httpx.AsyncClient:
         queries=service.queries,
         registry=service.registry,
         ingest=service.ingest,
+        counters=COUNTERS,
         results=SimpleNamespace(last_sequence=lambda name: 0),
         status=lambda: {"queries": len(service.registry.plan.queries)},
     )
@@ -106,6 +112,12 @@ async def test_streams_are_created_listed_and_dropped(api: httpx.AsyncClient) ->
     assert (refused.status_code, refused.json()["error"]) == (409, "CatalogError")
     await api.delete("/v1/queries/mine")
     assert (await api.delete("/v1/streams/fast")).status_code == 204
+
+
+async def test_operators_of_the_plan_are_listed(api: httpx.AsyncClient) -> None:
+    (scan,) = (await api.get("/v1/plan/operators")).json()
+    assert scan["operator"] == "scan of traffic"
+    assert (scan["transitions"], scan["rows_in"], scan["dropped"]) == (3, 60, 0)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from cluster.fjord.counters import Counters, added
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from cluster.spark.downstream import BucketHost, Envelope
+from cluster.spark.downstream import COUNTERS, BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
 from cluster.spark.upstream import UpstreamTask, run_upstream
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
@@ -61,6 +62,7 @@ class Run:
         self.stores = [Memory() for _ in range(BUCKETS)]
         self.rows: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
         self.errors: dict[str, list[str]] = {}
+        self.counters: Counters = {}
         self._read = 0
 
     def append(self, rows: list[tuple[int, str, int]], watermark: int) -> None:
@@ -107,7 +109,9 @@ class Run:
         self._read, self.epoch = self.table.version, current
         for _, output in answers:
             for query, start, end, kind, row in unpack_rows(output.payload).iter_rows():
-                if kind == "error":
+                if kind == COUNTERS:
+                    self.counters = added(self.counters, msgspec.json.decode(row, type=Counters))
+                elif kind == "error":
                     self.errors.setdefault(query, []).append(msgspec.json.decode(row))
                 else:
                     self.rows.setdefault(query, []).append((start, end, msgspec.json.decode(row)))

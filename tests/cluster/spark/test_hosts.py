@@ -11,8 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.fjord.counters import work_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
+from cluster.plan.picture import plan_text
 from cluster.spark import downstream
 from cluster.spark.envelopes import CONTROL, split_by_bucket
 from cluster.spark.upstream import UpstreamTask, run_upstream
@@ -95,6 +97,22 @@ def test_a_query_that_fails_answers_an_error_and_the_others_go_on(
     assert [len(run.errors[query]) for query in run.errors] == [1]
     assert "no such thing" in run.errors["slow"][0]
     assert {(start, row["total"]) for start, _, row in run.rows["means"]} == {(9, 10), (19, 20), (29, 20)}
+
+
+def test_operators_tell_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downstream, "COUNT_EVERY_SECONDS", 0.0)
+    run = Run(tmp_path, Plan(1, queries(means=MEANS, slow=SLOW)))
+    for low in (0, 30):
+        run.append([(at, "a", 1) for at in range(low, low + 30)], low + 30)
+        run.step(parts=2)
+    (panes,), (slow,) = fold(run.plans.read(1)).panes, fold(run.plans.read(1)).folds
+    assert run.counters["scan of traffic"].rows_in == 60
+    work = work_of(run.counters)
+    assert work[slow.shared.identity].tuples == 60
+    assert work[slow.shared.identity].answers == len(run.rows["slow"])
+    assert work[panes.name].answers == len(run.rows["means"])
+    assert all(totals.dropped == 0 for totals in run.counters.values())
+    assert f"{len(run.rows['slow']):,} rows out" in plan_text(run.plans.read(1), work)
 
 
 def test_every_bucket_hears_of_every_micro_batch(tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""What operators and queues have done, as numbers that can be sent, added up and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from cluster.fjord.graph import Placed
+from cluster.plan.picture import Work
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """What one operator and its input queues did.
+
+    Parameters
+    ----------
+    owner
+        Identity of the part of the plan it belongs to.
+    transitions
+        How often it was run.
+    rows_in, rows_out
+        Rows it took and emitted.
+    seconds
+        Time it took.
+    deepest
+        Most batches that waited in one of its input queues.
+    dropped
+        Rows its input queues dropped because they were full.
+    """
+
+    owner: str
+    transitions: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    seconds: float = 0.0
+    deepest: int = 0
+    dropped: int = 0
+
+    def plus(self, other: Totals) -> Totals:
+        """Return both together."""
+        return Totals(
+            self.owner,
+            self.transitions + other.transitions,
+            self.rows_in + other.rows_in,
+            self.rows_out + other.rows_out,
+            self.seconds + other.seconds,
+            max(self.deepest, other.deepest),
+            self.dropped + other.dropped,
+        )
+
+    def minus(self, earlier: Totals) -> Totals:
+        """Return what came since `earlier`."""
+        return Totals(
+            self.owner,
+            self.transitions - earlier.transitions,
+            self.rows_in - earlier.rows_in,
+            self.rows_out - earlier.rows_out,
+            self.seconds - earlier.seconds,
+            self.deepest,
+            self.dropped - earlier.dropped,
+        )
+
+
+Counters = dict[str, Totals]
+"""By name of the operator."""
+
+
+def counters_of(operators: Iterable[Placed]) -> Counters:
+    """Return what operators have done since their Fjord was built."""
+    return {
+        placed.name: Totals(
+            placed.owner,
+            placed.counters.transitions,
+            placed.counters.rows_in,
+            placed.counters.rows_out,
+            placed.counters.seconds,
+            max((queue.counters.deepest for queue in placed.inputs), default=0),
+            sum(queue.counters.rows_dropped for queue in placed.inputs),
+        )
+        for placed in operators
+    }
+
+
+def since(now: Mapping[str, Totals], earlier: Mapping[str, Totals]) -> Counters:
+    """Return what was done between two readings; operators that did nothing are left out."""
+    found = {name: totals.minus(earlier[name]) if name in earlier else totals for name, totals in now.items()}
+    return {name: totals for name, totals in found.items() if totals.transitions}
+
+
+def added(one: Mapping[str, Totals], other: Mapping[str, Totals]) -> Counters:
+    """Return both together."""
+    together = dict(one)
+    for name, totals in other.items():
+        together[name] = together[name].plus(totals) if name in together else totals
+    return together
+
+
+def work_of(counters: Mapping[str, Totals]) -> dict[str, Work]:
+    """Return, by part of the plan, what was done for it: what its first operators took and its last one emitted."""
+    found: dict[str, Work] = {}
+    for owner in {totals.owner for totals in counters.values()}:
+        own = {name: totals for name, totals in counters.items() if totals.owner == owner}
+        taken = sum(totals.rows_in for name, totals in own.items() if name.endswith(" Sample"))
+        below = [name for name in own if name.startswith(f"{owner}/") and name[len(owner) + 1 :].split()[0].isdigit()]
+        last = max(below, key=lambda name: int(name[len(owner) + 1 :].split()[0]), default=None)
+        seconds = sum(totals.seconds for totals in own.values())
+        found[owner] = Work(taken, own[last].rows_out if last is not None else 0, seconds)
+    return found
