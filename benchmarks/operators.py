@@ -103,7 +103,7 @@ class Running:
         else:
             (panes,) = fold_panes({query: windowed})
             edge = pane_edge(panes)
-            grouped = GroupedFilter(panes.groups, stored_columns(edge.source))
+            grouped = GroupedFilter(panes.groups, stored_columns(edge.source), {panes.groups[0][0]: 1})
             self._edges = [(edge, list(upstream_operators(edge, grouped)))]
             self._arrivals = {edge.name: PushQueue()}
             last, self._top = (

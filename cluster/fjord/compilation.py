@@ -11,8 +11,6 @@ from cluster.fjord.edges import (
     UnsupportedPlanError,
     edges_of,
     empty_rows,
-    is_chain,
-    slide_of,
 )
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operator import Operator
@@ -24,7 +22,6 @@ from cluster.fjord.operators.filtering import Filter as FilterOperator
 from cluster.fjord.operators.granularity import Granularity as GranularityOperator
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.joining import Join as JoinOperator
-from cluster.fjord.operators.marking import MarkSince
 from cluster.fjord.operators.multiplicities import difference, intersection
 from cluster.fjord.operators.pane_aggregation import Audience, PaneAggregate
 from cluster.fjord.operators.panes import Panes
@@ -40,6 +37,7 @@ from cluster.fjord.queues import PushQueue, Queue
 from cluster.fjord.validity import copies_that_matter, has_chronons, longest_validity_us
 from cluster.language.algebra import (
     MEMBER,
+    SINCE,
     Aggregate,
     AntiJoin,
     CountWindow,
@@ -61,8 +59,9 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.pane_folding import SINCE, PaneFold
+from cluster.plan.pane_folding import PaneFold
 
 LONGEST_SPLIT_US = 100_000
 """Rows that last longer are not cut into one per microsecond: 0.1 s is a hundred thousand rows already."""
@@ -100,7 +99,7 @@ def upstream_operators(edge: Edge, grouped: GroupedFilter | None = None) -> Iter
         node = node.input
     yield Sample(node.sample_period_us)
     # The scan is shared: other queries may have made it read more columns than this one knows.
-    yield ProjectOperator.columns_of(tuple(column for column in node.columns if column != MEMBER))
+    yield ProjectOperator.columns_of(tuple(column for column in node.columns if column not in (MEMBER, SINCE)))
     if grouped is not None:
         yield grouped
     for above in reversed(nodes):
@@ -129,30 +128,6 @@ def add_downstream(fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Que
         The operator whose output is the query's answer.
     """
     return _Downstream(fjord, query, arrivals).add(query.node)
-
-
-def add_shared_chain(fjord: Fjord, query: PlannedQuery, arrival: Queue, newest: Mapping[int, int]) -> Placed:
-    """Add what is downstream of a stateless template whose members may share tuples.
-
-    Parameters
-    ----------
-    fjord
-        Where to.
-    query
-        The template.
-    arrival
-        Where its rows arrive.
-    newest
-        By group: the epoch with which its newest member began.
-
-    Returns
-    -------
-    Placed
-        The operator whose output is the answers, with the columns MEMBER and SINCE.
-    """
-    marked = fjord.add(f"{query.identity}/mark", MarkSince(newest), [arrival], owner=query.identity)
-    schema = (*schema_of(query.node), SINCE)
-    return fjord.add(f"{query.identity}/0 Reorder", Reorder(schema), [marked], owner=query.identity)
 
 
 def add_pane_aggregate(fjord: Fjord, fold: PaneFold, arrival: Queue) -> Placed:
@@ -212,11 +187,12 @@ class _Downstream:
         self._fjord = fjord
         self._query = query
         self._arrivals = arrivals
-        self._edges = list(edges_of(query))
+        self._edges = {(edge.chain, edge.aggregate): edge for edge in edges_of(query)}
+        self._added: dict[tuple[Node, bool], Placed] = {}
         self._number = 0
 
     def add(self, node: Node, *, copies_matter: bool = True) -> Placed:
-        """Add a node's operators.
+        """Add a node's operators, or find those of an equal node: equal parts of a plan run once.
 
         Parameters
         ----------
@@ -225,9 +201,15 @@ class _Downstream:
         copies_matter
             False if what is above asks only whether there is a tuple, not how many copies of it there are.
         """
+        # What begins on a queue of its own does not depend on what is above.
+        key = (node, copies_matter or isinstance(node, Aggregate) or is_chain(node))
+        if key not in self._added:
+            self._added[key] = self._add(node, copies_matter=copies_matter)
+        return self._added[key]
+
+    def _add(self, node: Node, *, copies_matter: bool) -> Placed:
         if is_chain(node):
-            edge, queue = self._next_edge()
-            return self._place(Reorder(schema_of(edge.chain)), queue)
+            return self._place(Reorder(schema_of(node)), self._arrival(node, None))
         if isinstance(node, Aggregate):
             return self._add_aggregate(node)
         inputs = [
@@ -253,16 +235,16 @@ class _Downstream:
     def _add_aggregate(self, node: Aggregate) -> Placed:
         keys = schema_of(node)[: len(node.keys)]
         if is_chain(node.input):
-            edge, queue = self._next_edge()
-            return self._place(MergeAggregate(keys, node.calls, slide_us=slide_of(edge.chain)), queue)
+            queue = self._arrival(node.input, node)
+            return self._place(MergeAggregate(keys, node.calls, slide_us=slide_of(node.input)), queue)
         (matter,) = copies_that_matter(node, above=True)
         below = self.add(node.input, copies_matter=matter)
         partial = self._place(PartialAggregate(node.keys, node.calls), below)
         return self._place(MergeAggregate(keys, node.calls), partial)
 
-    def _next_edge(self) -> tuple[Edge, Queue]:
-        edge = self._edges.pop(0)
-        return edge, PushQueue() if self._arrivals is None else self._arrivals[edge.name]
+    def _arrival(self, chain: Node, aggregate: Aggregate | None) -> Queue:
+        edge = self._edges[chain, aggregate]
+        return PushQueue() if self._arrivals is None else self._arrivals[edge.name]
 
     def _place(self, operator: Operator, *sources: Queue | Placed) -> Placed:
         name = f"{self._query.identity}/{self._number} {type(operator).__name__}"

@@ -6,7 +6,6 @@ runs downstream. An *edge* is a queue that happens to cross the shuffle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,6 +17,7 @@ from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import (
     MEMBER,
+    SINCE,
     STAMP,
     Aggregate,
     Filter,
@@ -26,11 +26,14 @@ from cluster.language.algebra import (
     Schema,
     Source,
     TimeWindow,
-    inputs_of,
     schema_of,
 )
+from cluster.plan.cuts import cuts_of, partition_keys
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pane_folding import PaneFold
+
+MADE = (STAMP, MEMBER, SINCE)
+"""Columns of a source that are made when it is read, not stored."""
 
 
 class UnsupportedPlanError(PlanError):
@@ -93,8 +96,8 @@ class Edge:
 
 
 def stored_columns(source: Source) -> Schema:
-    """Return the columns that the stream's table holds; stamps and members are made, not read."""
-    return tuple(column for column in source.columns if column not in (STAMP, MEMBER))
+    """Return the columns that the stream's table holds."""
+    return tuple(column for column in source.columns if column not in MADE)
 
 
 def empty_rows(schema: Schema) -> pl.DataFrame:
@@ -116,44 +119,3 @@ def pane_edge(fold: PaneFold) -> Edge:
     """Return the one edge of windowed aggregates that share panes."""
     keys = tuple(key.name for key in fold.keys)
     return Edge(f"{fold.name}/0", fold.name, fold.chain, fold.aggregate, keys, fold.pane_us)
-
-
-def is_chain(node: Node, *, windowed: bool = False) -> bool:
-    """Return whether a plan is a stateless chain above a stream, with at most one window."""
-    match node:
-        case Source():
-            return True
-        case Filter() | Project():
-            return is_chain(node.input, windowed=windowed)
-        case TimeWindow():
-            return not windowed and is_chain(node.input, windowed=True)
-        case _:
-            return False
-
-
-def cuts_of(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
-    """Yield what runs upstream, left to right: chains, with the aggregate above them if there is one."""
-    if is_chain(node):
-        yield node, None
-    elif isinstance(node, Aggregate) and is_chain(node.input):
-        yield node.input, node
-    else:
-        for child in inputs_of(node):
-            yield from cuts_of(child)
-
-
-def partition_keys(node: Node) -> tuple[str, ...]:
-    """Return the keys of a keyed aggregate with only stateless operators above it: a plan may be spread by them."""
-    while isinstance(node, Filter | Project) and not is_chain(node):
-        node = node.input
-    return node.keys if isinstance(node, Aggregate) and is_chain(node.input) else ()
-
-
-def slide_of(node: Node) -> int:
-    """Return the slide of the window in a chain; 1 if there is none."""
-    while not isinstance(node, Source):
-        if isinstance(node, TimeWindow):
-            return node.slide_us
-        assert isinstance(node, Filter | Project)  # noqa: S101 - what a chain is made of
-        node = node.input
-    return 1

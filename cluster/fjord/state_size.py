@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster.errors import PlanError
-from cluster.fjord.edges import is_chain, slide_of
 from cluster.fjord.validity import longest_validity_us
 from cluster.language.algebra import (
     MEMBER,
@@ -29,6 +28,7 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
 from cluster.plan.pane_folding import PaneFold
@@ -106,11 +106,9 @@ def kept_by(plan: Plan, tuples_per_second: Mapping[str, float]) -> Iterator[Kept
     folded = fold(plan)
     for each in folded.folds:
         names = tuple(member.query.name for member in each.members)
-        yield _kept(each.shared.node, names, tuples_per_second, times=len(each.members))
+        yield _kept(each.shared.node, names, tuples_per_second, times=len({member.group for member in each.members}))
     for panes in folded.panes:
         yield _kept_panes(panes, tuples_per_second)
-    for query in folded.alone:
-        yield _kept(query.node, (query.name,), tuples_per_second)
 
 
 def _kept(node: Node, names: tuple[str, ...], rates: Mapping[str, float], *, times: int = 1) -> KeptState:

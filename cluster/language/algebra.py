@@ -31,7 +31,10 @@ STAMP = Column("fjord_stamp", FieldType.INTEGER, "us")
 """The instant at which a tuple was sampled, as a column: a :class:`Source` has it where FIRST or LAST ask for it."""
 
 MEMBER = Column("fjord_member", FieldType.INTEGER)
-"""Which of the queries folded into one a tuple belongs to; no query sees it (cluster/plan/folding.py)."""
+"""Which group of the queries folded into one a tuple belongs to; no query sees it (cluster/plan/folding.py)."""
+
+SINCE = Column("fjord_since", FieldType.INTEGER)
+"""The newest query's epoch when a tuple came, where queries share tuples: those that began later do not see it."""
 
 
 class Scalar(msgspec.Struct, frozen=True):
@@ -109,6 +112,8 @@ class Source(_Node, frozen=True):
     columns: Schema
     sample_period_us: Annotated[int, Meta(ge=1)] | None = None
     tolerances: tuple[Tolerance, ...] = ()
+    occurrence: int = 0
+    """Tells sources of a template with different conditions apart (cluster/plan/folding.py); 0 in a query."""
 
 
 class TimeWindow(_Node, frozen=True):

@@ -4,19 +4,19 @@
     SELECT sensor FROM traffic WHERE speed < 10    ->    q2: speed < 10       one template:  project sensor
     SELECT sensor FROM traffic WHERE lane = 1            q3: lane = 1                        `- members of traffic
 
-A *template* is a plan without the condition next to its stream. Its *members* are the queries that have it. A tuple
+A *template* is a plan without the conditions next to its streams. Its *members* are the queries that have it. A tuple
 becomes one row per member whose condition holds, with the member's number in an extra column, and every operator above
-keeps members apart: it is one more column of a projection, of a key, of equality. All operators work instant by instant
-on whole tuples (papers/pipes_algebra.md section 3), so each member's rows are exactly those of its query run alone; and
-a member that comes later has no rows from before. Where nothing above keeps anything, members with equal conditions
-share their tuples too. Windowed aggregates fold further (:mod:`cluster.plan.pane_folding`). Plans with several streams
-are not folded yet; they share the scan.
+keeps members apart: it is one more column of a projection, of a key, of equality, one more equation of a join. All
+operators work instant by instant on whole tuples (papers/pipes_algebra.md section 3), so each member's rows are exactly
+those of its query run alone; and a member that comes later has no rows from before.
+
+Where a plan only filters, projects, joins and unites, members with equal conditions share their tuples and the state of
+their joins: rows say since when they are seen. Windowed aggregates fold further (:mod:`cluster.plan.pane_folding`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,26 +25,38 @@ from msgspec.structs import replace
 
 from cluster.language.algebra import (
     MEMBER,
+    SINCE,
     Aggregate,
+    AntiJoin,
     CountWindow,
-    Distinct,
-    Dstream,
     Filter,
-    Granularity,
-    Istream,
+    Join,
     Node,
     Output,
     PartitionedWindow,
     Project,
     Scalar,
     Schema,
+    SemiJoin,
     Source,
     TimeWindow,
+    Union,
+    inputs_of,
+    schema_of,
 )
 from cluster.language.plans import column_scalar
+from cluster.plan.cuts import is_cut
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.expressions import conjunction_of, conjuncts_of
 from cluster.plan.pane_folding import PaneFold, PaneQuery, fold_panes, group_of, pane_query_of
+from cluster.plan.rewrite import with_inputs
+from protocols.streams import FieldType
+
+Groups = tuple[tuple[int, Scalar | None], ...]
+"""Conditions by number of their group."""
+
+RIGHT = "fjord_right_"
+"""Marks of the right side of a join are called so until it is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +67,16 @@ class Member:
     ----------
     group
         Which tuples are its own: those with this number. The epoch with which the query began, which no other query
-        of the Fjord ever has; or, where members may share tuples, a digest of the condition.
+        of the Fjord ever has; or, where members may share tuples, a digest of the conditions.
     query
         Its plan.
-    predicate
-        Which tuples of the stream are its own; None for all.
+    predicates
+        By source of the template: which tuples of it are its own; None for all.
     """
 
     group: int
     query: PlannedQuery
-    predicate: Scalar | None
+    predicates: tuple[Scalar | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,114 +85,161 @@ class Fold:
 
     Parameters
     ----------
+    template
+        What they have in common.
     shared
         The template as a plan that keeps members apart; its name depends on the template only.
     members
         The queries, oldest first.
     """
 
+    template: Node
     shared: PlannedQuery
     members: tuple[Member, ...]
 
     @property
-    def groups(self) -> tuple[tuple[int, Scalar | None], ...]:
-        """The conditions, by number of their group."""
-        return tuple({member.group: member.predicate for member in self.members}.items())
+    def groups(self) -> tuple[Groups, ...]:
+        """By source: the conditions, by number of their group."""
+        sources = len(self.members[0].predicates)
+        return tuple(
+            tuple({member.group: member.predicates[source] for member in self.members}.items())
+            for source in range(sources)
+        )
 
     @property
     def shares_tuples(self) -> bool:
         """True if members with equal conditions have the same tuples."""
-        return is_stateless(self.shared.node)
+        return shares_tuples(self.template)
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedPlan:
-    """A plan's queries: folded, sharing panes, and those that run alone."""
+    """A plan's queries: folded, and windowed aggregates that share panes."""
 
     folds: tuple[Fold, ...]
     panes: tuple[PaneFold, ...]
-    alone: tuple[PlannedQuery, ...]
 
 
 def fold(plan: Plan) -> FoldedPlan:
     """Return a plan's queries, folded."""
     folds: dict[Node, list[Member]] = {}
     panes: dict[PlannedQuery, PaneQuery] = {}
-    alone: list[PlannedQuery] = []
     for query in plan.queries:
         windowed = pane_query_of(query.node)
-        found = template_of(query.node)
         if windowed is not None:
             panes[query] = windowed
-        elif found is not None:
-            template, predicate = found
-            group = group_of(predicate) if is_stateless(template) else query.since_epoch
-            folds.setdefault(template, []).append(Member(group, query, predicate))
-        else:
-            alone.append(query)
+            continue
+        template, predicates = template_of(query.node)
+        group = group_of(predicates) if shares_tuples(template) else query.since_epoch
+        folds.setdefault(template, []).append(Member(group, query, predicates))
     return FoldedPlan(
-        tuple(Fold(_shared(template), tuple(members)) for template, members in folds.items()),
+        tuple(Fold(template, _shared(template), tuple(members)) for template, members in folds.items()),
         fold_panes(panes),
-        tuple(alone),
     )
 
 
-def is_stateless(node: Node) -> bool:
-    """Return whether nothing in a plan keeps anything of a tuple for another one."""
-    while isinstance(node, Filter | Project | TimeWindow):
-        node = node.input
-    return isinstance(node, Source)
+@lru_cache(maxsize=4096)
+def shares_tuples(template: Node) -> bool:
+    """Return whether a plan only filters, projects, joins and unites: then what came when decides who sees a row."""
+    match template:
+        case Source():
+            return True
+        case Filter() | Project() | TimeWindow() | Join() | Union():
+            return all(shares_tuples(each) for each in inputs_of(template))
+        case _:
+            return False
 
 
 @lru_cache(maxsize=65_536)
-def template_of(node: Node) -> tuple[Node, Scalar | None] | None:
-    """Return a plan's template and the condition it was freed of; None if it cannot be folded."""
-    match node:
-        case Source():
-            return node, None
-        case Filter():
-            found = template_of(node.input)
-            if found is None:
-                return None
-            if isinstance(found[0], Source):
-                return found[0], conjunction_of((*conjuncts_of(found[1]), *conjuncts_of(node.predicate)))
-            return replace(node, input=found[0]), found[1]
-        case (
-            Project() | TimeWindow() | CountWindow() | PartitionedWindow() | Aggregate() | Distinct() | Granularity()
-            | Istream() | Dstream()
-        ):  # fmt: skip
-            found = template_of(node.input)
-            return None if found is None else (replace(node, input=found[0]), found[1])
-        case _:
-            return None
+def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...]]:
+    """Return a plan's template and, by source, the conditions it was freed of.
+
+    What runs upstream more than once, conditions and all, is one source of the template: equal parts of a plan stay
+    equal.
+    """
+    places: dict[Node, int] = {}
+
+    def freed(part: Node, place: int | None) -> Node:
+        if place is None and is_cut(part):
+            place = places.setdefault(part, len(places))
+        if place is not None and isinstance(source := _without_filters(part), Source):
+            return replace(source, occurrence=place)
+        return with_inputs(part, tuple(freed(each, place) for each in inputs_of(part)))
+
+    template = freed(node, None)
+    return template, tuple(_condition_of(cut) for cut in places)
+
+
+def _without_filters(node: Node) -> Node:
+    while isinstance(node, Filter):
+        node = node.input
+    return node
+
+
+def _condition_of(cut: Node) -> Scalar | None:
+    """Return the condition right above the source of what one cut leaves upstream."""
+    conditions: list[Scalar] = []
+    while not isinstance(cut, Source):
+        conditions = [*conjuncts_of(cut.predicate), *conditions] if isinstance(cut, Filter) else []
+        (cut,) = inputs_of(cut)
+    return conjunction_of(conditions)
 
 
 @lru_cache(maxsize=4096)
 def _shared(template: Node) -> PlannedQuery:
     digest = hashlib.blake2b(msgspec.json.encode(template), digest_size=8).hexdigest()
-    return PlannedQuery(f"fold-{digest}", 0, with_members(template))
+    marks = (MEMBER, SINCE) if shares_tuples(template) else (MEMBER,)
+    return PlannedQuery(f"fold-{digest}", 0, marked(template, marks))
 
 
-def with_members(template: Node) -> Node:
-    """Return a template as a plan that keeps members apart."""
+def marked(template: Node, marks: Schema) -> Node:
+    """Return a template as a plan that keeps members apart.
+
+    Parameters
+    ----------
+    template
+        The template.
+    marks
+        What rows carry: MEMBER; and SINCE, if the template shares tuples.
+    """
+    inputs = tuple(marked(each, marks) for each in inputs_of(template))
     match template:
+        case Source():
+            return replace(template, columns=(*template.columns, *marks))
+        case Project():
+            return replace(template, input=inputs[0], outputs=(*template.outputs, *_kept(marks)))
         case Aggregate() | PartitionedWindow():
-            return replace(template, input=with_members(template.input), keys=(*template.keys, MEMBER.name))
+            return replace(template, input=inputs[0], keys=(*template.keys, MEMBER.name))
         case CountWindow(rows=int(rows)):
-            return PartitionedWindow(with_members(template.input), (MEMBER.name,), rows, template.slide_rows)
-        case Source() | Project():
-            return carrying(template, (MEMBER,), with_members)
+            return PartitionedWindow(inputs[0], (MEMBER.name,), rows, template.slide_rows)
+        case Join() | SemiJoin() | AntiJoin():
+            renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
+            right = Project(inputs[1], (*_kept(schema_of(template.right)), *renamed))
+            same = Scalar(f'"{MEMBER.name}" = "{RIGHT}{MEMBER.name}"', FieldType.BOOLEAN)
+            predicate = conjunction_of((same, *conjuncts_of(template.predicate)))
+            pairs = replace(template, left=inputs[0], right=right, predicate=predicate)
+            return _seen_by_both(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
         case _:
-            return replace(template, input=with_members(template.input))  # type: ignore[union-attr] # no joins here
+            return with_inputs(template, inputs)
 
 
-def carrying(node: Node, columns: Schema, below: Callable[[Node], Node] | None = None) -> Node:
-    """Return a plan of filters, projections and a source that hands these columns on; `below` does what is below."""
+def _seen_by_both(pairs: Node, columns: Schema, marks: Schema) -> Node:
+    """Return pairs with the marks of one tuple: a query sees a pair if it sees both."""
+    since = Scalar(f'LEAST("{SINCE.name}", "{RIGHT}{SINCE.name}")', SINCE.type)
+    outputs = (Output(mark.name, since if mark == SINCE else column_scalar(mark)) for mark in marks)
+    return Project(pairs, (*_kept(columns), *outputs))
+
+
+def carrying(node: Node, columns: Schema) -> Node:
+    """Return a plan of filters, projections and a source that hands these columns on."""
     match node:
         case Source():
             return replace(node, columns=(*node.columns, *columns))
         case Project():
-            outputs = (*node.outputs, *(Output(column.name, column_scalar(column)) for column in columns))
-            return replace(node, input=below(node.input) if below else carrying(node.input, columns), outputs=outputs)
+            return replace(node, input=carrying(node.input, columns), outputs=(*node.outputs, *_kept(columns)))
         case _:
-            return replace(node, input=carrying(node.input, columns))  # type: ignore[union-attr] # a filter
+            return with_inputs(node, tuple(carrying(each, columns) for each in inputs_of(node)))
+
+
+def _kept(columns: Schema) -> tuple[Output, ...]:
+    return tuple(Output(column.name, column_scalar(column), column.unit) for column in columns)

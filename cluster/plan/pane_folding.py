@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from cluster.language.algebra import (
     MEMBER,
+    SINCE,
     STAMP,
     Aggregate,
     AggregateCall,
@@ -48,8 +49,6 @@ from protocols.streams import FieldType
 
 SIZE = Column("fjord_size_us", FieldType.INTEGER, "us")
 SLIDE = Column("fjord_slide_us", FieldType.INTEGER, "us")
-SINCE = Column("fjord_since", FieldType.INTEGER)
-"""The newest query's epoch when a row came: queries that began later do not see it."""
 AFTER = Column("fjord_after", FieldType.INTEGER)
 """Queries that began up to this epoch get another row in the place of this one."""
 MARKS: Schema = (MEMBER, SIZE, SLIDE, SINCE, AFTER)
@@ -161,32 +160,32 @@ class PaneFold:
         """What runs next to the scan: the stream's tuples with keys and what the aggregates read."""
         source, calls = self.members[0].pane_query.source, self.calls
         read = {name for call in calls for scalar in call.reads for name in columns_of(scalar)}
-        columns = [*source.columns, *([STAMP] if STAMP.name in read else []), MEMBER]
-        kept = [column for column in columns if column.name in read or column is MEMBER]
+        columns = [*source.columns, *([STAMP] if STAMP.name in read else []), MEMBER, SINCE]
+        kept = [column for column in columns if column.name in read or column in (MEMBER, SINCE)]
         outputs = (*self.keys, *(Output(column.name, column_scalar(column), column.unit) for column in kept))
         return Project(replace(source, columns=tuple(columns)), outputs)
 
     @property
     def aggregate(self) -> Aggregate:
         """The first half of which makes the panes."""
-        return Aggregate(self.chain, (*(key.name for key in self.keys), MEMBER.name), self.calls)
+        return Aggregate(self.chain, (*(key.name for key in self.keys), MEMBER.name, SINCE.name), self.calls)
 
 
 def fold_panes(queries: Mapping[PlannedQuery, PaneQuery]) -> tuple[PaneFold, ...]:
     """Return the folds of windowed aggregates."""
     families: dict[str, list[PaneMember]] = {}
     for query, pane_query in queries.items():
-        member = PaneMember(query, pane_query, group_of(pane_query.predicate))
+        member = PaneMember(query, pane_query, group_of((pane_query.predicate,)))
         families.setdefault(pane_query.family, []).append(member)
     return tuple(PaneFold(name, tuple(members)) for name, members in families.items())
 
 
 @lru_cache(maxsize=65_536)
-def group_of(predicate: Scalar | None) -> int:
-    """Return the number of a condition: a digest of it, so that it is the same for ever; 0 for no condition."""
-    if predicate is None:
+def group_of(predicates: tuple[Scalar | None, ...]) -> int:
+    """Return the number of conditions on sources: a digest of them, so that it is the same for ever; 0 for none."""
+    if not any(predicates):
         return 0
-    digest = hashlib.blake2b(predicate.sql.encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(msgspec.json.encode(predicates), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1 or 1
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import MEMBER, Aggregate, Node, Scalar, Source, inputs_of
+from cluster.language.algebra import MEMBER, SINCE, Aggregate, Node, Source, inputs_of
 from cluster.plan.epoch import Plan
 from cluster.plan.explain import describe, readable
-from cluster.plan.folding import Fold, fold, template_of
+from cluster.plan.folding import Groups, fold
 from cluster.plan.pane_folding import PaneFold
 from protocols.durations import format_duration
 
@@ -66,29 +66,26 @@ def plan_text(plan: Plan, work: Mapping[str, Work] | None = None) -> str:
     done = work or {}
     folded = fold(plan)
     count = len(plan.queries)
-    shared = len(folded.folds) + len(folded.panes) + len(folded.alone)
-    lines = [f"epoch {plan.epoch}: {_queries(count)} in {shared:,} {'plan' if shared == 1 else 'plans'}"]
+    shared = len(folded.folds) + len(folded.panes)
+    lines = [f"epoch {plan.epoch}: {queries_counted(count)} in {shared:,} {'plan' if shared == 1 else 'plans'}"]
     for each in folded.folds:
         names = [member.query.name for member in each.members]
         lines += [
             "",
-            f"{_queries(len(names))}: {_named(names)}",
+            f"{queries_counted(len(names))}: {named(names)}",
             *_done(each.shared.identity, done),
-            *_tree(_template(each), _filter_label(each.groups)),
+            *_tree(each.template, _filter_labels(each.groups)),
         ]
     for panes in folded.panes:
         names = [member.query.name for member in panes.members]
-        label = f"{_queries(len(names))}, panes of {format_duration(panes.pane_us)}: {_named(names)}"
+        label = f"{queries_counted(len(names))}, panes of {format_duration(panes.pane_us)}: {named(names)}"
         lines += [
             "",
             label,
             *_done(panes.name, done),
             *(f"  {each}" for each in _windows(panes)),
-            *_tree(_panes(panes), _filter_label(panes.groups)),
+            *_tree(_panes(panes), _filter_labels((panes.groups,))),
         ]
-    for query in folded.alone:
-        label = f"1 query: {query.name} (alone: it reads several streams)"
-        lines += ["", label, *_done(query.identity, done), *_tree(query.node, None)]
     return "\n".join(lines)
 
 
@@ -120,15 +117,15 @@ def picture_of(plan: Plan, work: Mapping[str, Work] | None = None) -> Picture:
             streams[stream] = box(f"stream {stream}", "stream")
         return streams[stream]
 
-    def draw(node: Node, queries: int, grouped: str | None) -> int:
+    def draw(node: Node, queries: int, filters: Sequence[str | None]) -> int:
         if isinstance(node, Source):
-            below = scan(node.stream)
+            below, grouped = scan(node.stream), filters[node.occurrence]
             if grouped is not None:
                 place = box(grouped, "filter")
                 arrows.append(Arrow(below, place, queries))
                 return place
             return below
-        inputs = [draw(each, queries, grouped) for each in inputs_of(node)]
+        inputs = [draw(each, queries, filters) for each in inputs_of(node)]
         place = box(describe(node), "operator")
         arrows.extend(Arrow(each, place, queries) for each in inputs)
         return place
@@ -136,18 +133,16 @@ def picture_of(plan: Plan, work: Mapping[str, Work] | None = None) -> Picture:
     folded = fold(plan)
     for each in folded.folds:
         names = [member.query.name for member in each.members]
-        top = draw(_template(each), len(names), _filter_label(each.groups))
-        arrows.append(Arrow(top, box(told(each.shared.identity, _named(names)), "answers"), len(names)))
+        top = draw(each.template, len(names), _filter_labels(each.groups))
+        arrows.append(Arrow(top, box(told(each.shared.identity, named(names)), "answers"), len(names)))
     for panes in folded.panes:
-        shared = draw(_panes(panes), len(panes.members), _filter_label(panes.groups))
+        shared = draw(_panes(panes), len(panes.members), _filter_labels((panes.groups,)))
         label = told(panes.name, boxes[shared].label)
         boxes[shared] = Box(shared, label, boxes[shared].kind)
         for window, names in _by_window(panes).items():
             place = box(_window_label(window), "operator")
             arrows.append(Arrow(shared, place, len(names)))
-            arrows.append(Arrow(place, box(_named(names), "answers"), len(names)))
-    alone = [(draw(query.node, 1, None), box(told(query.identity, query.name), "answers")) for query in folded.alone]
-    arrows += [Arrow(top, answers, 1) for top, answers in alone]
+            arrows.append(Arrow(place, box(named(names), "answers"), len(names)))
     return Picture(tuple(boxes), tuple(arrows))
 
 
@@ -178,16 +173,10 @@ def dot(picture: Picture) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _template(each: Fold) -> Node:
-    """Return the template as its queries would write it: without the column that keeps members apart."""
-    found = template_of(each.members[0].query.node)
-    assert found is not None  # noqa: S101 - it has been folded
-    return found[0]
-
-
 def _panes(each: PaneFold) -> Node:
     """Return what the windows of a fold share, as a query would write it."""
-    chain = replace(each.chain, outputs=tuple(output for output in each.chain.outputs if output.name != MEMBER.name))
+    made = (MEMBER.name, SINCE.name)
+    chain = replace(each.chain, outputs=tuple(output for output in each.chain.outputs if output.name not in made))
     names = {key.name: readable(key.scalar) for key in each.keys}
     outputs = tuple(replace(output, name=names.get(output.name, output.name)) for output in chain.outputs)
     calls = tuple(
@@ -210,12 +199,17 @@ def _window_label(window: tuple[int, int]) -> str:
 
 def _windows(each: PaneFold) -> Iterator[str]:
     for window, names in _by_window(each).items():
-        yield f"{_window_label(window)}: {_named(names)}"
+        yield f"{_window_label(window)}: {named(names)}"
 
 
-def _filter_label(groups: Sequence[tuple[int, Scalar | None]]) -> str | None:
+def _filter_labels(groups: Sequence[Groups]) -> list[str | None]:
+    """Return, by source, what is above it; None where everybody wants everything."""
+    return [_filter_label(each) for each in groups]
+
+
+def _filter_label(groups: Groups) -> str | None:
     conditions = [predicate for _, predicate in groups]
-    if conditions == [None]:
+    if set(conditions) == {None}:
         return None
     everything = ", and queries that want everything" if None in conditions else ""
     some = [predicate for predicate in conditions if predicate is not None]
@@ -223,11 +217,14 @@ def _filter_label(groups: Sequence[tuple[int, Scalar | None]]) -> str | None:
     return f"grouped filter: {told}{everything}"
 
 
-def _tree(node: Node, grouped: str | None) -> Iterator[str]:
+def _tree(node: Node, filters: Sequence[str | None]) -> Iterator[str]:
     def draw(current: Node, first: str, rest: str) -> Iterator[str]:
-        if isinstance(current, Source) and grouped is not None:
-            yield f"{first}{grouped}"
-            yield f"{rest}└─ {describe(current)}"
+        if isinstance(current, Source):
+            grouped = filters[current.occurrence]
+            if grouped is not None:
+                yield f"{first}{grouped}"
+                first = f"{rest}└─ "
+            yield f"{first}{describe(current)}"
             return
         yield f"{first}{describe(current)}"
         below = inputs_of(current)
@@ -238,10 +235,12 @@ def _tree(node: Node, grouped: str | None) -> Iterator[str]:
     yield from draw(node, "  ", "  ")
 
 
-def _named(names: list[str]) -> str:
+def named(names: list[str]) -> str:
+    """Return the first few names, and how many more there are."""
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _queries(count: int) -> str:
+def queries_counted(count: int) -> str:
+    """Return a number of queries in words."""
     return "1 query" if count == 1 else f"{count:,} queries"

@@ -17,6 +17,7 @@ from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explain_query
 from cluster.plan.rewrite import rewrite
+from cluster.plan.sharing import sharing_of
 from cluster.service.registry import RegisteredQuery, Registry
 from cluster.service.stream_service import StreamService
 from protocols import topics
@@ -97,14 +98,16 @@ class QueryService:
             log.info("query dropped", query=name)
 
     def explain(self, sql: str) -> str:
-        """Return what a query means and how it would be run, as text.
+        """Return what a query means, how it would be run and what it would share with those that run, as text.
 
         Raises
         ------
         FjordSqlError
             If the text is not a query over the streams there are.
         """
-        return explain_query(sql, self.streams.catalog())
+        catalog = self.streams.catalog()
+        shared = sharing_of(rewrite(translate(sql, catalog).node).node, self._registry.plan)
+        return f"{explain_query(sql, catalog).rstrip()}\n\nIt would share\n{shared}\n"
 
     async def publish_all_demands(self) -> None:
         """Publish the demand on every known stream: after a connect, the broker may have forgotten."""

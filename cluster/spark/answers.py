@@ -10,9 +10,9 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.compilation import build_operator
 from cluster.fjord.operator import Operator
-from cluster.language.algebra import MEMBER, Node, Source
+from cluster.language.algebra import MEMBER, SINCE, Node, Source
 from cluster.plan.folding import carrying
-from cluster.plan.pane_folding import AFTER, MARKS, SINCE, SIZE, SLIDE
+from cluster.plan.pane_folding import AFTER, MARKS, SIZE, SLIDE
 from cluster.spark.placement import Listener, Part
 
 _MARKS = [mark.name for mark in MARKS]
@@ -99,8 +99,6 @@ class _Top:
 
     def _named(self, texts: pl.DataFrame) -> pl.DataFrame:
         """Say whose the answers are; one may be that of several queries."""
-        if self.listeners[0].group is None:
-            return texts.with_columns(pl.lit(self.listeners[0].query.name).alias("query"))
         named = texts.join(self._names, on=self._on, how="inner", maintain_order="left")
         began = pl.col(_BEGAN)
         if SINCE.name in texts.columns:

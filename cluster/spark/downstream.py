@@ -19,7 +19,7 @@ import msgspec
 import polars as pl
 
 from cluster.fjord.batch import START, Batch
-from cluster.fjord.compilation import add_downstream, add_pane_aggregate, add_shared_chain
+from cluster.fjord.compilation import add_downstream, add_pane_aggregate
 from cluster.fjord.counters import Counters, added, counters_of, since
 from cluster.fjord.edges import Edge
 from cluster.fjord.graph import Fjord, Placed
@@ -28,6 +28,7 @@ from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import MEMBER
 from cluster.plan.epoch import PlanFiles
+from cluster.plan.folding import RIGHT
 from cluster.plan.pane_folding import PaneFold
 from cluster.spark.answers import Answers, said
 from cluster.spark.envelopes import CONTROL, Control, pack_rows, unpack_control, unpack_rows
@@ -151,7 +152,7 @@ class BucketHost:
             for name, placed in hosted.stateful.items():
                 saved = store.get(name)
                 if saved is not None:
-                    placed.operator.restore(without_strangers(unpack_state(saved), hosted.groups.get(placed.owner)))
+                    placed.operator.restore(without_strangers(unpack_state(saved), hosted.groups[placed.owner]))
         _kept[key] = hosted
         while len(_kept) > KEPT_FJORDS:
             _kept.popitem(last=False)
@@ -185,7 +186,7 @@ class BucketHost:
         new_plan = control.previous_epoch != control.epoch
         for name, placed in hosted.stateful.items():
             # With a new plan members may be gone, and so may what was kept for them.
-            changed = _moved(placed) != before[name] or (new_plan and placed.owner in hosted.groups)
+            changed = _moved(placed) != before[name] or new_plan
             if placed.owner not in hosted.fjord.failures and changed:
                 state = placed.operator.save()
                 if state:
@@ -215,32 +216,26 @@ def _build(parts: Iterable[Part], bucket: int, buckets: int) -> _Hosted:
             hosted.edges[edge.name] = edge
             hosted.arrivals[edge.name] = PushQueue(capacity=2)
         hosted.outlets.append((Answers(part), fjord.outlet(_add(fjord, part, hosted.arrivals))))
-        if part.groups is not None:
-            hosted.groups[part.identity] = frozenset(group for group, _ in part.groups)
+        hosted.groups[part.identity] = frozenset(listener.group for listener in part.listeners)
     hosted.stateful = {placed.name: placed for placed in fjord.operators}
     return hosted
 
 
 def _add(fjord: Fjord, part: Part, arrivals: Mapping[str, PushQueue]) -> Placed:
-    first = arrivals[part.edges[0].name]
     if isinstance(part.plan, PaneFold):
-        return add_pane_aggregate(fjord, part.plan, first)
-    if part.shares_rows:
-        return add_shared_chain(fjord, part.plan, first, part.newest)
+        return add_pane_aggregate(fjord, part.plan, arrivals[part.edges[0].name])
     return add_downstream(fjord, part.plan, arrivals)
 
 
-def without_strangers(state: State, groups: frozenset[int] | None) -> State:
-    """Return a fold's saved state without the rows of groups that are there no more; None leaves it as it is."""
-    if groups is None:
-        return state
+def without_strangers(state: State, groups: frozenset[int]) -> State:
+    """Return a part's saved state without the rows of groups that are there no more."""
     alive = list(groups)
-    return {
-        name: value.filter(pl.col(MEMBER.name).is_in(alive))
-        if isinstance(value, pl.DataFrame) and MEMBER.name in value.columns
-        else value
-        for name, value in state.items()
-    }
+    kept = dict(state)
+    for name, value in state.items():
+        if isinstance(value, pl.DataFrame):
+            marks = [mark for mark in (MEMBER.name, RIGHT + MEMBER.name) if mark in value.columns]
+            kept[name] = value.filter(pl.col(mark).is_in(alive) for mark in marks) if marks else value
+    return kept
 
 
 def _merged_control(controls: list[Control]) -> Control:

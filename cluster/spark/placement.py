@@ -1,18 +1,18 @@
-"""What runs where: a plan's folds and lone queries with their edges, and which bucket a row goes to."""
+"""What runs where: a plan's folds with their edges, and which bucket a row goes to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
-from cluster.fjord.edges import Edge, edges_of, pane_edge
-from cluster.language.algebra import MEMBER, Node, Scalar
+from cluster.fjord.edges import Edge, edges_of, pane_edge, stored_columns
+from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.language.algebra import MEMBER, Node
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.folding import Fold, fold
+from cluster.plan.folding import RIGHT, Fold, Groups, fold
 from cluster.plan.pane_folding import PaneFold
-from cluster.spark.envelopes import bucket_of, split_by_bucket
+from cluster.spark.envelopes import split_by_bucket
 
 _BUCKET = "fjord_bucket"
 
@@ -26,7 +26,7 @@ class Listener:
     query
         The query.
     group
-        Number of the rows that are its own; None for a lone query.
+        Number of the rows that are its own.
     window_us
         Size and slide of the window whose answers are its own; None where answers are not told apart by windows.
     top
@@ -34,18 +34,18 @@ class Listener:
     """
 
     query: PlannedQuery
-    group: int | None = None
+    group: int
     window_us: tuple[int, int] | None = None
     top: Node | None = None
 
     def home(self, buckets: int) -> int:
         """Return the bucket that speaks for it when there is nothing but an error to say."""
-        return bucket_of(self.query.identity, buckets) if self.group is None else self.group % buckets
+        return self.group % buckets
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something with operators of its own: a fold, windowed aggregates that share panes, or a query that runs alone.
+    """Something with operators of its own: a fold, or windowed aggregates that share panes.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Part:
     listeners
         Whom it answers.
     groups
-        The conditions of its grouped filter, by number of the group; None for a lone query.
+        By source: the conditions of its grouped filter, by number of the group.
     shares_rows
         True if several listeners may have the same group; then rows say which of these they are for.
     """
@@ -67,22 +67,23 @@ class Part:
     plan: PlannedQuery | PaneFold
     edges: tuple[Edge, ...]
     listeners: tuple[Listener, ...]
-    groups: tuple[tuple[int, Scalar | None], ...] | None = None
-    shares_rows: bool = False
+    groups: tuple[Groups, ...]
+    shares_rows: bool
 
     @property
     def spread(self) -> bool:
         """True if its rows go to buckets by their values, so that each bucket has a share."""
         return any(edge.partition_by for edge in self.edges)
 
-    @property
-    def newest(self) -> Mapping[int, int]:
-        """By group: the epoch with which its newest query began."""
-        found: dict[int, int] = {}
+    def grouped_filter(self, edge: Edge) -> GroupedFilter:
+        """Return what gives the groups their tuples of an edge's stream."""
+        newest: dict[int, int] = {}
         for listener in self.listeners:
-            if listener.group is not None:
-                found[listener.group] = max(found.get(listener.group, 0), listener.query.since_epoch)
-        return found
+            newest[listener.group] = max(newest.get(listener.group, 0), listener.query.since_epoch)
+        source = edge.source
+        return GroupedFilter(
+            self.groups[source.occurrence], stored_columns(source), newest if self.shares_rows else None
+        )
 
     def in_bucket(self, bucket: int, buckets: int) -> bool:
         """Return whether a bucket has anything to do for it."""
@@ -90,19 +91,15 @@ class Part:
 
 
 def parts_of(plan: Plan) -> tuple[Part, ...]:
-    """Return what runs of a plan: its folds, and its lone queries."""
+    """Return what runs of a plan."""
     folded = fold(plan)
-    return (
-        *(_part_of_fold(each) for each in folded.folds),
-        *(_part_of_panes(each) for each in folded.panes),
-        *(Part(query.identity, query, edges_of(query), (Listener(query),)) for query in folded.alone),
-    )
+    return (*map(_part_of_fold, folded.folds), *map(_part_of_panes, folded.panes))
 
 
 def _part_of_fold(each: Fold) -> Part:
-    edges = tuple(_by_values_only(edge) for edge in edges_of(each.shared))
     listeners = tuple(Listener(member.query, member.group) for member in each.members)
-    return Part(each.shared.identity, each.shared, edges, listeners, each.groups, each.shares_tuples)
+    identity = each.shared.identity
+    return Part(identity, each.shared, edges_of(each.shared), listeners, each.groups, each.shares_tuples)
 
 
 def _part_of_panes(each: PaneFold) -> Part:
@@ -110,20 +107,14 @@ def _part_of_panes(each: PaneFold) -> Part:
         Listener(member.query, member.group, (member.pane_query.size_us, member.pane_query.slide_us), member.top)
         for member in each.members
     )
-    return Part(each.name, each, (pane_edge(each),), listeners, each.groups, shares_rows=True)
+    return Part(each.name, each, (pane_edge(each),), listeners, (each.groups,), shares_rows=True)
 
 
-def routed(part: Part, edge: Edge, rows: pl.DataFrame, buckets: int) -> dict[int, pl.DataFrame]:
-    """Return the rows of each bucket: by key, by group, or all to the lone query's own."""
+def routed(edge: Edge, rows: pl.DataFrame, buckets: int) -> dict[int, pl.DataFrame]:
+    """Return the rows of each bucket: by key, or by group."""
     if edge.partition_by:
         return split_by_bucket(rows, edge.partition_by, buckets)
-    if part.groups is None:
-        return {bucket_of(edge.owner, buckets): rows}
-    placed = rows.with_columns((pl.col(MEMBER.name) % buckets).alias(_BUCKET))
+    marked = MEMBER.name if MEMBER.name in rows.columns else RIGHT + MEMBER.name
+    placed = rows.with_columns((pl.col(marked) % buckets).alias(_BUCKET))
     pieces = placed.partition_by(_BUCKET, as_dict=True, maintain_order=True, include_key=False)
     return {int(bucket): piece for (bucket,), piece in pieces.items()}
-
-
-def _by_values_only(edge: Edge) -> Edge:
-    """Spread a fold's rows by what its template groups by; members with the same value share a bucket."""
-    return replace(edge, partition_by=tuple(key for key in edge.partition_by if key != MEMBER.name))

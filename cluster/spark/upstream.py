@@ -68,7 +68,7 @@ class _Outlet:
     part: Part
     edge: Edge
     queue: PushQueue
-    grouped: GroupedFilter | None
+    grouped: GroupedFilter
 
 
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
@@ -87,15 +87,14 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
         while (batch := outlet.queue.get()) is not None:
             pieces.append(batch.rows)
             watermarks[edge.name] = batch.watermark_us
-        if outlet.grouped is not None:
-            failures |= {
-                listener.query.identity: outlet.grouped.failures[listener.group]
-                for listener in outlet.part.listeners
-                if listener.group in outlet.grouped.failures
-            }
+        failures |= {
+            listener.query.identity: outlet.grouped.failures[listener.group]
+            for listener in outlet.part.listeners
+            if listener.group in outlet.grouped.failures
+        }
         rows = pl.concat(pieces) if pieces else None
         if rows is not None and rows.height:
-            pieces_by_bucket = routed(outlet.part, edge, rows, task.buckets)
+            pieces_by_bucket = routed(edge, rows, task.buckets)
             envelopes.extend((bucket, edge.name, pack_rows(piece)) for bucket, piece in pieces_by_bucket.items())
     counted = Control(task.epoch, task.previous_epoch, watermarks, failures, counters_of(fjord.operators))
     envelopes.append((COUNTING_BUCKET, CONTROL, pack_control(counted)))
@@ -132,7 +131,7 @@ def _build(
             owner=f"stream {stream}",
         )
         for part, edge in edges:
-            grouped = None if part.groups is None else GroupedFilter(part.groups, stored_columns(edge.source))
+            grouped = part.grouped_filter(edge)
             last = shared
             for operator in upstream_operators(edge, grouped):
                 last = fjord.add(f"{edge.name} {type(operator).__name__}", operator, [last], owner=edge.owner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +11,7 @@ import polars as pl
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.predicate_index import PredicateIndex
-from cluster.language.algebra import MEMBER, Scalar, Schema
+from cluster.language.algebra import MEMBER, SINCE, Scalar, Schema
 
 
 class GroupedFilter(Operator):
@@ -23,6 +23,8 @@ class GroupedFilter(Operator):
         Numbers of the members and their conditions; None for no condition.
     columns
         What the conditions may read.
+    newest
+        By member: the epoch to put into the column SINCE; None for no such column.
 
     Attributes
     ----------
@@ -30,12 +32,15 @@ class GroupedFilter(Operator):
         By member: why its condition could not be evaluated on the last batch, of which it then gets nothing.
     """
 
-    def __init__(self, members: Sequence[tuple[int, Scalar | None]], columns: Schema) -> None:
+    def __init__(
+        self, members: Sequence[tuple[int, Scalar | None]], columns: Schema, newest: Mapping[int, int] | None = None
+    ) -> None:
         self._numbers = np.array([number for number, _ in members], np.int64)
         predicates = tuple(predicate for _, predicate in members)
         # Who asks for everything, alone, needs no lookup.
         self._only = members[0][0] if predicates == (None,) else None
         self._index = _index(predicates, columns)
+        self._newest = None if newest is None else np.array([newest[number] for number, _ in members], np.int64)
         self.failures: dict[int, str] = {}
 
     def transition(self, port: int, batch: Batch) -> Batch:
@@ -43,11 +48,16 @@ class GroupedFilter(Operator):
         del port
         self.failures = {}
         if self._only is not None:
-            return Batch(batch.rows.with_columns(pl.lit(self._only, pl.Int64).alias(MEMBER.name)), batch.watermark_us)
+            marks = [pl.lit(self._only, pl.Int64).alias(MEMBER.name)]
+            if self._newest is not None:
+                marks.append(pl.lit(self._newest[0], pl.Int64).alias(SINCE.name))
+            return Batch(batch.rows.with_columns(marks), batch.watermark_us)
         matches = self._index.match(batch.rows)
         self.failures = {int(self._numbers[place]): reason for place, reason in matches.failures.items()}
-        member = pl.Series(MEMBER.name, self._numbers[matches.predicates], pl.Int64)
-        return Batch(batch.rows[matches.rows].with_columns(member), batch.watermark_us)
+        columns = [pl.Series(MEMBER.name, self._numbers[matches.predicates], pl.Int64)]
+        if self._newest is not None:
+            columns.append(pl.Series(SINCE.name, self._newest[matches.predicates], pl.Int64))
+        return Batch(batch.rows[matches.rows].with_columns(columns), batch.watermark_us)
 
 
 @lru_cache(maxsize=64)

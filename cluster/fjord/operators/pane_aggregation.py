@@ -21,8 +21,8 @@ from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import MEMBER, AggregateCall, Schema
-from cluster.plan.pane_folding import AFTER, MARKS, SINCE, SIZE, SLIDE
+from cluster.language.algebra import MEMBER, SINCE, AggregateCall, Schema
+from cluster.plan.pane_folding import AFTER, MARKS, SIZE, SLIDE
 
 _FROM = "fjord_from"
 _UNTIL = "fjord_until"
@@ -62,7 +62,6 @@ class PaneAggregate(Operator):
         rows = [(each.group, each.size_us, each.slide_us, each.since) for each in audiences]
         self._audiences = pl.DataFrame(rows, schema={name: schema[name] for name in names}, orient="row").unique()
         group = self._audiences.group_by(MEMBER.name)
-        self._newest = group.agg(pl.col(SINCE.name).max())
         self._longest = group.agg((pl.col(SIZE.name) + pl.col(SLIDE.name)).max().alias(_UNTIL))
         self._windows = self._audiences.select(_WINDOW).unique()
         self._pending = pl.DataFrame(
@@ -103,7 +102,7 @@ class PaneAggregate(Operator):
 
     def _add(self, rows: pl.DataFrame) -> None:
         """Add partial rows; what several micro-batches say about a pane becomes one row."""
-        new = rows.join(self._newest, on=MEMBER.name).select(self._pending.columns)
+        new = rows.select(self._pending.columns)
         touched = pl.col(START) >= new[START].min()
         rest, again = self._pending.filter(~touched), self._pending.filter(touched)
         if again.height:

@@ -113,7 +113,10 @@ def run_plan(node: Node, batches: Sequence[MicroBatch], *, restart_after: frozen
     promised = ALWAYS
     for number, batch in enumerate(batches):
         for edge in edges:
-            grouped = None if panes is None else GroupedFilter(panes.groups, stored_columns(edge.source))
+            grouped = None
+            if panes is not None:
+                ((group, _),) = panes.groups
+                grouped = GroupedFilter(panes.groups, stored_columns(edge.source), {group: query.since_epoch})
             arrivals[edge.name].put(_upstream(edge, grouped, batch[edge.stream]))
         fjord.run()
         for failure in fjord.failures.values():

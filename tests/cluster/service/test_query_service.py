@@ -132,3 +132,16 @@ async def test_explain_shows_the_plan_and_runs_nothing(service: Service) -> None
     assert "traffic" in text
     assert "1 minute" in text or "1m" in text
     assert service.registry.plan.queries == ()
+
+
+async def test_explain_says_what_a_query_would_share(service: Service) -> None:
+    assert "nothing: no running query" in service.queries.explain(AVERAGE)
+    await service.queries.add(AVERAGE, "mean")
+    await service.queries.add("SELECT sensor FROM traffic WHERE speed < 20", "slow")
+    finest = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 10 SECONDS) GROUP BY sensor"
+    told = service.queries.explain(finest)
+    assert "panes of 10s with 1 query: mean" in told
+    assert "the scan of traffic with 2 queries: mean, slow" in told
+    told = service.queries.explain("SELECT sensor FROM traffic WHERE lane = 1")
+    assert "all but the conditions on its streams with 1 query: slow" in told
+    assert len(service.registry.plan.queries) == 2

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
 from cluster.spark import downstream
+from cluster.spark.placement import parts_of
 from tests.cluster.spark.hosted_run import Run, plan_node
 
 TEMPLATES = [
@@ -27,13 +28,39 @@ TEMPLATES = [
     "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12){}",
     "SELECT LAST(speed) AS latest FROM traffic WINDOW(RANGE 30 SLIDE 10){} HAVING COUNT(*) > 1",
     "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12){})) i",
-    "SELECT t.sensor, u.speed FROM traffic t WINDOW(RANGE 5), traffic u WHERE t.sensor = u.sensor",
 ]
+OF_TWO = [
+    "SELECT t.sensor, u.speed FROM traffic t WINDOW(RANGE 5), traffic u WHERE t.sensor = u.sensor{0}{1}",
+    "SELECT t.sensor FROM traffic t WHERE t.speed > 0{0} UNION ALL SELECT sensor FROM traffic u WHERE u.speed >= 0{1}",
+    (
+        "SELECT t.sensor FROM traffic t WINDOW(RANGE 9) WHERE t.speed > 0{0} EXCEPT ALL"
+        " SELECT u.sensor FROM traffic u WINDOW(RANGE 4) WHERE u.speed >= 0{1}"
+    ),
+    (
+        "SELECT t.sensor, t.speed FROM traffic t WHERE t.speed > 0{0} AND NOT EXISTS"
+        " (SELECT u.speed FROM traffic u WINDOW(RANGE 10) WHERE u.sensor = t.sensor AND u.speed > t.speed{1})"
+    ),
+    (
+        "SELECT t.sensor, COUNT(*) AS n FROM traffic t WINDOW(RANGE 5), traffic u WINDOW(RANGE 6)"
+        " WHERE t.speed < u.speed{0}{1} GROUP BY t.sensor"
+    ),
+    (
+        "SELECT t.sensor, u.n FROM traffic t WINDOW(RANGE 5), (SELECT sensor, COUNT(*) AS n FROM traffic u"
+        " WINDOW(RANGE 20 SLIDE 10) WHERE u.speed >= 0{1} GROUP BY sensor) u WHERE t.sensor = u.sensor{0}"
+    ),
+]
+EACH = ["", " AND {}.speed < 5", " AND {}.sensor = 'a'", " AND {}.speed BETWEEN 2 AND 6"]
 CONDITIONS = [
     "", " WHERE speed < 3", " WHERE speed < 5", " WHERE sensor = 'a'", " WHERE sensor IN ('a', 'c') AND speed > 2",
     " WHERE speed BETWEEN 2 AND 6", " WHERE speed % 2 = 0", " WHERE sensor LIKE 'b%' OR speed = 1", " WHERE speed <> 4",
 ]  # fmt: skip
-TEXTS = st.tuples(st.sampled_from(TEMPLATES), st.sampled_from(CONDITIONS)).map(lambda both: both[0].format(both[1]))
+ONE_STREAM = st.tuples(st.sampled_from(TEMPLATES), st.sampled_from(CONDITIONS)).map(
+    lambda both: both[0].format(both[1])
+)
+TWO_STREAMS = st.tuples(st.sampled_from(OF_TWO), st.sampled_from(EACH), st.sampled_from(EACH)).map(
+    lambda three: three[0].format(three[1].format("t"), three[2].format("u"))
+)
+TEXTS = ONE_STREAM | TWO_STREAMS
 STREAM = st.lists(st.tuples(st.integers(0, 99), st.sampled_from("abcd"), st.integers(0, 9)), max_size=40)
 BOUNDS = (0, 20, 45, 70, 100)
 
@@ -90,8 +117,8 @@ def test_what_differs_in_its_condition_is_one_fold() -> None:
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
     (found,) = fold(plan).folds
     assert [member.query.name for member in found.members] == [f"q{n}" for n in range(len(texts))]
-    assert len(found.groups) == len(CONDITIONS)
-    assert found.members[0].predicate is None
+    assert [len(groups) for groups in found.groups] == [len(CONDITIONS)]
+    assert found.members[0].predicates == (None,)
     assert fold(Plan(2, plan.queries[:1])).folds[0].shared == found.shared, (
         "the template's name does not depend on who has it"
     )
@@ -103,7 +130,6 @@ def test_aggregates_that_differ_in_their_windows_share_panes() -> None:
     folded = fold(plan)
     (panes,) = folded.panes
     assert not folded.folds
-    assert not folded.alone
     assert panes.pane_us == 5
     assert len(panes.groups) == 2
     assert sorted(call.name for call in panes.calls) == ["fjord_count(*)", 'fjord_max("speed")', 'fjord_sum("speed")']
@@ -120,9 +146,33 @@ def test_a_window_of_an_hour_does_not_share_panes_of_microseconds() -> None:
     assert [each.pane_us for each in fold(plan).panes] == [5, 60_000_000]
 
 
-def test_a_join_runs_alone() -> None:
-    plan = Plan(1, (PlannedQuery("q", 1, plan_node(TEMPLATES[-1])),))
-    assert (fold(plan).folds, len(fold(plan).alone)) == ((), 1)
+def test_joins_that_differ_in_the_conditions_on_their_streams_are_one_fold() -> None:
+    speeds = [
+        each for each in EACH if "sensor" not in each
+    ]  # a sensor's condition goes to both sides of t.sensor = u.sensor
+    texts = [OF_TWO[0].format(left.format("t"), right.format("u")) for left in speeds for right in speeds]
+    plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
+    (found,) = fold(plan).folds
+    assert found.shares_tuples
+    assert [len({predicate for _, predicate in groups}) for groups in found.groups] == [3, 3]
+
+
+def test_equal_parts_of_a_query_run_once(tmp_path: Path) -> None:
+    half = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 20 SLIDE 10) GROUP BY sensor"
+    text = f"SELECT sensor FROM ({half}) a UNION ALL SELECT sensor FROM ({half}) b"
+    run = Run(tmp_path, Plan(1, (PlannedQuery("twice", 1, plan_node(text)),)))
+    (part,) = parts_of(run.plans.read(1))
+    assert len(part.edges) == 1
+    run.append([(at, "ab"[at % 2], at % 5) for at in range(40)], 40)
+    run.step()
+    once = Run(tmp_path / "once", Plan(1, (PlannedQuery("once", 1, plan_node(half)),)))
+    once.append([(at, "ab"[at % 2], at % 5) for at in range(40)], 40)
+    once.step()
+
+    def lasting(rows: list[tuple[int, int, dict[str, Any]]]) -> Counter[str]:
+        return sum((Counter({row["sensor"]: end - start}) for start, end, row in rows), Counter())
+
+    assert lasting(run.rows["twice"]) == lasting(2 * once.rows["once"]) != Counter()
 
 
 def test_a_condition_that_fails_is_an_error_of_its_own_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

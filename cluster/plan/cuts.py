@@ -1,0 +1,61 @@
+"""Where a plan may be cut in two: what needs no memory runs next to the scan, everything else behind the shuffle.
+
+Stateless chains above a stream run upstream; if an aggregate follows, its first half runs there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.language.algebra import MEMBER, Aggregate, Filter, Node, Project, Source, TimeWindow, inputs_of
+
+
+def is_chain(node: Node, *, windowed: bool = False) -> bool:
+    """Return whether a plan is a stateless chain above a stream, with at most one window."""
+    match node:
+        case Source():
+            return True
+        case Filter() | Project():
+            return is_chain(node.input, windowed=windowed)
+        case TimeWindow():
+            return not windowed and is_chain(node.input, windowed=True)
+        case _:
+            return False
+
+
+def cuts_of(node: Node) -> tuple[tuple[Node, Aggregate | None], ...]:
+    """Return what runs upstream, left to right: chains, with the aggregate above if there is one; equal ones once."""
+    return tuple(dict.fromkeys(_cuts(node)))
+
+
+def is_cut(node: Node) -> bool:
+    """Return whether a part of a plan is what one cut leaves upstream: a chain, or an aggregate of one."""
+    return is_chain(node) or (isinstance(node, Aggregate) and is_chain(node.input))
+
+
+def _cuts(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
+    if is_chain(node):
+        yield node, None
+    elif isinstance(node, Aggregate) and is_chain(node.input):
+        yield node.input, node
+    else:
+        for child in inputs_of(node):
+            yield from _cuts(child)
+
+
+def partition_keys(node: Node) -> tuple[str, ...]:
+    """Return the keys of a keyed aggregate with only stateless operators above it: a plan may be spread by them."""
+    while isinstance(node, Filter | Project) and not is_chain(node):
+        node = node.input
+    keys = node.keys if isinstance(node, Aggregate) and is_chain(node.input) else ()
+    return tuple(key for key in keys if key != MEMBER.name)  # members with the same values share a bucket
+
+
+def slide_of(node: Node) -> int:
+    """Return the slide of the window in a chain; 1 if there is none."""
+    while not isinstance(node, Source):
+        if isinstance(node, TimeWindow):
+            return node.slide_us
+        assert isinstance(node, Filter | Project)  # noqa: S101 - what a chain is made of
+        node = node.input
+    return 1
