@@ -9,6 +9,7 @@ the number of queries. Each query wants a thousandth of the stream.
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import itertools
 import json
 import os
@@ -17,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 import plain_spark
 import polars as pl
+import psutil
 from fjord_in_spark import FjordInSpark
 from hosted_fjord import (
     AGGREGATES,
@@ -54,7 +57,7 @@ def main() -> None:
     """Measure and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument(
-        "--quick", action="store_true", help="fewer rows, and 8 queries instead of 32 and 128 in plain Spark"
+        "--quick", action="store_true", help="fewer rows, and 4 queries instead of 32 and 128 in plain Spark"
     )
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = arguments.parse_args()
@@ -70,20 +73,7 @@ def main() -> None:
         try:
             say("a micro-batch of 1,000 rows with 1 query and with 1,000")
             report |= micro_batches(spark, folder / "micro", rounds=5 if options.quick else 15)
-            rows = 200_000 if options.quick else 2_000_000
-            for count in (8,) if options.quick else (32, 128):
-                say(f"plain Spark with {count} queries over {rows:,} rows")
-                for keys, suffix in ((10_000, ""), (1_000, "_thousandth")):
-                    found = over_plain_spark(spark, folder / f"plain-{count}{suffix}", count, rows, keys=keys)
-                    report |= {f"{name}_{count}{suffix}": value for name, value in found.items()}
-            among = 8 if options.quick else 32
-            say(f"adding a query to {among} in plain Spark, and to 1,000 in Fjord")
-            report |= adding(spark, folder / "adding", among, among=1000, times=2 if options.quick else 5)
-            seconds = 10 if options.quick else 300
-            say(f"10,000 filters over 10,000 tuples a second, {seconds} s")
-            report |= keeping_up(spark, folder / "keeping-up", filters=10_000, rate=10_000, seconds=seconds)
-            say(f"200 windowed aggregates over {rows:,} rows, and the costliest alone")
-            report |= shared_windows(spark, folder / "windows", rows, rounds=1 if options.quick else 3)
+            report |= in_spark(spark, folder, say, quick=options.quick)
         finally:
             spark.stop()
     RESULTS.mkdir(exist_ok=True)
@@ -98,13 +88,41 @@ def main() -> None:
     print(f"written: {RESULTS / 'folding.json'}, {RESULTS / 'folding.png'}")
 
 
+def in_spark(spark: Any, folder: Path, say: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
+    """Measure everything that takes Spark but the micro-batches."""
+    report: dict[str, Any] = {}
+    rows = 200_000 if quick else 2_000_000
+    for count in (4,) if quick else (32, 128):
+        say(f"plain Spark with {count} queries over {rows:,} rows")
+        for keys, suffix in ((10_000, ""), *(() if quick else ((1_000, "_thousandth"),))):
+            found = over_plain_spark(spark, folder / f"plain-{count}{suffix}", count, rows, keys=keys)
+            report |= {f"{name}_{count}{suffix}": value for name, value in found.items()}
+    among = 4 if quick else 32
+    say(f"adding a query to {among} in plain Spark, and to 1,000 in Fjord")
+    report |= adding(spark, folder / "adding", among, among=1000, times=1 if quick else 5)
+    filters, seconds = (1_000, 5) if quick else (10_000, 300)
+    say(f"{filters:,} filters over 10,000 tuples a second, {seconds} s")
+    report |= keeping_up(spark, folder / "keeping-up", filters=filters, rate=10_000, seconds=seconds)
+    say(f"200 windowed aggregates over {rows:,} rows, and the costliest alone")
+    return report | shared_windows(spark, folder / "windows", rows, rounds=1 if quick else 3)
+
+
 def machine() -> dict[str, Any]:
     """Return what the figures depend on."""
     return {
-        "processor": platform.processor() or platform.machine(),
+        "processor": _processor(),
         "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in ("pyspark", "polars", "deltalake")},
     }
+
+
+def _processor() -> str:
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def folded_and_separate(folder: Path, counts: tuple[int, ...], *, sampled: int) -> list[dict[str, float]]:
@@ -355,7 +373,7 @@ def _fjord_seconds(spark: Any, folder: Path, texts: list[str], parts: list[Any])
 
 
 def plot(report: dict[str, Any], path: Path) -> None:
-    """Draw figure 8: cost per query; and figure 9: tuples times queries per second."""
+    """Draw cost per query (figure 8), tuples per second, and tuples times queries per second (figure 9)."""
     import matplotlib as mpl  # noqa: PLC0415 - only when there is something to draw
 
     mpl.use("Agg")
@@ -363,13 +381,24 @@ def plot(report: dict[str, Any], path: Path) -> None:
 
     curve = report["figure_8"]
     counts = [point["queries"] for point in curve]
-    figure, (cost, rate) = plt.subplots(1, 2, figsize=(11, 4))
+    figure, (cost, rate, total) = plt.subplots(1, 3, figsize=(15, 4.2))
     for kind, label in (("folded", "one Fjord for all"), ("separate", "one Fjord for each")):
         cost.loglog(counts, [point[f"{kind}_ms_per_query"] for point in curve], "o-", label=label)
-        rate.loglog(counts, [point[f"{kind}_tuples_per_s"] * point["queries"] for point in curve], "o-", label=label)
-    cost.set(xlabel="queries", ylabel=f"ms per query and {BATCH_ROWS:,} tuples")
-    rate.set(xlabel="queries", ylabel="tuples x queries per second")
-    cost.legend()
+        rate.loglog(counts, [point[f"{kind}_tuples_per_s"] for point in curve], "o-", label=label)
+        total.loglog(counts, [point[f"{kind}_tuples_per_s"] * point["queries"] for point in curve], "o-", label=label)
+    in_spark = [count for count in (4, 32, 128) if f"over_plain_spark_{count}" in report]
+    for kind, label in (("fjord", "Fjord in Spark"), ("plain_spark", "plain Spark")):
+        rates = [report[f"{kind}_tuples_per_s_{count}"] for count in in_spark]
+        rate.loglog(in_spark, rates, "s--", label=label)
+        total.loglog(in_spark, [found * count for found, count in zip(rates, in_spark, strict=True)], "s--")
+    cost.set(xlabel="queries", ylabel=f"ms per query and {BATCH_ROWS:,} tuples", title="cost of a query")
+    rate.set(xlabel="queries", ylabel="tuples per second", title="tuples")
+    total.set(xlabel="queries", ylabel="tuples x queries per second", title="tuples x queries")
+    for axes in (cost, rate, total):
+        axes.grid(alpha=0.3)
+    rate.legend(fontsize="small")
+    known = report["machine"]
+    figure.suptitle(f"{known['processor']}, {known['cores']} cores, Spark {known['pyspark']}", fontsize="small")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 

@@ -55,6 +55,7 @@ def seconds_to_add(
     spark.sparkContext.setLogLevel("OFF")  # stopped in the middle of a micro-batch, each would tell at length
     for query in queries:
         query.stop()
+    time.sleep(1.0)
     spark.sparkContext.setLogLevel("ERROR")
     return took
 
