@@ -57,7 +57,9 @@ def main() -> None:
     """Measure and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument(
-        "--quick", action="store_true", help="fewer rows, and 4 queries instead of 32 and 128 in plain Spark"
+        "--quick",
+        action="store_true",
+        help="fewer rows, 4 queries instead of 32 and 128 in plain Spark, no long runs",
     )
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = arguments.parse_args()
@@ -66,13 +68,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fjord-folding-") as name:
         folder = Path(name)
         say("one Fjord per query against one for all")
-        curve = folded_and_separate(folder / "hosts", (1, 10, 100, 1000), sampled=50 if options.quick else 1000)
+        curve = folded_and_separate(folder / "hosts", (1, 10, 100, 1000), sampled=20 if options.quick else 1000)
         report["figure_8"] = curve
         report["folded_over_separate_1000"] = curve[-1]["over_separate"]
         spark = open_session(SessionSettings(driver_memory="2g"), folder / "spark")
         try:
             say("a micro-batch of 1,000 rows with 1 query and with 1,000")
-            report |= micro_batches(spark, folder / "micro", rounds=5 if options.quick else 15)
+            report |= micro_batches(spark, folder / "micro", rounds=3 if options.quick else 15)
             report |= in_spark(spark, folder, say, quick=options.quick)
         finally:
             spark.stop()
@@ -95,14 +97,15 @@ def in_spark(spark: Any, folder: Path, say: Callable[[str], None], *, quick: boo
     for count in (4,) if quick else (32, 128):
         say(f"plain Spark with {count} queries over {rows:,} rows")
         for keys, suffix in ((10_000, ""), *(() if quick else ((1_000, "_thousandth"),))):
-            found = over_plain_spark(spark, folder / f"plain-{count}{suffix}", count, rows, keys=keys)
+            found = over_plain_spark(
+                spark, folder / f"plain-{count}{suffix}", count, rows, keys=keys, turns=1 if quick else 3
+            )
             report |= {f"{name}_{count}{suffix}": value for name, value in found.items()}
-    among = 4 if quick else 32
-    say(f"adding a query to {among} in plain Spark, and to 1,000 in Fjord")
-    report |= adding(spark, folder / "adding", among, among=1000, times=1 if quick else 5)
-    filters, seconds = (1_000, 5) if quick else (10_000, 300)
-    say(f"{filters:,} filters over 10,000 tuples a second, {seconds} s")
-    report |= keeping_up(spark, folder / "keeping-up", filters=filters, rate=10_000, seconds=seconds)
+    if not quick:
+        say("adding a query to 32 in plain Spark, and to 1,000 in Fjord")
+        report |= adding(spark, folder / "adding", 32, among=1000)
+        say("10,000 filters over 10,000 tuples a second, for five minutes")
+        report |= keeping_up(spark, folder / "keeping-up", filters=10_000, rate=10_000, seconds=300)
     say(f"200 windowed aggregates over {rows:,} rows, and the costliest alone")
     return report | shared_windows(spark, folder / "windows", rows, rounds=1 if quick else 3)
 
@@ -180,7 +183,7 @@ def micro_batches(spark: Any, folder: Path, *, rounds: int) -> dict[str, float]:
 
     for count in (1, 1000):
         fjord.run_plan(queries[:count])
-        for _ in range(3):
+        for _ in range(min(3, rounds // 2)):
             batch()
         stored[count] = statistics.median(batch() for _ in range(rounds))
     fjord.stop()
@@ -196,7 +199,9 @@ def shared_windows(spark: Any, folder: Path, rows: int, *, rounds: int) -> dict[
     parts = [readings(rows // 8, first=number * (rows // 8), keys=100) for number in range(8)]
     texts = [window_query(aggregate, *window) for window in WINDOWS for aggregate in AGGREGATES]
     costly = [window_query(aggregate, 60, 1) for aggregate in ("STDDEV(x)", "LAST(x)", "AVG(x)")]
-    _fjord_seconds(spark, folder / "warm", texts[:1], parts[:2])
+    costly = costly[: 1 if rounds == 1 else None]
+    if rounds > 1:
+        _fjord_seconds(spark, folder / "warm", texts[:1], parts[:2])
     together, alone = [], {text: [] for text in costly}
     for turn in range(rounds):
         seconds, answers = _fjord_seconds(spark, folder / f"all-{turn}", texts, parts)
@@ -214,7 +219,7 @@ def shared_windows(spark: Any, folder: Path, rows: int, *, rounds: int) -> dict[
     }
 
 
-def over_plain_spark(spark: Any, folder: Path, count: int, rows: int, *, keys: int) -> dict[str, float]:
+def over_plain_spark(spark: Any, folder: Path, count: int, rows: int, *, keys: int, turns: int) -> dict[str, float]:
     """Return how much faster one Fjord answers `count` queries than as many Spark queries, over the same rows.
 
     Each query wants one in `keys` rows. Spark's queries are given everything at once, which suits them best.
@@ -227,7 +232,7 @@ def over_plain_spark(spark: Any, folder: Path, count: int, rows: int, *, keys: i
     # Both once before, so that neither pays for the other's first use of Spark.
     _fjord_seconds(spark, folder / "warm", texts[:1], parts)
     plain_spark.run_all(spark, texts[:1], folder / "rows", folder / "warm-plain")
-    ours = [_fjord_seconds(spark, folder / f"fjord-{turn}", texts, parts) for turn in range(3)]
+    ours = [_fjord_seconds(spark, folder / f"fjord-{turn}", texts, parts) for turn in range(turns)]
     plain_s, plain = plain_spark.run_all(spark, texts, folder / "rows", folder / "plain")
     ours_s = statistics.median(seconds for seconds, _ in ours)
     if any(answers != plain for _, answers in ours):
