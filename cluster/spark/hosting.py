@@ -15,6 +15,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from cluster.fjord.batch import END, START
 from cluster.fjord.counters import Counters, added
+from cluster.spark.checkpoint import forget_unbegun
 from cluster.spark.downstream import COUNTERS, BucketHost, outputs_of
 from cluster.spark.envelopes import RESULT_DDL, unpack_rows
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
@@ -95,6 +96,8 @@ def start_fjord(
     on_counters
         Called with what operators did, as it becomes known.
     """
+    if forget_unbegun(checkpoint):
+        log.warning("the last run was killed before its first micro-batch was logged: begins anew")
     spark.dataSource.register(FjordSource)
 
     def store(answers: DataFrame, micro_batch: int) -> None:
