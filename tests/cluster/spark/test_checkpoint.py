@@ -24,7 +24,8 @@ def test_what_a_kill_in_the_first_log_entry_leaves_is_forgotten(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kept", [
-    ("offsets/0",), ("offsets/12", "offsets/.13.b.tmp", "commits/11"), ("metadata",), (), ("commits/0", "offsets/.1.c.tmp"),
+    ("offsets/0",), ("offsets/12", "offsets/.13.b.tmp", "commits/11"), ("metadata",), (),
+    ("commits/0", "offsets/.1.c.tmp"),
 ])  # fmt: skip
 def test_a_checkpoint_that_has_begun_is_left_alone(tmp_path: Path, kept: tuple[str, ...]) -> None:
     lay(tmp_path, *kept)
