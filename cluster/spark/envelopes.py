@@ -79,11 +79,6 @@ def unpack_rows(payload: bytes) -> pl.DataFrame:
     return pl.read_ipc_stream(payload)
 
 
-def bucket_of(identity: str, buckets: int) -> int:
-    """Return the bucket of a name. Stable for ever: state is stored by bucket."""
-    return zlib.crc32(identity.encode()) % buckets
-
-
 def split_by_bucket(rows: pl.DataFrame, keys: tuple[str, ...], buckets: int) -> dict[int, pl.DataFrame]:
     """Return the rows of each bucket, by a stable hash of their `keys`."""
     if rows.height == 0:
