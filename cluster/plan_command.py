@@ -33,7 +33,8 @@ def _print_operators(operators: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("operator", box=None)
+    table = Table(box=None)
+    table.add_column("operator", no_wrap=True)
     for heading in ("runs", "rows in", "rows out", "seconds", "deepest queue", "dropped"):
         table.add_column(heading, justify="right")
     for each in operators:
@@ -42,7 +43,8 @@ def _print_operators(operators: list[dict[str, Any]]) -> None:
             each["operator"], *(f"{number:,}" for number in numbers), f"{each['seconds']:.2f}", f"{each['deepest']:,}",
             f"{each['dropped']:,}",
         )  # fmt: skip
-    Console().print("", table)
+    # Names are long; on a narrow terminal lines had better wrap than lose their ends.
+    Console(width=max(Console().width, 110)).print("", table, soft_wrap=True)
 
 
 @plan.command("draw")
