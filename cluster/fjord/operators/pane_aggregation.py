@@ -74,6 +74,7 @@ class PaneAggregate(Operator):
             }
         )
         self._watermark_us = ALWAYS
+        self._nothing = self._merged(self._due(ALWAYS))
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Take partial rows and emit the answers of every window that the watermark has passed."""
@@ -81,7 +82,9 @@ class PaneAggregate(Operator):
         if batch.rows.height:
             self._add(batch.rows)
         before_us, self._watermark_us = self._watermark_us, max(self._watermark_us, batch.watermark_us)
-        answers = self._answers(before_us)
+        due = self._due(before_us)
+        # Most micro-batches end no window.
+        answers = self._merged(due) if due.height else self._nothing
         if self._watermark_us > before_us:
             self._forget()
         return Batch(answers, self._watermark_us)
@@ -110,11 +113,14 @@ class PaneAggregate(Operator):
             new = pl.concat([again, new]).group_by(by, maintain_order=True).agg(self._merge)
         self._pending = pl.concat([rest, new.select(self._pending.columns)])
 
-    def _answers(self, before_us: int) -> pl.DataFrame:
-        """Merge, for every window, the panes of each of its positions between two watermarks."""
+    def _due(self, before_us: int) -> pl.DataFrame:
+        """Return the windows of which positions ended since an earlier watermark, and between which instants."""
         from_us, until_us = _reached(before_us), _reached(self._watermark_us)
         due = self._windows.with_columns(from_us.alias(_FROM), until_us.alias(_UNTIL))
-        due = due.filter(pl.col(_FROM) < pl.col(_UNTIL))
+        return due.filter(pl.col(_FROM) < pl.col(_UNTIL))
+
+    def _merged(self, due: pl.DataFrame) -> pl.DataFrame:
+        """Merge, for every window that is due, the panes of each of its positions."""
         first = _next(pl.col(START) + 1)
         last = _next(pl.col(START) + 1 + pl.col(SIZE.name))
         pieces = (
