@@ -1,8 +1,8 @@
 """The one seam between Fjord and its MQTT client library.
 
 :class:`MqttLink` keeps one connection: it connects, says its birth, subscribes, hands over messages, and does all of it
-again, with growing jittered pauses, whenever the broker goes away. Nothing else in Fjord imports an MQTT library, so
-that a faster client can take this one's place.
+again, with growing jittered pauses, whenever the broker goes away. Only :mod:`protocols.mqtt_client` imports an MQTT
+library, so that another can take its place.
 """
 
 from __future__ import annotations
@@ -10,55 +10,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
-import aiomqtt
 import structlog
 
-from protocols.errors import FjordError
+from protocols.mqtt_connection import Connection, connect
+from protocols.mqtt_messages import DEFAULT_PORT, BrokerAddress, LinkError, Message, Subscription
 
 log = structlog.get_logger(__name__)
 
-DEFAULT_PORT = 1883
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 15.0
-MANY_CALLS = 1_000
-"""Publishes under way at once before the client library warns of them; ours bound their own."""
-
-
-class LinkError(FjordError):
-    """A message could not be handed to the broker."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """Where the broker is, and as whom to connect. The password never appears in a representation or a log."""
-
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message to publish or that has been received."""
-
-    topic: str
-    payload: bytes
-    qos: int = 1
-    retain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """A topic filter and its quality of service."""
-
-    filter: str
-    qos: int = 1
 
 
 def pauses(random_source: random.Random) -> Iterator[float]:
@@ -87,8 +48,8 @@ class MqttLink:
     on_connect
         Called after each connect, once subscriptions stand; publish there what the broker may have forgotten.
     max_queued
-        Received messages that may wait for the handler. When full, further ones are dropped by the client library,
-        which logs it; sequence numbers above this layer find what is missing.
+        Received messages that may wait for the handler. When full, further ones with a quality of service of 0 are
+        dropped and logged; those of 1 wait at the broker, which sends only so many before they are acknowledged.
     """
 
     def __init__(
@@ -113,7 +74,7 @@ class MqttLink:
         self._on_connect = on_connect
         self._max_queued = max_queued
         self._random = random_source or random.Random()  # noqa: S311 - jitter is no secret
-        self._client: aiomqtt.Client | None = None
+        self._connection: Connection | None = None
 
     async def run(self, handle: Callable[[Message], Awaitable[None]]) -> None:
         """Keep the connection and call `handle` for each message, one after another, until cancelled."""
@@ -121,11 +82,11 @@ class MqttLink:
         while True:
             try:
                 await self._connect_and_receive(handle)
-            except (aiomqtt.MqttError, LinkError) as error:
+            except LinkError as error:
                 if self.connected.is_set():
                     waiting = pauses(self._random)
                 self.connected.clear()
-                self._client = None
+                self._connection = None
                 pause = next(waiting)
                 log.warning(
                     "broker is away", broker=str(self.address), error=str(error), next_try_seconds=round(pause, 2)
@@ -133,7 +94,7 @@ class MqttLink:
                 await asyncio.sleep(pause)
             finally:
                 self.connected.clear()
-                self._client = None
+                self._connection = None
 
     async def publish(self, message: Message) -> None:
         """Publish, and with a quality of service of 1 wait until the broker has it.
@@ -143,56 +104,33 @@ class MqttLink:
         LinkError
             If there is no connection, or it breaks first.
         """
-        client = self._client
-        if client is None:
+        connection = self._connection
+        if connection is None:
             raise LinkError(f"not connected to the broker at {self.address}")
-        try:
-            await client.publish(message.topic, message.payload, qos=message.qos, retain=message.retain)
-        except aiomqtt.MqttError as error:
-            raise LinkError(
-                f"the broker at {self.address} did not take a message on {message.topic}: {error}"
-            ) from error
+        await connection.publish(message)
 
     async def subscribe(self, subscription: Subscription) -> None:
         """Subscribe now (when connected) and after every later connect."""
         self._subscriptions.append(subscription)
-        if self._client is not None:
-            try:
-                await self._client.subscribe(subscription.filter, qos=subscription.qos)
-            except aiomqtt.MqttError as error:
-                raise LinkError(f"could not subscribe to {subscription.filter}: {error}") from error
+        if self._connection is not None:
+            await self._connection.subscribe([subscription])
 
     async def _connect_and_receive(self, handle: Callable[[Message], Awaitable[None]]) -> None:
-        will = self._will
-        async with aiomqtt.Client(
-            hostname=self.address.host,
-            port=self.address.port,
-            username=self.address.username,
-            password=self.address.password,
-            identifier=self._client_id,
-            will=aiomqtt.Will(will.topic, will.payload, will.qos, will.retain) if will else None,
-            max_queued_incoming_messages=self._max_queued,
-            max_inflight_messages=1_000,
-        ) as client:
-            self._client = client
-            client.pending_calls_threshold = MANY_CALLS
+        async with connect(
+            self.address, client_id=self._client_id, will=self._will, max_queued=self._max_queued
+        ) as connection:
+            self._connection = connection
             # Who answers a birth must find us listening.
             if self._subscriptions:
-                await client.subscribe([(wanted.filter, wanted.qos) for wanted in self._subscriptions])
+                await connection.subscribe(self._subscriptions)
             for birth in self._births:
-                await client.publish(birth.topic, birth.payload, qos=birth.qos, retain=birth.retain)
+                await connection.publish(birth)
             self.connects_total += 1
             self.connected.set()
             log.info("connected to the broker", broker=str(self.address), client=self._client_id)
             if self._on_connect is not None:
                 await self._on_connect()
-            async for message in client.messages:
-                payload = message.payload
-                await handle(
-                    Message(
-                        str(message.topic),
-                        payload if isinstance(payload, bytes) else str(payload or "").encode(),
-                        message.qos,
-                        bool(message.retain),
-                    )
-                )
+            await connection.receive(handle)
+
+
+__all__ = ["DEFAULT_PORT", "BrokerAddress", "LinkError", "Message", "MqttLink", "Subscription", "pauses"]
