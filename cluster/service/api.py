@@ -16,6 +16,7 @@ from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.result_messages import instant_text
+from cluster.service.sensor_routes import sensor_routes
 from cluster.service.stream_routes import MAX_SQL_CHARACTERS, stream_routes
 from protocols import topics
 from protocols.errors import FjordError, TopicError
@@ -88,6 +89,7 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
         return Response(await server.results_json(name, after, limit), media_type="application/json")
 
     api.include_router(stream_routes(server))
+    api.include_router(sensor_routes(server))
 
     @api.get("/v1/status")
     async def status() -> dict[str, Any]:

@@ -76,6 +76,11 @@ class ApiClient:
         """Return all streams."""
         return list(self._ask("GET", "/v1/streams").json())
 
+    def sensors(self, *, where: str | None = None, sql: str | None = None) -> dict[str, Any]:
+        """Return ``columns`` and ``rows``: sensors for which a condition holds, or the answer to a SELECT over them."""
+        asked = {name: text for name, text in (("where", where), ("sql", sql)) if text is not None}
+        return dict(self._ask("GET", "/v1/sensors", params=asked).json())
+
     def plan(self, kind: str = "text") -> str:
         """Return the shared plan as text, or as a graph for Mermaid or Graphviz (``mermaid``, ``dot``)."""
         return self._ask("GET", "/v1/plan", params={"format": kind}).text

@@ -27,6 +27,7 @@ from cluster.service.publisher import Publisher
 from cluster.service.query_service import QueryService
 from cluster.service.registry import Registry
 from cluster.service.result_messages import instant_text
+from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
 from cluster.spark.session import SessionSettings, open_session
 from cluster.storage.results_table import ERROR, ResultsTable
@@ -81,12 +82,13 @@ class ClusterServer:
             commit_interval_seconds=settings.commit_interval_seconds,
             silence_seconds=settings.silence_seconds,
         )
+        self.sensors = SensorCatalog(quarantine=self.registry.quarantine)
         self.results = ResultsTable(str(folder / "results"), self._fjord)
         status = topics.cluster_status(settings.name)
         self._link = MqttLink(
             settings.broker,
             client_id=f"fjord-cluster-{settings.name}",
-            subscriptions=self.ingest.subscriptions,
+            subscriptions=list(dict.fromkeys((*self.ingest.subscriptions, *self.sensors.subscriptions))),
             births=[Message(status, self._status(Presence.ONLINE), retain=True)],
             will=Message(status, self._status(Presence.OFFLINE), retain=True),
             on_connect=self._connected,
@@ -159,6 +161,7 @@ class ClusterServer:
             "rows_late": sum(writer.admission.counters.late_rows for writer in self.ingest.writers.values()),
             "rows_published": self.publisher.published_rows,
             "refused": dict(self.ingest.refused),
+            "sensors": {"known": len(self.sensors), "refused": dict(self.sensors.refused)},
         }
 
     async def results_json(self, query: str, after: int, limit: int) -> bytes:
@@ -258,9 +261,11 @@ class ClusterServer:
         except TopicError as error:
             log.warning("message refused", topic=message.topic, error=str(error))
             return
+        self.sensors.handle(message, topic)
         await self.ingest.handle(message, topic)
 
     async def _connected(self) -> None:
+        self.sensors.apply(Connected())
         await self.queries.publish_all_demands()
 
     async def _say_offline(self) -> None:
