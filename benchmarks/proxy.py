@@ -1,0 +1,248 @@
+"""A whole proxy against a bare subscriber: packets per second through the broker, what is lost, and memory.
+
+In the same run and in turn, a publisher that keeps ahead sends the same packets, with a quality of service of 1, to
+
+* bare: an aiomqtt 2 subscriber that only counts them;
+* link: Fjord's own link to the broker, that only counts them;
+* proxy: a whole proxy, with its stores on disk, 300 queries on the motes' stream, and who acknowledges its batches.
+
+    python benchmarks/proxy.py [--quick] [--json] [--rounds 7] [--packets 60000] [--motes 1000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import psutil
+from proxy_load import QUERIES, SAMPLES_PER_PACKET, Publisher, Shared, announcement, announcements, publish
+from proxy_takers import run_acknowledger, run_bare, run_link, run_proxy
+
+from protocols.event_log import configure_logging
+from protocols.frames import encode
+from protocols.packets import decode_announcement
+from proxy.broker import running_broker
+from proxy.fleet import Fleet, FleetLimits
+
+RESULTS = Path(__file__).parent / "results"
+KIBIBYTE, MEBIBYTE = 1024, 1024**2
+IDLE_SENSORS = 10_000
+TIME_LIMIT_SECONDS = 60.0
+context = multiprocessing.get_context("spawn")
+
+
+def main() -> None:
+    """Measure and report."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--quick", action="store_true", help="three rounds of 25,000 packets: within a minute")
+    arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--packets", type=int, default=60_000, help="in each round, to each")
+    arguments.add_argument("--motes", type=int, default=1_000)
+    options = arguments.parse_args()
+    if options.quick:
+        options.rounds, options.packets = 3, 25_000
+    configure_logging("warning")
+    size = Size(options.rounds, options.packets, options.motes)
+    with tempfile.TemporaryDirectory(prefix="fjord-proxy-") as folder:
+        contenders, report = asyncio.run(throughput(Path(folder), size))
+    report |= idle_sensors() | merging()
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "proxy.json").write_text(json.dumps(report, indent=2) + "\n")
+    plot(contenders, RESULTS / "proxy.png")
+    if options.json:
+        print(json.dumps(report))
+        return
+    for name, value in report.items():
+        print(f"{name:32} {value}")
+    print(f"written: {RESULTS / 'proxy.json'}, {RESULTS / 'proxy.png'}")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured: rounds, packets in each to each contender, and motes that send them."""
+
+    rounds: int
+    packets: int
+    motes: int
+
+
+@dataclass
+class Contender:
+    """One that takes packets: its processes, and what was measured of it in each round."""
+
+    name: str
+    process: multiprocessing.process.BaseProcess
+    shared: Shared
+    sent: int = 0
+    lost: int = 0
+    rates: list[float] = field(default_factory=list)
+    processor_us: list[float] = field(default_factory=list)
+    resident_bytes: list[int] = field(default_factory=list)
+
+
+async def throughput(folder: Path, size: Size) -> tuple[list[Contender], dict[str, Any]]:
+    """Let all take turns; return what was measured of each, and the report."""
+    async with running_broker(engine="mosquitto") as broker:
+        with ExitStack() as stack:
+            contenders = [
+                start(stack, run_bare, broker.port, "bare"),
+                start(stack, run_link, broker.port, "link"),
+                start(stack, run_proxy, broker.port, "proxy", str(folder)),
+            ]
+            await asyncio.to_thread(take_turns, stack, broker.port, contenders, size)
+    return contenders, describe(contenders, size)
+
+
+def start(stack: ExitStack, run: Callable[..., None], port: int, name: str, *more: str) -> Contender:
+    """Start a contender; it ends with `stack`."""
+    shared = Shared(context.Value("q", 0), context.Value("q", 0), context.Value("q", 0), context.Event())
+    return Contender(name, start_process(stack, run, port, name, *more, shared), shared)
+
+
+def start_process(
+    stack: ExitStack, run: Callable[..., None], *arguments: object
+) -> multiprocessing.process.BaseProcess:
+    """Start a process that ends when the last of its arguments says so."""
+    process = context.Process(target=run, args=arguments, daemon=True)
+    process.start()
+    stack.callback(process.join, TIME_LIMIT_SECONDS)
+    stop = arguments[-1]
+    if isinstance(stop, Shared):
+        stack.callback(stop.stop.set)
+    return process
+
+
+def take_turns(stack: ExitStack, port: int, contenders: list[Contender], size: Size) -> None:
+    """Make all ready, and measure each in each round."""
+    proxy = contenders[-1]
+    start_process(stack, run_acknowledger, port, proxy.name, proxy.shared)
+    for each in contenders:
+        wait_for(lambda ready=each.shared.ready: ready.value > 0, f"{each.name} is not ready")
+    publisher = Publisher(port)
+    publisher.publish(announcements(proxy.name, size.motes), context.Value("q", 0))
+    publisher.close()
+    wait_for(lambda: proxy.shared.ready.value > size.motes, "the proxy does not know the motes")
+    for _ in range(size.rounds):
+        for each in contenders:
+            measure_round(each, port, size)
+    rows = proxy.sent * SAMPLES_PER_PACKET
+    wait_for(lambda: proxy.shared.rows.value >= rows, "rows did not reach the cluster", fail=False)
+
+
+def measure_round(contender: Contender, port: int, size: Size) -> None:
+    """Send packets to one contender and note how it went."""
+    began = context.Value("d", 0.0)
+    which = (contender.name, size.motes, contender.sent, size.packets)
+    contender.sent += size.packets
+    taken, expected = contender.shared.taken, contender.sent - contender.lost
+    watched = psutil.Process(contender.process.pid)
+    before = watched.cpu_times()
+    publishing = context.Process(target=publish, args=(port, which, began, contender.shared), daemon=True)
+    publishing.start()
+    wait_for(lambda: taken.value >= expected, f"{contender.name} did not take all packets", fail=False)
+    ended = time.monotonic()
+    publishing.join(TIME_LIMIT_SECONDS)
+    after = watched.cpu_times()
+    contender.lost += expected - taken.value
+    contender.rates.append(size.packets / (ended - began.value))
+    contender.processor_us.append((after.user + after.system - before.user - before.system) / size.packets * 1e6)
+    contender.resident_bytes.append(watched.memory_info().rss)
+
+
+def wait_for(reached: Callable[[], bool], problem: str, *, fail: bool = True) -> None:
+    """Wait until something is reached; after too long, fail or only say so."""
+    deadline = time.monotonic() + TIME_LIMIT_SECONDS
+    while not reached():
+        if time.monotonic() > deadline:
+            if fail:
+                raise TimeoutError(problem)
+            print(problem, file=sys.stderr)
+            return
+        time.sleep(0.005)
+
+
+def describe(contenders: list[Contender], size: Size) -> dict[str, Any]:
+    """Return the report."""
+    proxy = contenders[-1]
+    medians = {each.name: statistics.median(each.rates) for each in contenders}
+    resident = proxy.resident_bytes
+    return {
+        "over_bare_aiomqtt2": round(medians["proxy"] / medians["bare"], 2),
+        "link_over_bare_aiomqtt2": round(medians["link"] / medians["bare"], 2),
+        "lost": proxy.lost,
+        "lost_rows": proxy.sent * SAMPLES_PER_PACKET - proxy.shared.rows.value,
+        "memory_growth_mb": round((resident[-1] - resident[0]) / MEBIBYTE, 1),
+        "memory_mb": round(resident[-1] / MEBIBYTE, 1),
+        **{f"{name}_packets_per_s": round(rate) for name, rate in medians.items()},
+        **{
+            f"{each.name}_processor_us_per_packet": round(statistics.median(each.processor_us), 1)
+            for each in contenders
+        },
+        "samples_per_packet": SAMPLES_PER_PACKET,
+        "queries": QUERIES,
+        "motes": size.motes,
+        "packets": proxy.sent,
+        "rounds": size.rounds,
+    }
+
+
+def idle_sensors() -> dict[str, Any]:
+    """Return how much a process grows by for each mote that has announced itself and sends nothing."""
+    with context.Pool(1) as pool:
+        grown_bytes = pool.apply(learn_sensors, (IDLE_SENSORS,))
+    return {"idle_sensors": IDLE_SENSORS, "idle_sensor_kb": round(grown_bytes / IDLE_SENSORS / KIBIBYTE, 2)}
+
+
+def learn_sensors(motes: int) -> int:
+    """Let a fleet learn motes from their announcements; return by how many bytes this process has grown."""
+    payloads = [encode(announcement(place)) for place in range(motes)]
+    fleet = Fleet("idle", FleetLimits(motes=motes), now_us=0)
+    before = psutil.Process().memory_info().rss
+    for payload in payloads:
+        fleet.announcement(decode_announcement(payload), radio_us=0, heard_us=0)
+    grown = psutil.Process().memory_info().rss - before
+    if sum(fleet.states().values()) != motes:
+        raise RuntimeError("the fleet has not learnt all motes")
+    return grown
+
+
+def merging() -> dict[str, Any]:
+    """Return how long merging the demands of many queries takes: `merge_1000_s`. Not measured yet."""
+    return {}
+
+
+def plot(contenders: list[Contender], path: Path) -> None:
+    """Draw packets per second by round, and the proxy's memory."""
+    import matplotlib as mpl  # noqa: PLC0415 - only when there is something to draw
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, (rates, memory) = plt.subplots(1, 2, figsize=(11, 4))
+    for each in contenders:
+        rates.plot(range(1, len(each.rates) + 1), each.rates, marker="o", label=each.name)
+    rates.set(xlabel="round", ylabel="packets per second", ylim=(0, None))
+    rates.legend()
+    resident = [size / MEBIBYTE for size in contenders[-1].resident_bytes]
+    memory.plot(range(1, len(resident) + 1), resident, marker="o")
+    memory.set(xlabel="round", ylabel="resident MiB of the proxy", ylim=(0, None))
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The packets of benchmarks/proxy.py, and the publisher that sends them as fast as they are taken.
+
+The publisher writes frames that were encoded beforehand, so that it takes as little of the machine as can be.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from protocols import topics
+from protocols.demands import QueryDemand, StreamDemand
+from protocols.frames import VERSION, encode
+from protocols.packets import Announcement, Packet, Sample
+from protocols.programs import SECOND_US, program_number
+from protocols.streams import Field, FieldType, StreamSchema
+from proxy.fleet import Fleet, FleetLimits
+
+QUERIES = 300
+PERIODS_US = (None, SECOND_US, 2 * SECOND_US, 5 * SECOND_US)
+SAMPLES_PER_PACKET = 3
+UNACKNOWLEDGED = 1_000
+"""Messages the publisher has sent and the broker has not acknowledged, at most."""
+AHEAD = 20_000
+"""Messages sent and not yet taken by who is measured, at most: far fewer than the broker keeps."""
+AT_ONCE = 100
+BEGAN_US = 1_700_000_000 * SECOND_US
+TRAFFIC = StreamSchema(
+    "traffic",
+    (Field("segment", FieldType.INTEGER, fixed=True), Field("speed", FieldType.REAL), Field("flow", FieldType.INTEGER)),
+)
+LARGEST_NUMBER = 60_000
+LONGEST_ONE_BYTE_LENGTH = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the processes of a contender tell each other, in memory, so that telling costs nothing.
+
+    Parameters
+    ----------
+    taken
+        Messages taken.
+    ready
+        1 when it listens; for a proxy, more by one for each announcement taken.
+    rows
+        Rows acknowledged to a proxy.
+    stop
+        Set when it is to end.
+    """
+
+    taken: Synchronized[int]
+    ready: Synchronized[int]
+    rows: Synchronized[int]
+    stop: Event
+
+
+def mote_name(place: int) -> str:
+    """Return the name of a mote."""
+    return f"m{place}"
+
+
+def announcement(place: int) -> Announcement:
+    """Return what a mote says of itself."""
+    properties = {"segment": place % 50}
+    return Announcement(VERSION, mote_name(place), 1, "loop", TRAFFIC, properties, SECOND_US, SECOND_US)
+
+
+def demand() -> StreamDemand:
+    """Return the demand of all queries on the stream."""
+    queries = (QueryDemand(f"q{n}", ("flow", "speed"), PERIODS_US[n % len(PERIODS_US)]) for n in range(QUERIES))
+    return StreamDemand(VERSION, "benchmark", TRAFFIC.name, 1, tuple(queries))
+
+
+def program() -> int:
+    """Return the number of the program that the demand leads to."""
+    fleet = Fleet("benchmark", FleetLimits(), now_us=0)
+    fleet.announcement(announcement(0), radio_us=0, heard_us=0)
+    fleet.demand(TRAFFIC.name, demand(), radio_us=0)
+    return program_number(fleet.motes[mote_name(0)].desired)
+
+
+def frame(topic: str, payload: bytes, number: int, *, retain: bool = False) -> bytes:
+    """Return an MQTT 3.1.1 PUBLISH with a quality of service of 1."""
+    name = topic.encode()
+    body = struct.pack("!H", len(name)) + name + struct.pack("!H", number % LARGEST_NUMBER + 1) + payload
+    length, rest = bytearray(), len(body)
+    while rest > LONGEST_ONE_BYTE_LENGTH:
+        length.append(rest % 128 | 128)
+        rest //= 128
+    length.append(rest)
+    return bytes((0x33 if retain else 0x32,)) + bytes(length) + body
+
+
+def packets(proxy: str, motes: int, first: int, count: int) -> list[bytes]:
+    """Return the frames of packets `first` and following, the motes taking turns."""
+    number, frames = program(), []
+    for place in range(first, first + count):
+        sequence, mote = divmod(place, motes)
+        clock_us = BEGAN_US + (sequence + 1) * SAMPLES_PER_PACKET * SECOND_US
+        samples = tuple(Sample(ago * SECOND_US, (50.5 + ago, place % 97)) for ago in range(SAMPLES_PER_PACKET, 0, -1))
+        packet = Packet(VERSION, mote_name(mote), 1, sequence, clock_us, clock_us, 0, number, samples)
+        frames.append(frame(topics.packet(proxy, mote_name(mote)), encode(packet), place))
+    return frames
+
+
+def announcements(proxy: str, motes: int) -> list[bytes]:
+    """Return the frames in which all motes say what they are, with the demand before them."""
+    said = [
+        frame(topics.announcement(proxy, mote_name(place)), encode(announcement(place)), place)
+        for place in range(motes)
+    ]
+    return [frame(topics.demand(TRAFFIC.name), encode(demand()), motes, retain=True), *said]
+
+
+class Publisher:
+    """A client that does nothing but write frames it was given, as fast as they are acknowledged and taken."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        rest = b"\0\4MQTT\4\2\0\0\0\7fastest"
+        self._socket.sendall(bytes((0x10, len(rest))) + rest)
+        if self._socket.recv(4) != b"\x20\x02\x00\x00":
+            raise ConnectionError("the broker refuses the publisher")
+
+    def publish(self, frames: Sequence[bytes], taken: Synchronized[int]) -> None:
+        """Publish all and wait until the broker has them; `taken` counts what has arrived of all frames ever sent."""
+        count, sent, bytes_acknowledged = len(frames), 0, 0
+        before = taken.value
+        while bytes_acknowledged < 4 * count:
+            acknowledged = bytes_acknowledged // 4
+            room = min(UNACKNOWLEDGED - (sent - acknowledged), AHEAD - (sent - (taken.value - before)), count - sent)
+            if room >= min(AT_ONCE, count - sent) and room > 0:
+                self._socket.sendall(b"".join(frames[sent : sent + room]))
+                sent += room
+            elif sent > acknowledged:
+                bytes_acknowledged += len(self._socket.recv(65_536))
+            else:
+                time.sleep(0.001)
+
+    def close(self) -> None:
+        """Say farewell."""
+        self._socket.sendall(b"\xe0\x00")
+        self._socket.close()
+
+
+def publish(port: int, which: tuple[str, int, int, int], began: Synchronized[float], shared: Shared) -> None:
+    """Encode packets, note when the first is sent, and publish them; `which` are the parameters of :func:`packets`."""
+    frames = packets(*which)
+    publisher = Publisher(port)
+    began.value = time.monotonic()
+    publisher.publish(frames, shared.taken)
+    publisher.close()

@@ -1,0 +1,114 @@
+"""Those that take the packets of benchmarks/proxy.py, each for a process of its own.
+
+A bare subscriber, Fjord's link alone, a whole proxy, and who acknowledges the proxy's batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import aiomqtt
+from proxy_load import UNACKNOWLEDGED, Shared
+
+from protocols import topics
+from protocols.batches import Ack, decode_batch
+from protocols.event_log import configure_logging
+from protocols.frames import VERSION, encode
+from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+from proxy.link_seam import mqtt_link
+from proxy.service import ProxyService
+from proxy.settings import ProxySettings
+from proxy.stores import open_stores
+
+
+def run_bare(port: int, proxy: str, shared: Shared) -> None:
+    """Count packets with nothing but aiomqtt 2."""
+
+    async def count() -> None:
+        async with aiomqtt.Client("127.0.0.1", port, max_inflight_messages=UNACKNOWLEDGED) as client:
+            await client.subscribe(topics.packet(proxy, "+"), qos=1)
+            shared.ready.value = 1
+            taken = shared.taken
+            async for _ in client.messages:
+                taken.value += 1
+
+    asyncio.run(_until_stopped(count(), shared))
+
+
+def run_link(port: int, proxy: str, shared: Shared) -> None:
+    """Count packets with the link alone."""
+    configure_logging("error")
+
+    async def take(_: Message) -> None:
+        shared.taken.value += 1
+
+    async def tell() -> None:
+        shared.ready.value = 1
+
+    async def count() -> None:
+        link = MqttLink(
+            BrokerAddress(port=port),
+            client_id=f"benchmark-{proxy}",
+            subscriptions=[Subscription(topics.packet(proxy, "+"))],
+            on_connect=tell,
+        )
+        await link.run(take)
+
+    asyncio.run(_until_stopped(count(), shared))
+
+
+def run_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
+    """Run a whole proxy, as `fjord proxy` does."""
+
+    async def serve() -> None:
+        settings = ProxySettings(name=proxy, broker=f"127.0.0.1:{port}", data=folder)
+        with open_stores(settings.folder, proxy, quarantine_entries=settings.quarantine_entries) as stores:
+            service = ProxyService(settings, stores, mqtt_link(settings.broker_address()))
+            stop = asyncio.Event()
+            running = asyncio.create_task(service.run(stop))
+            await service.link.connected.wait()
+            shared.ready.value = 1
+            while not shared.stop.is_set():
+                await asyncio.sleep(0.01)
+                metrics = service.metrics
+                shared.taken.value = metrics.value("packets", "") - metrics.value("packets_refused")
+                shared.ready.value = 1 + metrics.value("announcements", "")
+            stop.set()
+            await running
+
+    configure_logging("error")
+    asyncio.run(serve())
+
+
+def run_acknowledger(port: int, proxy: str, shared: Shared) -> None:
+    """Acknowledge each batch of a proxy, and count its rows, as a cluster does."""
+    configure_logging("error")
+    through: dict[str, int] = {}
+
+    async def take(message: Message) -> None:
+        batch = decode_batch(message.payload)
+        if batch.sequence == through.get(batch.stream, 0) + 1:
+            through[batch.stream] = batch.sequence
+            shared.rows.value += batch.rows
+        ack = Ack(VERSION, proxy, batch.epoch, batch.stream, through.get(batch.stream, 0))
+        await link.publish(Message(topics.acks(proxy), encode(ack)))
+
+    link = MqttLink(
+        BrokerAddress(port=port), client_id="acknowledger", subscriptions=[Subscription(topics.batches(proxy))]
+    )
+    asyncio.run(_until_stopped(link.run(take), shared))
+
+
+async def _until_stopped(work: Coroutine[None, None, None], shared: Shared) -> None:
+    running = asyncio.ensure_future(work)
+    while not shared.stop.is_set() and not running.done():  # noqa: ASYNC110 - the event is another process's
+        await asyncio.sleep(0.05)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
