@@ -27,6 +27,8 @@ DETAILS = (
 """Shown only when asked for by name."""
 SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))
 """Shown as percent."""
+WIDEST = 10_000
+"""Characters of a line."""
 
 
 @app.command()
@@ -104,11 +106,13 @@ def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
         table.add_column(
             name.removesuffix("_us") if name.endswith("period_us") else name,
             justify="right" if numbers else "left",
-            overflow="fold",
+            no_wrap=True,
         )
     for row in rows:
         table.add_row(*(_shown(name, row[name]) for name in names))
-    Console(markup=False, highlight=False).print(table)
+    # As wide as it needs to be: a terminal had better wrap lines than lose their ends.
+    width = Console(width=WIDEST, markup=False).measure(table).maximum
+    Console(width=width, markup=False, highlight=False).print(table, soft_wrap=True)
 
 
 def _shown(name: str, value: Any) -> str:
@@ -124,5 +128,7 @@ def _shown(name: str, value: Any) -> str:
             return f"{value:.1%}"
         case float():
             return f"{value:g}"
+        case str() if name == "heard" and "." in value:
+            return f"{value.partition('.')[0]}Z"
         case _:
-            return str(value)
+            return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(value))

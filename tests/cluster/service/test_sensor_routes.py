@@ -1,0 +1,189 @@
+"""Sensors over HTTP and on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner
+
+from cluster.errors import ClusterError
+from cluster.sensors_command import app
+from cluster.service.api import make_api
+from cluster.service.client import ApiClient, ApiUnreachableError, RefusedError
+from cluster.service.sensor_catalog import EntryPublished, ProxyChanged, SensorCatalog
+from protocols.catalog import MoteEntry, MoteState
+from protocols.packets import Health
+
+PROPERTIES = {"m1": {"segment": 3, "position": "mile 1.5"}, "m2": {"segment": 4}, "m3": {}}
+
+
+def entry(mote):
+    return MoteEntry(
+        version=1,
+        mote=mote,
+        proxy="north",
+        kind="loop",
+        stream="traffic",
+        properties=PROPERTIES[mote],
+        state=MoteState.SLEEPING if mote == "m3" else MoteState.SAMPLING,
+        period_us=0 if mote == "m3" else 1_500_000,
+        default_period_us=300_000_000,
+        minimum_period_us=16_000,
+        program=7,
+        packets_received=9,
+        packets_lost=1,
+        packets_rejected=0,
+        samples_received=90,
+        samples_late=0,
+        health=None if mote == "m3" else Health(0.125, 90, 9, 0, 0),
+        heard_us=1_330_560_000_000_000,
+    )
+
+
+@pytest.fixture
+def application():
+    catalog = SensorCatalog()
+    catalog.apply(ProxyChanged("north", online=True))
+    for mote in PROPERTIES:
+        catalog.apply(EntryPublished(entry(mote)))
+    return make_api(SimpleNamespace(sensors=catalog), CollectorRegistry(), None)
+
+
+@pytest.fixture
+async def api(application):
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://cluster") as found:
+        yield found
+
+
+async def test_all_sensors(api):
+    body = (await api.get("/v1/sensors")).json()
+    assert [row["sensor"] for row in body["rows"]] == ["m1", "m2", "m3"]
+    assert body["columns"][:3] == ["sensor", "proxy", "type"]
+    assert body["columns"][-3:] == ["proxy_online", "position", "segment"]
+    assert body["rows"][1]["position"] is None
+
+
+async def test_those_for_which_a_condition_holds(api):
+    answer = await api.get("/v1/sensors", params={"where": "type = 'loop' AND segment IN (3, 5)"})
+    assert [row["sensor"] for row in answer.json()["rows"]] == ["m1"]
+
+
+async def test_a_whole_query(api):
+    answer = await api.get("/v1/sensors", params={"sql": "SELECT state, COUNT(*) AS n FROM sensors GROUP BY state"})
+    assert answer.json()["columns"] == ["state", "n"]
+    assert sorted(row["n"] for row in answer.json()["rows"]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"where": "segmnt = 3"}, 400),
+        ({"sql": "SELECT * FROM read_csv('/etc/passwd')"}, 400),
+        ({"where": "TRUE", "sql": "SELECT * FROM sensors"}, 400),
+        ({"where": ""}, 422),
+        ({"where": "x" * 10_001}, 422),
+    ],
+)
+async def test_what_is_wrong_is_said(api, asked, status):
+    assert (await api.get("/v1/sensors", params=asked)).status_code == status
+
+
+async def test_bad_sql_comes_underlined(api):
+    body = (await api.get("/v1/sensors", params={"where": "segmnt = 3"})).json()
+    assert body["error"] == "FjordSqlError"
+    assert "^^^^^^" in body["underlined"]
+    assert "did you mean segment?" in body["hint"]
+
+
+# --- command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(application, monkeypatch):
+    """Run ``fjord sensors`` against the application."""
+
+    def answer(request):
+        async def ask():
+            transport = httpx.ASGITransport(application)
+            async with httpx.AsyncClient(transport=transport) as asking:
+                answered = await asking.request(request.method, request.url)
+                return httpx.Response(answered.status_code, content=answered.content, headers=answered.headers)
+
+        return asyncio.run(ask())
+
+    def in_process(client, address, *, token=None):
+        client._http = httpx.Client(base_url=address, transport=httpx.MockTransport(answer))
+
+    monkeypatch.setattr(ApiClient, "__init__", in_process)
+    monkeypatch.setenv("COLUMNS", "40")
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
+
+
+def test_a_table_for_people(run):
+    result = run()
+    assert result.exit_code == 0, result.output
+    heading, first, _, third = (line.split() for line in result.output.splitlines())
+    assert " ".join(heading) == (
+        "sensor proxy proxy_online type stream state period battery loss heard position segment"
+    )  # fmt: skip
+    assert " ".join(first) == ("m1 north yes loop traffic sampling 1s500ms 12.5% 10.0% 2012-03-01T00:00:00Z mile 1.5 3")
+    assert third[5:8] == ["sleeping", "asleep", "-"]
+
+
+def test_chosen_columns(run):
+    result = run("--where", "segment = 3", "--columns", "Sensor, minimum_period_us")
+    assert [line.split() for line in result.output.splitlines()] == [["sensor", "minimum_period"], ["m1", "16ms"]]
+
+
+def test_all_columns(run):
+    assert "samples_late" in run("--columns", "all").output
+    assert "samples_late" not in run().output
+
+
+def test_json_has_every_column(run):
+    rows = json.loads(run("--json").output)
+    assert (len(rows), rows[0]["period_us"], rows[0]["samples_late"]) == (3, 1_500_000, 0)
+    assert json.loads(run("--json", "--columns", "segment").output)[0] == {"segment": 3}
+
+
+def test_a_query_shows_what_it_asks_for(run):
+    result = run("--sql", "SELECT type, COUNT(*) AS motes, MIN(battery) FROM sensors GROUP BY type")
+    assert [line.split() for line in result.output.splitlines()] == [
+        ["type", "motes", "min_battery"],
+        ["loop", "3", "12.5%"],
+    ]
+
+
+def test_what_motes_call_themselves_does_not_reach_the_terminal_raw(run):
+    assert run("--sql", "SELECT '[red]\x1b[2J' AS kind FROM sensors LIMIT 1").output.split() == [
+        "kind",
+        "[red]\N{REPLACEMENT CHARACTER}[2J",
+    ]
+
+
+def test_nothing_found(run):
+    assert run("--where", "FALSE").output == "nothing found\n"
+
+
+def test_both_are_wrong_usage(run):
+    assert run("--where", "TRUE", "--sql", "SELECT * FROM sensors").exit_code == 2
+
+
+def test_errors_of_the_cluster_and_of_columns_are_errors_of_fjord(run):
+    refused = run("--where", "segmnt = 3")
+    assert isinstance(refused.exception, RefusedError)
+    assert "^^^^^^" in refused.exception.message
+    unknown = run("--columns", "sensr")
+    assert isinstance(unknown.exception, ClusterError)
+    assert "did you mean sensor?" in str(unknown.exception)
+
+
+def test_no_cluster():
+    result = CliRunner().invoke(app, ["--api", "http://127.0.0.1:9"])
+    assert isinstance(result.exception, ApiUnreachableError)
+    assert result.exit_code == 1
