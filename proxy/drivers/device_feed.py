@@ -1,0 +1,235 @@
+"""One foreign device as a mote: its values become samples, packets and promises.
+
+Pure. A mote of Fjord samples at whole multiples of its period and says so; queries rely on it. A foreign device sends
+when it likes, so its value counts as the sample of the slot it falls in: it is stamped with the multiple of the period
+at or before its instant, and only the first value of a slot counts. Between messages the feed sends empty packets, as
+motes do, so that the device holds back nobody's watermark and can be asked for another program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from protocols.frames import VERSION
+from protocols.packets import Announcement, Health, Packet, Record, Sample, SampleValue
+from protocols.programs import SECOND_US, SLEEP, SamplingProgram, program_number
+from protocols.streams import StreamSchema
+from proxy.drivers.driver import Refusal
+from proxy.drivers.remainder import Remainder
+
+ALWAYS_LISTENS_US = SECOND_US
+"""The listen window of packets of a device that can be spoken to at any time."""
+
+MOST_SLOTS = 10_000
+"""Slots remembered as filled, where values may come out of order."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedTimes:
+    """How the time of values is treated.
+
+    Parameters
+    ----------
+    max_delay_us
+        How long after its instant a value may arrive; None if values are stamped on arrival.
+    max_ahead_us
+        How far a value may be ahead of the proxy's clock.
+    silence_after_us
+        Without a message for this long the device counts as away and no more empty packets are sent.
+    """
+
+    max_delay_us: int | None = None
+    max_ahead_us: int = 60 * SECOND_US
+    silence_after_us: int = 3600 * SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDescription:
+    """What a device is: the fields of its announcement."""
+
+    mote: str
+    kind: str
+    stream: StreamSchema
+    properties: Mapping[str, SampleValue]
+    default_period_us: int = SECOND_US
+    minimum_period_us: int = 1
+
+
+@dataclass(slots=True)
+class FeedCounters:
+    """What became of the values of a device."""
+
+    samples: int = 0
+    thinned: int = 0
+    """The slot was filled already, or the program had not begun."""
+    filtered: int = 0
+    """In no band, or within the dead bands."""
+    unasked: int = 0
+    """Nobody wanted any."""
+    late: int = 0
+
+
+class DeviceFeed:
+    """The state of one device.
+
+    Parameters
+    ----------
+    description
+        What it is.
+    times
+        How its time is treated.
+    radio_us
+        When it was first heard of.
+    """
+
+    def __init__(self, description: DeviceDescription, times: FeedTimes, *, radio_us: int) -> None:
+        self.description = description
+        self.program: SamplingProgram = SLEEP
+        self.counters = FeedCounters()
+        self.away = False
+        self._times = times
+        self._number = 0
+        self._remainder = Remainder(SLEEP)
+        self._sequence = 0
+        self._promise_us: int | None = None
+        self._begins_us: int | None = None
+        self._filled: set[int] = set()
+        self._heard_radio_us = radio_us
+        self._sent_radio_us = radio_us
+        self._battery: float | None = None
+        self._battery_news = False
+
+    def announcement(self) -> Announcement:
+        """Return what the device is."""
+        about = self.description
+        return Announcement(
+            version=VERSION,
+            mote=about.mote,
+            boot=0,
+            kind=about.kind,
+            stream=about.stream,
+            properties=dict(about.properties),
+            default_period_us=about.default_period_us,
+            minimum_period_us=about.minimum_period_us,
+        )
+
+    def run(
+        self,
+        program: SamplingProgram,
+        *,
+        radio_us: int,
+        heard_us: int,
+        not_before_us: int | None,
+        on_device: Collection[str] = (),
+    ) -> Packet:
+        """Take up a program; return the packet that acknowledges it."""
+        self.program = program
+        self._number = program_number(program)
+        self._remainder = Remainder(program, on_device)
+        if not_before_us is not None:
+            self._begins_us = not_before_us if self._begins_us is None else max(self._begins_us, not_before_us)
+        return self._packet((), radio_us, heard_us)
+
+    def empty(self, *, radio_us: int, heard_us: int) -> Packet:
+        """Return a packet without samples, in whose listen window the fleet may speak."""
+        return self._packet((), radio_us, heard_us)
+
+    def heard(self, *, radio_us: int, battery: float | None = None) -> None:
+        """The device sent something; `battery` is the share that is left."""
+        self._heard_radio_us = radio_us
+        if battery is not None and 0 <= battery <= 1 and battery != self._battery:
+            self._battery = float(battery)
+            self._battery_news = True
+
+    def sample(
+        self, values: Mapping[str, SampleValue], *, at_us: int, radio_us: int, heard_us: int
+    ) -> Packet | Refusal | None:
+        """Return the packet for values of instant `at_us`, None if they are not wanted, or why they are refused."""
+        self.heard(radio_us=radio_us)
+        if at_us - heard_us > self._times.max_ahead_us:
+            ahead = (at_us - heard_us) / SECOND_US
+            return self._refusal("clock", f"values are stamped {ahead:.1f} s ahead of the proxy's clock")
+        if self.program.sleeping:
+            self.counters.unasked += 1
+            return None
+        period_us = self.program.period_us
+        start_us = at_us // period_us * period_us
+        if self._promise_us is not None and start_us < self._promise_us:
+            return self._behind(at_us, period_us)
+        begins = self._begins_us is None or start_us >= self._begins_us
+        if not begins or start_us in self._filled:
+            self.counters.thinned += 1
+            return None
+        sampled = tuple(values.get(name) for name in self.program.fields)
+        if not self._remainder.passes(start_us, sampled):
+            self.counters.filtered += 1
+            return None
+        self.counters.samples += 1
+        self._fill(start_us)
+        return self._packet(((start_us, sampled),), radio_us, heard_us)
+
+    def beat(self, *, radio_us: int, heard_us: int) -> Packet | None:
+        """Return the empty packet that is due, if one is."""
+        if self.away or radio_us - self._heard_radio_us >= self._times.silence_after_us:
+            return None
+        if radio_us - self._sent_radio_us < self.program.listen.every_us:
+            return None
+        return self._packet((), radio_us, heard_us)
+
+    def _behind(self, at_us: int, period_us: int) -> Refusal | None:
+        """Values of a slot that is promised to be over."""
+        behind_us = (self._promise_us or 0) - at_us
+        if behind_us <= (period_us if self._times.max_delay_us is None else 0):
+            self.counters.thinned += 1  # the slot was filled, or had begun when the program did
+            return None
+        self.counters.late += 1
+        if self._times.max_delay_us is None:
+            detail = f"the proxy's clock went back: values are {behind_us / SECOND_US:.3f} s behind what was promised"
+            return self._refusal("clock", detail)
+        return self._refusal("late", f"values came {behind_us / SECOND_US:.3f} s after the device's max_delay")
+
+    def _fill(self, start_us: int) -> None:
+        if self._times.max_delay_us is None:
+            # Arrivals are in order, so the slot is over once it has its sample.
+            self._raise_promise(start_us + self.program.period_us)
+            return
+        self._filled.add(start_us)
+        if len(self._filled) > MOST_SLOTS:
+            # Promising more keeps the set bounded; what is older is refused as late.
+            self._raise_promise(sorted(self._filled)[MOST_SLOTS // 2])
+
+    def _raise_promise(self, instant_us: int) -> None:
+        if self._promise_us is None or instant_us > self._promise_us:
+            self._promise_us = instant_us
+            if self._filled:
+                self._filled = {each for each in self._filled if each >= instant_us}
+
+    def _packet(self, samples: tuple[tuple[int, tuple[SampleValue, ...]], ...], radio_us: int, heard_us: int) -> Packet:
+        earliest_us = heard_us - (self._times.max_delay_us or 0)
+        if not self.program.sleeping:
+            earliest_us = earliest_us // self.program.period_us * self.program.period_us
+        self._raise_promise(earliest_us)
+        clock_us = max((heard_us, *(start_us for start_us, _ in samples)))
+        records: list[Record] = [Sample(clock_us - start_us, values) for start_us, values in samples]
+        if self._battery_news:
+            self._battery_news = False
+            # The time a foreign radio spends is not known.
+            records.append(Health(self._battery, self.counters.samples, self._sequence + 1, 0, 0))
+        packet = Packet(
+            version=VERSION,
+            mote=self.description.mote,
+            boot=0,
+            sequence=self._sequence,
+            clock_us=clock_us,
+            promise_us=self._promise_us if self._promise_us is not None else earliest_us,
+            listen_us=ALWAYS_LISTENS_US,
+            program=self._number,
+            records=tuple(records),
+        )
+        self._sequence += 1
+        self._sent_radio_us = radio_us
+        return packet
+
+    def _refusal(self, reason: str, detail: str) -> Refusal:
+        return Refusal(reason, detail, self.description.mote)

@@ -1,0 +1,180 @@
+"""What every driver offers: capabilities, frames for the fleet, messages for the devices, and refusals.
+
+``radio_us`` is a clock of the proxy that never goes back, ``heard_us`` real time, both in microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from protocols.frames import PositiveMicroseconds
+from protocols.packets import Announcement, Packet
+from protocols.programs import SamplingProgram
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a device can do by itself; the rest is left to the proxy (:mod:`proxy.drivers.push_down`).
+
+    Parameters
+    ----------
+    changes_rate
+        It samples, or reports, as often as it is told.
+    filters
+        It keeps back values that lie in no band.
+    sends_on_change
+        It keeps back values within a dead band.
+    aggregates
+        It sends partial aggregates of panes.
+    detects_events
+        It finds vehicles in what it samples.
+    listens
+        It hears what it is told only in the listen windows it opens.
+    shortest_period_us, longest_period_us
+        Bounds of the rate, where it can be changed.
+    """
+
+    changes_rate: bool = False
+    filters: bool = False
+    sends_on_change: bool = False
+    aggregates: bool = False
+    detects_events: bool = False
+    listens: bool = False
+    shortest_period_us: PositiveMicroseconds = 1
+    longest_period_us: PositiveMicroseconds = 2**62
+
+
+PASSIVE = Capabilities()
+"""A device that sends what it likes when it likes."""
+
+EVERYTHING = Capabilities(
+    changes_rate=True, filters=True, sends_on_change=True, aggregates=True, detects_events=True, listens=True
+)
+"""A mote with Fjord's own firmware."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A message to publish.
+
+    Parameters
+    ----------
+    topic, payload, qos
+        As MQTT has them; never retained.
+    before_radio_us
+        Of no use, and not to be sent, from this instant on; None if it does not hurry.
+    """
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    before_radio_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something a driver does not take; it belongs in the quarantine, with the message that led to it.
+
+    Parameters
+    ----------
+    reason
+        One of a small fixed set of words, fit to be a metric label: see docs/devices.md.
+    detail
+        A sentence for people.
+    mote
+        Whose; empty if nobody knows.
+    """
+
+    reason: str
+    detail: str
+    mote: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something people should know that is no error: what a device cannot do, say."""
+
+    mote: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverOutput:
+    """What follows from an event.
+
+    Parameters
+    ----------
+    frames
+        To hand to the fleet, in this order.
+    publications
+        To publish.
+    refusals
+        For the quarantine.
+    remarks
+        For the log.
+    """
+
+    frames: tuple[Announcement | Packet, ...] = ()
+    publications: tuple[Publication, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+    def __add__(self, other: DriverOutput) -> DriverOutput:
+        return DriverOutput(
+            self.frames + other.frames,
+            self.publications + other.publications,
+            self.refusals + other.refusals,
+            self.remarks + other.remarks,
+        )
+
+
+NOTHING = DriverOutput()
+
+
+class Driver(Protocol):
+    """Translates between the devices of one kind and the fleet. No method raises for what a message contains."""
+
+    @property
+    def name(self) -> str:
+        """Of this driver; unique in a proxy."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What its devices can do at best."""
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        """MQTT topic filters of the messages it wants."""
+
+    def capabilities_of(self, mote: str) -> Capabilities:
+        """Return what one device can do."""
+
+    def owns(self, mote: str) -> bool:
+        """Return whether a mote is one of its devices."""
+
+    def received(
+        self, topic: str, payload: bytes, *, radio_us: int, heard_us: int, retained: bool = False
+    ) -> DriverOutput:
+        """Return what follows from a message; nothing if the topic is not one of its own."""
+
+    def run(
+        self,
+        mote: str,
+        program: SamplingProgram,
+        *,
+        radio_us: int,
+        heard_us: int,
+        not_before_us: int | None = None,
+    ) -> DriverOutput:
+        """Have a device run a program; repeating it does no harm.
+
+        The mote runs it once one of its packets carries the program's number, and no sooner.
+        """
+
+    def announce(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+        """Say, or ask, again what a mote is: the fleet does not know it."""
+
+    def time_passed(self, *, radio_us: int, heard_us: int) -> DriverOutput:
+        """Return what is due; call it at least once a second."""

@@ -1,0 +1,227 @@
+"""Devices that publish JSON when they like: topics by pattern, fields by path. Nothing is ever sent to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field as default
+from typing import Any
+
+from protocols.errors import SchemaError
+from protocols.packets import SampleValue
+from protocols.programs import SECOND_US, SamplingProgram
+from protocols.streams import Field, StreamSchema, check_value
+from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
+from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, Refusal, Remark
+from proxy.drivers.field_mapping import FieldMapping, TimeMapping
+from proxy.drivers.names import NameBook
+from proxy.drivers.payloads import PayloadError, read_json
+from proxy.drivers.push_down import push_down
+from proxy.drivers.topic_pattern import TopicPattern
+
+MOTE_PART = "mote"
+"""The part of the topic that names the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedProperty:
+    """A property of each device.
+
+    Parameters
+    ----------
+    field
+        Of the stream; fixed.
+    part
+        The part of the topic that holds it, as text; empty if it is configured.
+    value, values
+        What it is for every device, and for single ones by name.
+    """
+
+    field: Field
+    part: str = ""
+    value: SampleValue = None
+    values: Mapping[str, SampleValue] = default(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonDriverPlan:
+    """How a driver of JSON devices works.
+
+    Parameters
+    ----------
+    name
+        Of the driver.
+    pattern
+        Topics; its part ``{mote}`` names the device.
+    stream, kind
+        Of the motes.
+    fields
+        What is sampled.
+    properties
+        What is fixed.
+    mote
+        Name of the only device, if the pattern has no ``{mote}``.
+    prefix
+        Before the name of each device.
+    time
+        Where the time is; None stamps values on arrival.
+    times
+        How time is treated.
+    default_period_us, minimum_period_us
+        As in an announcement.
+    max_motes
+        Devices at most, for anybody can publish on a new topic.
+    """
+
+    name: str
+    pattern: TopicPattern
+    stream: str
+    kind: str
+    fields: tuple[FieldMapping, ...]
+    properties: tuple[FixedProperty, ...] = ()
+    mote: str = ""
+    prefix: str = ""
+    time: TimeMapping | None = None
+    times: FeedTimes = default(default_factory=FeedTimes)
+    default_period_us: int = SECOND_US
+    minimum_period_us: int = 1_000
+    max_motes: int = 10_000
+
+    @property
+    def schema(self) -> StreamSchema:
+        """The stream's schema: properties, then sampled fields."""
+        return StreamSchema(self.stream, (*(p.field for p in self.properties), *(each.field for each in self.fields)))
+
+
+class JsonDriver:
+    """The devices of one topic pattern."""
+
+    def __init__(self, plan: JsonDriverPlan) -> None:
+        self._plan = plan
+        self._schema = plan.schema
+        self._names = NameBook(prefix=plan.prefix)
+        self._feeds: dict[str, DeviceFeed] = {}
+
+    @property
+    def name(self) -> str:
+        """Of this driver."""
+        return self._plan.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """None: nothing is ever sent to these devices."""
+        return PASSIVE
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        """The one filter of the pattern."""
+        return (self._plan.pattern.filter,)
+
+    @property
+    def feeds(self) -> Mapping[str, DeviceFeed]:
+        """The devices heard so far, by mote."""
+        return self._feeds
+
+    def capabilities_of(self, mote: str) -> Capabilities:
+        """Return what one device can do: nothing."""
+        _ = mote
+        return PASSIVE
+
+    def owns(self, mote: str) -> bool:
+        """Return whether a mote is one of these devices."""
+        return mote in self._feeds
+
+    def received(
+        self, topic: str, payload: bytes, *, radio_us: int, heard_us: int, retained: bool = False
+    ) -> DriverOutput:
+        """Return the announcement of a new device, and the sample in a message."""
+        parts = self._plan.pattern.match(topic)
+        if parts is None:
+            return NOTHING
+        foreign = parts.get(MOTE_PART, self._plan.mote)
+        if retained:
+            return _refused(Refusal("retained", "what the broker kept is an old value"))
+        try:
+            content = read_json(payload)
+            values = {each.field.name: each.value(content) for each in self._plan.fields}
+            at_us = heard_us if self._plan.time is None else self._plan.time.instant_us(content)
+            known = len(self._feeds)
+            feed = self._feed(foreign, parts, radio_us)
+        except PayloadError as error:
+            return _refused(Refusal(error.reason, str(error), foreign[:64]))
+        output = NOTHING
+        if len(self._feeds) > known:
+            # The empty packet lets the fleet ask for a program without waiting.
+            hello = feed.empty(radio_us=radio_us, heard_us=heard_us)
+            output = DriverOutput(frames=(feed.announcement(), hello))
+        sample = feed.sample(values, at_us=at_us, radio_us=radio_us, heard_us=heard_us)
+        if isinstance(sample, Refusal):
+            return output + _refused(sample)
+        return output if sample is None else output + DriverOutput(frames=(sample,))
+
+    def run(
+        self,
+        mote: str,
+        program: SamplingProgram,
+        *,
+        radio_us: int,
+        heard_us: int,
+        not_before_us: int | None = None,
+    ) -> DriverOutput:
+        """Take the program up at once: all of it is done here, from what the device sends anyway."""
+        feed = self._feeds.get(mote)
+        if feed is None:
+            return _refused(Refusal("unknown_mote", f"driver {self.name!r} knows no mote {mote!r}", mote))
+        if feed.program == program:
+            return NOTHING
+        parts = push_down(program, PASSIVE)
+        if parts.taken != program:
+            detail = f"a device that publishes JSON cannot report {', '.join(parts.left)}"
+            return _refused(Refusal("program", detail, mote))
+        packet = feed.run(program, radio_us=radio_us, heard_us=heard_us, not_before_us=not_before_us)
+        remarks = (Remark(mote, f"left to the proxy: {', '.join(parts.left)}"),) if parts.left else ()
+        return DriverOutput(frames=(packet,), remarks=remarks)
+
+    def announce(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+        """Say again what a device is."""
+        _ = radio_us, heard_us
+        feed = self._feeds.get(mote)
+        return NOTHING if feed is None else DriverOutput(frames=(feed.announcement(),))
+
+    def time_passed(self, *, radio_us: int, heard_us: int) -> DriverOutput:
+        """Return the empty packets that are due."""
+        beats = (feed.beat(radio_us=radio_us, heard_us=heard_us) for feed in self._feeds.values())
+        return DriverOutput(frames=tuple(each for each in beats if each is not None))
+
+    def _feed(self, foreign: str, parts: Mapping[str, str], radio_us: int) -> DeviceFeed:
+        found = self._feeds.get(self._names.known(foreign) or "")
+        if found is None:
+            if len(self._feeds) >= self._plan.max_motes:
+                raise PayloadError("too_many_motes", f"there are {self._plan.max_motes:,} devices already")
+            mote = self._names.name_of(foreign)
+            properties = {each.field.name: self._property(each, mote, foreign, parts) for each in self._plan.properties}
+            about = DeviceDescription(
+                mote,
+                self._plan.kind,
+                self._schema,
+                properties,
+                self._plan.default_period_us,
+                self._plan.minimum_period_us,
+            )
+            found = self._feeds[mote] = DeviceFeed(about, self._plan.times, radio_us=radio_us)
+        return found
+
+    def _property(self, fixed: FixedProperty, mote: str, foreign: str, parts: Mapping[str, str]) -> SampleValue:
+        value: Any = fixed.value
+        for name in (foreign, mote):
+            value = fixed.values.get(name, value)
+        if fixed.part:
+            value = parts.get(fixed.part)
+        try:
+            return check_value(fixed.field, value)
+        except SchemaError as error:
+            raise PayloadError("type", str(error)) from error
+
+
+def _refused(refusal: Refusal) -> DriverOutput:
+    return DriverOutput(refusals=(refusal,))

@@ -1,0 +1,84 @@
+"""Names that other systems gave, as names that Fjord allows: unique, and the same after every restart."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from protocols.errors import TopicError
+from protocols.streams import RESERVED_PREFIX
+from protocols.topics import check_name
+
+_LONGEST = 64
+_HASH_LETTERS = 8
+
+
+class NameBook:
+    """Foreign names and what they are called in Fjord.
+
+    A name that is allowed stays as it is. Any other gets a hash of itself at its end, so that ``hall/1`` and ``hall 1``
+    differ, whichever was seen first.
+
+    Examples
+    --------
+    >>> names = NameBook()
+    >>> names.name_of("kitchen"), names.name_of("Upper floor/bed room")
+    ('kitchen', 'Upper-floor-bed-room-74ad2519')
+    """
+
+    def __init__(self, *, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._given: dict[str, str] = {}
+        self._taken: dict[str, str] = {}
+
+    def name_of(self, foreign: str) -> str:
+        """Return the name of `foreign`, always the same one."""
+        known = self._given.get(foreign)
+        if known is not None:
+            return known
+        wanted = self._prefix + foreign
+        name = wanted if _allowed(wanted) else hashed(wanted, _HASH_LETTERS)
+        letters = _HASH_LETTERS
+        while name in self._taken:  # somebody chose a name that looks like another one's hash
+            letters += 1
+            name = hashed(wanted, letters)
+        self._given[foreign] = name
+        self._taken[name] = foreign
+        return name
+
+    def known(self, foreign: str) -> str | None:
+        """Return the name of `foreign` if it was given one."""
+        return self._given.get(foreign)
+
+    def foreign_of(self, name: str) -> str | None:
+        """Return what is called `name`, None if nothing is."""
+        return self._taken.get(name)
+
+
+def hashed(text: str, letters: int = _HASH_LETTERS) -> str:
+    """Return an allowed name made of `text` and so many letters of its hash."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:letters]
+    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", text)[: _LONGEST - letters - 1].strip("-_.")
+    return f"{plain}-{digest}" if plain else digest
+
+
+def identifier(text: str) -> str:
+    """Return `text` as a name that SQL takes without quotes: letters, digits and ``_``, beginning with a letter.
+
+    Examples
+    --------
+    >>> identifier("SNZB-02"), identifier("1/2 width"), identifier("fjord_x")
+    ('SNZB_02', 'x_1_2_width', 'x_fjord_x')
+    """
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
+    if not plain or not plain[0].isalpha() or plain.casefold().startswith(RESERVED_PREFIX):
+        plain = f"x_{plain}".rstrip("_")
+    return plain[:_LONGEST].rstrip("_")
+
+
+def _allowed(name: str) -> bool:
+    try:
+        check_name(name)
+    except TopicError:
+        return False
+    return True

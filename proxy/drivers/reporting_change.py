@@ -1,0 +1,116 @@
+"""A change of a Zigbee device's reporting that is under way: which requests are open, refused, or done.
+
+Pure. A device on batteries sleeps, and a request to it fails then; it is sent again once the device was heard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocols.programs import SamplingProgram
+from proxy.drivers.zigbee_reporting import ReportingRequest
+
+
+@dataclass(slots=True)
+class _Open:
+    request: ReportingRequest
+    attempts: int = 0
+    transaction: str = ""
+    sent_us: int = 0
+    refused_us: int | None = None
+    heard_since: bool = False
+
+
+class ReportingChange:
+    """The requests of one program.
+
+    Parameters
+    ----------
+    program
+        For which they are.
+    requests
+        By field.
+    dead_bands
+        Fields whose dead band the device keeps once its request is accepted.
+    """
+
+    def __init__(
+        self, program: SamplingProgram, requests: dict[str, ReportingRequest], dead_bands: frozenset[str]
+    ) -> None:
+        self.program = program
+        self.not_before_us: int | None = None
+        self._open = {name: _Open(request) for name, request in requests.items()}
+        self._kept = dead_bands
+        self._accepted: set[str] = set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether no request is left."""
+        return not self._open
+
+    @property
+    def dead_bands(self) -> frozenset[str]:
+        """Fields whose dead band the device now keeps."""
+        return self._kept & self._accepted
+
+    def not_before(self, instant_us: int | None) -> None:
+        """Note that no sample of the program may be stamped before an instant."""
+        if instant_us is not None:
+            self.not_before_us = instant_us if self.not_before_us is None else max(instant_us, self.not_before_us)
+
+    def heard(self) -> None:
+        """The device is awake."""
+        for each in self._open.values():
+            each.heard_since = True
+
+    def asked(self, transaction: str) -> bool:
+        """Return whether a request of this change has this transaction."""
+        return self._field(transaction) is not None
+
+    def accepted(self, transaction: str) -> None:
+        """The device reports as it was asked to."""
+        name = self._field(transaction)
+        if name is not None:
+            self._accepted.add(name)
+            del self._open[name]
+
+    def refused(self, transaction: str, radio_us: int) -> str:
+        """The device, or the bridge, refused; return which field it was about."""
+        name = self._field(transaction)
+        if name is None:
+            return ""
+        self._refuse(self._open[name], radio_us)
+        return name
+
+    def due(
+        self, radio_us: int, *, answer_within_us: int, retry_after_us: int, attempts: int
+    ) -> tuple[list[tuple[str, ReportingRequest]], list[str]]:
+        """Return the requests to send now, and the fields that are given up."""
+        due: list[tuple[str, ReportingRequest]] = []
+        unable: list[str] = []
+        for name, each in list(self._open.items()):
+            if each.transaction and radio_us - each.sent_us >= answer_within_us:
+                self._refuse(each, radio_us)
+            if each.transaction:
+                continue
+            if each.attempts >= attempts:
+                unable.append(name)
+                del self._open[name]
+            elif each.refused_us is None or each.heard_since or radio_us - each.refused_us >= retry_after_us:
+                due.append((name, each.request))
+        return due, unable
+
+    def sent(self, name: str, transaction: str, radio_us: int) -> None:
+        """A request was sent."""
+        each = self._open[name]
+        each.attempts += 1
+        each.transaction, each.sent_us = transaction, radio_us
+
+    def _field(self, transaction: str) -> str | None:
+        return next(
+            (name for name, each in self._open.items() if transaction and each.transaction == transaction), None
+        )
+
+    @staticmethod
+    def _refuse(each: _Open, radio_us: int) -> None:
+        each.transaction, each.refused_us, each.heard_since = "", radio_us, False
