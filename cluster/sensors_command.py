@@ -102,7 +102,7 @@ def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
 
     table = Table(box=None)
     for name in names:
-        numbers = all(isinstance(row[name], int | float | None) for row in rows)
+        numbers = all(isinstance(row[name], int | float | None) and not isinstance(row[name], bool) for row in rows)
         table.add_column(
             name.removesuffix("_us") if name.endswith("period_us") else name,
             justify="right" if numbers else "left",
