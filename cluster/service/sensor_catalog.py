@@ -98,8 +98,8 @@ class SensorCatalog:
         return len(self._entries)
 
     def snapshot(self) -> tuple[tuple[MoteEntry, ...], frozenset[str]]:
-        """Return the entries, by proxy and mote, and the proxies that are online; later events do not change them."""
-        return tuple(entry for _, entry in sorted(self._entries.items())), frozenset(self._online)
+        """Return the entries, in no order, and the proxies that are online; later events do not change them."""
+        return tuple(self._entries.values()), frozenset(self._online)
 
     def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
         """Take a message on one of :attr:`subscriptions`; bad ones are refused and counted, others passed over."""
@@ -218,7 +218,7 @@ _TAKEN = {ONLINE_COLUMN, *COLUMNS}
 
 
 def sensors_relation(entries: Iterable[MoteEntry], online: Collection[str] | None = None) -> pl.DataFrame:
-    """Return the relation ``sensors``: one row per entry, in their order.
+    """Return the relation ``sensors``: one row per entry, by proxy and mote.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def sensors_relation(entries: Iterable[MoteEntry], online: Collection[str] | Non
         The columns of :data:`COLUMNS`, ``proxy_online``, and the properties of all motes by name. Names that differ in
         case only are one property.
     """
-    rows = list(entries)
+    rows = sorted(entries, key=lambda entry: (entry.proxy, entry.mote))
     built_in = [
         pl.Series(name, [value(entry) for entry in rows], dtype=kind) for name, (kind, value) in COLUMNS.items()
     ]
