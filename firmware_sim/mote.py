@@ -90,6 +90,7 @@ class Mote:
     _promised_us: int = -(2**62)
     _execution: Execution | None = None
     _waiting: list[Stamped] = field(default_factory=list)
+    _impatient_us: int | None = None
     _window_began_us: int = -(2**62)
     _listens_until_us: int = -(2**62)
     _sample_packets: int = 0
@@ -146,11 +147,17 @@ class Mote:
             while len(self._waiting) >= size or (over and self._waiting):
                 batch, self._waiting = self._waiting[:size], self._waiting[size:]
                 instructions.append(self._send(radio_us, batch))
+            if self._waiting and self._impatient_us is not None and self.clock.at(radio_us) >= self._impatient_us:
+                batch, self._waiting = self._waiting, []
+                instructions.append(self._send(radio_us, batch))
+            if not self._waiting:
+                self._impatient_us = None
         if not instructions and radio_us >= self._schedule().asks_at(radio_us):
             # Where nobody knows when the next record comes, those that wait go along.
             along: list[Stamped] = []
             if self.sampling and not is_regular(self.program):
                 along, self._waiting = self._waiting, []
+                self._impatient_us = None
             instructions.append(self._send(radio_us, along, asks=True))
         instructions.append(WakeAt(self._schedule().wakes_at(radio_us)))
         return instructions
@@ -168,6 +175,8 @@ class Mote:
             self._next_sample_us += self.program.period_us
             if self._execution is not None:
                 self._waiting += self._execution.take(instant_us, values)
+                if self._waiting and self._impatient_us is None and self.program.patience_us:
+                    self._impatient_us = instant_us + self.program.patience_us
                 self.counters.samples_filtered = self._execution.filtered + self._filtered_before
                 self.counters.records_suppressed = self._execution.suppressed + self._suppressed_before
         if self._ended(self._next_sample_us):
@@ -183,7 +192,7 @@ class Mote:
             self._execution = None
 
     def _send(self, radio_us: int, batch: list[Stamped], *, asks: bool = False) -> SendPacket:
-        clock_us = max(self.clock.at(radio_us), batch[-1][0] if batch else -(2**62))
+        clock_us = max(self.clock.at(radio_us), *(stamp_us for stamp_us, _ in batch), -(2**62))
         records = [_aged(record, clock_us - stamp_us) for stamp_us, record in batch]
         if batch and not asks:
             self._sample_packets += 1
@@ -219,13 +228,12 @@ class Mote:
     def _promise(self, clock_us: int) -> int:
         if not self.sampling:
             return clock_us
-        if self._waiting:
-            return self._waiting[0][0]
+        held = [stamp_us for stamp_us, _ in self._waiting]
         if self._execution is not None and self._execution.open_us is not None:
-            return min(self._execution.open_us, self._next_sample_us)
-        if self._ended(self._next_sample_us):
+            held.append(self._execution.open_us)
+        if not held and self._ended(self._next_sample_us):
             return self._next_sample_us + AFTER_THE_END_US
-        return self._next_sample_us
+        return min(*held, self._next_sample_us) if held else self._next_sample_us
 
     def _control(self, radio_us: int, control: Control) -> list[Instruction]:
         if control.mote != self.description.name or radio_us > self._listens_until_us:
@@ -271,6 +279,7 @@ class Mote:
         self.meter.settle(radio_us)
         self.meter.run(program)
         self.program = program
+        self._impatient_us = None
 
     def _announce(self) -> Announce:
         self.counters.announcements += 1
@@ -289,7 +298,12 @@ class Mote:
     def _schedule(self) -> Schedule:
         ended = self._ended(self._next_sample_us)
         return Schedule(
-            self.program, self.clock, self._window_began_us, None if ended else self._next_sample_us, len(self._waiting)
+            self.program,
+            self.clock,
+            self._window_began_us,
+            None if ended else self._next_sample_us,
+            len(self._waiting),
+            self._impatient_us,
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from firmware_sim.sample_clock import SampleClock
 from protocols.power.estimate import is_regular
-from protocols.programs import SamplingProgram, first_sample_at_or_after
+from protocols.power.record_instants import record_instants
+from protocols.programs import SamplingProgram, Several, first_sample_at_or_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Schedule:
         Sample time of its next sample; None if there will be none.
     waiting
         How many records wait for a full packet.
+    impatient_us
+        Sample time at which they go without one; None if they wait as long as it takes.
     """
 
     program: SamplingProgram
@@ -32,6 +36,7 @@ class Schedule:
     window_began_us: int
     next_sample_us: int | None
     waiting: int
+    impatient_us: int | None = None
 
     def wakes_at(self, radio_us: int) -> int:
         """Return the radio time at which it wakes next, after `radio_us`."""
@@ -39,6 +44,9 @@ class Schedule:
         if not self.program.sleeping and self.next_sample_us is not None:
             sample_us = self.clock.radio_time_of(self.next_sample_us)
             wakes_us = wakes_us if sample_us is None else min(wakes_us, sample_us)
+        if self.impatient_us is not None:
+            flush_us = self.clock.radio_time_of(self.impatient_us)
+            wakes_us = wakes_us if flush_us is None else min(wakes_us, flush_us)
         return max(wakes_us, radio_us + 1)
 
     def asks_at(self, radio_us: int) -> int:
@@ -61,6 +69,8 @@ class Schedule:
         if program.sleeping or sample_us is None:
             return None
         missing = max(0, program.samples_per_packet - self.waiting - 1)
+        if isinstance(program.report, Several):
+            return self.clock.radio_time_of(next(islice(record_instants(program, sample_us), missing, None)))
         interval_us = program.interval_us
         if interval_us is None:
             return self.clock.radio_time_of(sample_us + missing * program.period_us)

@@ -11,14 +11,81 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from protocols.frames import MEBIBYTE, Counter, Frame, FrameDecoder, Name, PositiveMicroseconds
+from protocols.frames import (
+    MEBIBYTE,
+    Counter,
+    DurationMicroseconds,
+    Frame,
+    FrameDecoder,
+    Name,
+    PositiveMicroseconds,
+    Value,
+)
+from protocols.programs import Band, DeadBand, Measure, Threshold
 from protocols.streams import FieldName
 
 MAX_DEMAND_BYTES = 4 * MEBIBYTE
 
+FormName = Annotated[str, Meta(min_length=1, max_length=32, pattern=r"^[a-z0-9]+\Z")]
+
+
+class PropertyBand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Values of a fixed field: a query's sensors are those that have one of them. None is no bound, NULL in no band."""
+
+    field: FieldName
+    low: int | float | Annotated[str, Meta(max_length=1024)] | None = None
+    high: int | float | Annotated[str, Meta(max_length=1024)] | None = None
+    low_open: bool = False
+    high_open: bool = False
+
+    def holds(self, value: Value) -> bool:
+        """Return whether a value lies in the band; a value of another kind does not."""
+        if value is None:
+            return False
+        try:
+            return not (
+                (self.low is not None and (value < self.low or (self.low_open and value == self.low)))  # type: ignore[operator]
+                or (self.high is not None and (value > self.high or (self.high_open and value == self.high)))  # type: ignore[operator]
+            )
+        except TypeError:
+            return False
+
+
+class PaneDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A query only needs aggregates of its samples, pane by pane.
+
+    Parameters
+    ----------
+    form
+        Names what is aggregated: samples of this period, in these bands. The tuples carry it.
+    pane_us
+        Its windows are made of whole panes of this width.
+    measures
+        What it needs to know of each of its fields.
+    """
+
+    form: FormName
+    pane_us: PositiveMicroseconds
+    measures: Annotated[tuple[Measure, ...], Meta(max_length=5)] = ()
+
+
+class EventDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A query is about events that a detector sees in the samples, not about the samples.
+
+    Parameters
+    ----------
+    form
+        Names the detector and the sample period; the tuples carry it.
+    threshold
+        The detector.
+    """
+
+    form: FormName
+    threshold: Threshold
+
 
 class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What one query needs.
+    """What one query needs of a stream's sensors.
 
     Parameters
     ----------
@@ -29,11 +96,35 @@ class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         instants.
     period_us
         Its sample period; None takes each sensor's default.
+    bands
+        Where a sampled field has bands, the query has no use for samples whose value lies in none of them.
+    sensors
+        Where a fixed field has bands, the query has no use for sensors whose value lies in none of them.
+    panes
+        If aggregates of the samples in the bands are enough.
+    events
+        If it is about events; `panes` then counts them.
+    tolerances
+        By how much the values it sees may differ from those that were measured (``WITHIN``).
+    output_us
+        It emits answers this far apart; 0 as soon as it can.
+    slowest_us
+        The longest sample period its author accepts for a longer life of the sensors; 0 for none but its own.
+    lifetime_us
+        How long its author wants batteries to last; 0 for no such wish.
     """
 
     query: Name
     fields: Annotated[tuple[FieldName, ...], Meta(max_length=256)]
     period_us: PositiveMicroseconds | None = None
+    bands: Annotated[tuple[Band, ...], Meta(max_length=256)] = ()
+    sensors: Annotated[tuple[PropertyBand, ...], Meta(max_length=256)] = ()
+    panes: PaneDemand | None = None
+    events: EventDemand | None = None
+    tolerances: Annotated[tuple[DeadBand, ...], Meta(max_length=256)] = ()
+    output_us: DurationMicroseconds = 0
+    slowest_us: DurationMicroseconds = 0
+    lifetime_us: DurationMicroseconds = 0
 
 
 class StreamDemand(Frame, frozen=True):

@@ -19,13 +19,14 @@ from protocols.frames import (
     PositiveMicroseconds,
     Value,
 )
-from protocols.programs import SamplingProgram
+from protocols.programs import MOST_PARTS, SamplingProgram
 from protocols.streams import FieldName, StreamSchema
 
 MAX_PACKET_BYTES = 64 * KIBIBYTE
 MAX_ANNOUNCEMENT_BYTES = 16 * KIBIBYTE
 MAX_CONTROL_BYTES = 16 * KIBIBYTE
 
+PartNumber = Annotated[int, Meta(ge=0, lt=MOST_PARTS)]
 ProgramNumber = Annotated[int, Meta(ge=0, lt=2**32)]
 SampleValue = int | float | Annotated[str, Meta(max_length=1024)] | bool | None
 
@@ -38,11 +39,14 @@ class Sample(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     age_us
         The packet's ``clock_us`` minus the instant of the sample; smaller numbers are fewer bytes on the air.
     values
-        The sampled fields, in the order of the program the packet names.
+        The sampled fields, in the order of the program the packet names: those of the parts that send it.
+    parts
+        Which parts of the program send it: one bit each, the first part the lowest.
     """
 
     age_us: DurationMicroseconds
     values: Annotated[tuple[SampleValue, ...], Meta(max_length=256)]
+    parts: Annotated[int, Meta(ge=1, lt=2**MOST_PARTS)] = 1
 
 
 class Health(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
@@ -71,17 +75,24 @@ class Partial(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     Parameters
     ----------
     age_us
-        The packet's ``clock_us`` minus the pane's first instant.
+        The packet's ``clock_us`` minus the pane's stamp: its last instant, or that of the change of program that
+        ended it. A pane that is still open so holds back no promise.
     pane_us
         How long the pane is.
     measures
         For each field of the program, in order, the measures the program asks for, in order; a minimum or maximum over
         no value is NULL. Panes without a sample that counts are not sent.
+    samples
+        How many samples count in the pane.
+    part
+        Which part of the program it is of.
     """
 
     age_us: DurationMicroseconds
     pane_us: PositiveMicroseconds
     measures: Annotated[tuple[tuple[int | float | None, ...], ...], Meta(max_length=256)]
+    samples: Counter = 0
+    part: PartNumber = 0
 
 
 class VehicleEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
@@ -93,10 +104,13 @@ class VehicleEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         The packet's ``clock_us`` minus the instant at which the vehicle's front arrived.
     passing_us
         Time from then until its rear left.
+    part
+        Which part of the program it is of.
     """
 
     age_us: DurationMicroseconds
     passing_us: DurationMicroseconds
+    part: PartNumber = 0
 
 
 class VehicleTally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
@@ -105,16 +119,20 @@ class VehicleTally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     Parameters
     ----------
     age_us
-        The packet's ``clock_us`` minus the interval's first instant.
+        The packet's ``clock_us`` minus the interval's stamp: its last instant, or that of the change of program that
+        ended it.
     every_us
         How long the interval is.
     vehicles
         How many.
+    part
+        Which part of the program it is of.
     """
 
     age_us: DurationMicroseconds
     every_us: PositiveMicroseconds
     vehicles: Counter
+    part: PartNumber = 0
 
 
 Record = Sample | Health | Partial | VehicleEvent | VehicleTally
@@ -178,6 +196,12 @@ class Announcement(Frame, frozen=True):
         Sample period for queries that do not ask for one.
     minimum_period_us
         The fastest it can sample.
+    device
+        Its device profile, for the energy model: the name of a preset; empty if it does not say.
+    battery_joules
+        Usable energy of a full battery; None for mains, or if it does not say.
+    lifetime_us
+        How long its owner wants a full battery to last, whatever queries ask; 0 for no such wish.
     """
 
     mote: Name
@@ -187,6 +211,9 @@ class Announcement(Frame, frozen=True):
     properties: dict[FieldName, SampleValue]
     default_period_us: PositiveMicroseconds
     minimum_period_us: PositiveMicroseconds
+    device: Annotated[str, Meta(max_length=64)] = ""
+    battery_joules: Annotated[float, Meta(gt=0, le=1e12)] | None = None
+    lifetime_us: DurationMicroseconds = 0
 
 
 class RunProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -102,11 +103,11 @@ class Panes(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     pane_us
         Panes begin at whole multiples of this much sample time, as samples do.
     measures
-        What is said of every sampled field.
+        What is said of every sampled field; how many samples a pane has is always said.
     """
 
     pane_us: PositiveMicroseconds
-    measures: Annotated[tuple[Measure, ...], Meta(min_length=1, max_length=5)] = (
+    measures: Annotated[tuple[Measure, ...], Meta(max_length=5)] = (
         Measure.COUNT,
         Measure.SUM,
         Measure.MIN,
@@ -154,7 +155,39 @@ class VehicleCount(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     every_us: PositiveMicroseconds = SECOND_US
 
 
-Report = SendOnChange | Panes | VehicleEvents | VehicleCount
+PartReport = SendOnChange | Panes | VehicleEvents | VehicleCount
+MOST_PARTS = 16
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One of several things a mote makes of the same samples.
+
+    Parameters
+    ----------
+    fields
+        The fields it reports, some of the program's, in their order.
+    every_us
+        It looks at the samples taken at whole multiples of this; itself a multiple of the program's period.
+    bands, report
+        As in :class:`SamplingProgram`.
+    """
+
+    fields: Annotated[tuple[FieldName, ...], Meta(min_length=1, max_length=256)]
+    every_us: PositiveMicroseconds
+    bands: Annotated[tuple[Band, ...], Meta(max_length=256)] = ()
+    report: PartReport | None = None
+
+
+class Several(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
+    """Report in several ways at once: rare values at a high rate, say, and minutes' means of the others.
+
+    A sample that more than one part would send goes out once, with the fields of all of them, and says which they are.
+    """
+
+    parts: Annotated[tuple[Part, ...], Meta(min_length=2, max_length=MOST_PARTS)]
+
+
+Report = SendOnChange | Panes | VehicleEvents | VehicleCount | Several
 """What becomes of samples on the mote; without one, each is sent."""
 
 
@@ -177,6 +210,9 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         Where a field has bands, only samples in one of them count for the report; each field with bands has to pass.
     report
         What becomes of the samples that count; None sends each.
+    patience_us
+        A record waits at most this long for a full packet, in sample time; 0 as long as it takes. Of use where nobody
+        knows when the next record comes.
 
     Raises
     ------
@@ -190,6 +226,7 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     listen: ListenSchedule = ListenSchedule()
     bands: Annotated[tuple[Band, ...], Meta(max_length=256)] = ()
     report: Report | None = None
+    patience_us: DurationMicroseconds = 0
 
     def __post_init__(self) -> None:
         if self.period_us > 0 and not self.fields:
@@ -201,6 +238,8 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
                 raise ProgramError(
                     f"a program looks at {name!r} and does not sample it", hint=f"it samples {', '.join(self.fields)}"
                 )
+        if isinstance(self.report, Several):
+            self._check_parts(self.report)
         interval_us = self.interval_us
         if interval_us is not None and interval_us < self.period_us:
             raise ProgramError(
@@ -211,6 +250,17 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
             widths = [each.field for each in self.report.dead_bands]
             if len(set(widths)) != len(widths):
                 raise ProgramError(f"a field has two dead bands: {', '.join(widths)}")
+
+    def _check_parts(self, several: Several) -> None:
+        if self.bands:
+            raise ProgramError("a program of several parts has bands of its own", hint="give them to its parts")
+        for part in several.parts:
+            if self.period_us == 0 or part.every_us % self.period_us:
+                raise ProgramError(
+                    f"a part looks every {part.every_us} us at samples taken every {self.period_us} us",
+                    hint="take a multiple",
+                )
+            SamplingProgram(part.fields, part.every_us, bands=part.bands, report=part.report)
 
     @property
     def interval_us(self) -> int | None:
@@ -230,6 +280,8 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
                 return banded + tuple(each.field for each in dead_bands)
             case VehicleEvents(threshold=threshold) | VehicleCount(threshold=threshold):
                 return (*banded, threshold.field)
+            case Several(parts=parts):
+                return tuple(name for part in parts for name in part.fields)
             case _:
                 return banded
 
@@ -237,6 +289,17 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     def sleeping(self) -> bool:
         """True if the program takes no samples."""
         return self.period_us == 0
+
+
+@lru_cache(maxsize=16_384)
+def parts_of(program: SamplingProgram) -> tuple[SamplingProgram, ...]:
+    """Return a program's parts, each as the program it would be alone; a program without parts is its own."""
+    if not isinstance(program.report, Several):
+        return (program,)
+    return tuple(
+        SamplingProgram(part.fields, part.every_us, program.samples_per_packet, program.listen, part.bands, part.report)
+        for part in program.report.parts
+    )
 
 
 SLEEP = SamplingProgram()

@@ -7,9 +7,10 @@ from firmware_sim.execution.every_sample import EverySample
 from firmware_sim.execution.panes import PaneReporter
 from firmware_sim.execution.reporter import Reporter, Stamped, Values
 from firmware_sim.execution.send_on_change import ChangeReporter
+from firmware_sim.execution.several import SeveralReporter
 from firmware_sim.execution.vehicle_count import VehicleCountReporter
 from firmware_sim.execution.vehicle_events import VehicleEventReporter
-from protocols.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, VehicleEvents
+from protocols.programs import Panes, SamplingProgram, SendOnChange, Several, VehicleCount, VehicleEvents
 
 
 class Execution:
@@ -26,8 +27,12 @@ class Execution:
     def __init__(self, program: SamplingProgram, began_us: int) -> None:
         self._counts = in_bands(program) if program.bands else None
         self._reporter = _reporter(program, began_us)
-        self.filtered = 0
+        self._filtered = 0
+
+    @property
+    def filtered(self) -> int:
         """Samples that were in no band."""
+        return self._filtered + (self._reporter.filtered if isinstance(self._reporter, SeveralReporter) else 0)
 
     @property
     def open_us(self) -> int | None:
@@ -43,7 +48,7 @@ class Execution:
         """Return the records that a sample completes."""
         if self._counts is None or self._counts(values):
             return self._reporter.take(instant_us, values)
-        self.filtered += 1
+        self._filtered += 1
         if isinstance(self._reporter, PaneReporter):
             return self._reporter.pass_by(instant_us)
         return []
@@ -63,5 +68,7 @@ def _reporter(program: SamplingProgram, began_us: int) -> Reporter:
             return PaneReporter(program, program.report, began_us)
         case VehicleEvents():
             return VehicleEventReporter(program, program.report)
+        case Several():
+            return SeveralReporter(program, began_us, Execution)
         case VehicleCount():
             return VehicleCountReporter(program, program.report, began_us)

@@ -42,6 +42,9 @@ class _Pane:
 class PaneReporter:
     """Aggregates samples pane by pane. A pane that began or ended with the program says how much of it is covered.
 
+    A pane is stamped with its last instant, or that of the change of program that ended it, so that an open one does
+    not hold back watermarks.
+
     Parameters
     ----------
     program, report
@@ -60,8 +63,8 @@ class PaneReporter:
 
     @property
     def open_us(self) -> int | None:
-        """Begin of the open pane."""
-        return None if self._pane is None else self._pane.begins_us
+        """Last instant of the open pane."""
+        return None if self._pane is None else self._pane.ends_us - 1
 
     def pass_by(self, instant_us: int) -> list[Stamped]:
         """Take note of a sample that does not count; return the pane that ended before it, if one did.
@@ -90,6 +93,6 @@ class PaneReporter:
         pane, self._pane = self._pane, None
         if pane is None or pane.samples == 0:
             return []
-        covered_us = min(until_us, pane.ends_us) - pane.begins_us
+        covered_us = max(min(until_us, pane.ends_us) - pane.begins_us, 1)
         measures = tuple(tuple(sums.measure(name) for name in self._report.measures) for sums in pane.sums)
-        return [(pane.begins_us, Partial(0, max(covered_us, 1), measures))]
+        return [(min(until_us, pane.ends_us - 1), Partial(0, covered_us, measures, pane.samples))]

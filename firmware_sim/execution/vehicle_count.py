@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from firmware_sim.execution.reporter import Stamped, Values
-from firmware_sim.execution.vehicles import VehicleDetector
 from protocols.packets import VehicleTally
 from protocols.programs import SamplingProgram, VehicleCount
+from protocols.vehicles import VehicleDetector
 
 
 class VehicleCountReporter:
-    """Sends one number per interval, also when it is zero.
+    """Sends one number per interval, also when it is zero, stamped with its last instant.
 
     Parameters
     ----------
@@ -31,23 +31,27 @@ class VehicleCountReporter:
 
     @property
     def open_us(self) -> int | None:
-        """Begin of the interval."""
-        return self._begins_us
+        """Last instant of the interval."""
+        return self._ends_us - 1
 
     def take(self, instant_us: int, values: Values) -> list[Stamped]:
         """Count; return the interval that ended before this sample, if one did."""
+        arrived, _ = self._detector.take(instant_us, values[self._place])
+        front_us = self._detector.front_us
+        # Its front may have passed after the sample before, when this interval had not yet begun.
+        before = arrived and front_us is not None and front_us < self._ends_us <= instant_us
+        self._vehicles += before
         done: list[Stamped] = []
         while instant_us >= self._ends_us:
             done += self.close(self._ends_us)
-        arrived, _ = self._detector.take(instant_us, values[self._place])
-        self._vehicles += arrived
+        self._vehicles += arrived and not before
         return done
 
     def close(self, until_us: int) -> list[Stamped]:
         """Return the count so far, and begin a new interval."""
-        begins_us, vehicles = self._begins_us, self._vehicles
+        begins_us, vehicles, stamp_us = self._begins_us, self._vehicles, min(until_us, self._ends_us - 1)
         if until_us <= begins_us:
             return []
         self._begins_us, self._vehicles = until_us, 0
         self._ends_us = (until_us // self._every_us + 1) * self._every_us
-        return [(begins_us, VehicleTally(0, until_us - begins_us, vehicles))]
+        return [(stamp_us, VehicleTally(0, until_us - begins_us, vehicles))]

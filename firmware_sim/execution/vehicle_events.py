@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from firmware_sim.execution.reporter import Stamped, Values
-from firmware_sim.execution.vehicles import VehicleDetector
 from protocols.packets import VehicleEvent
 from protocols.programs import SECOND_US, SamplingProgram, VehicleEvents
+from protocols.vehicles import VehicleDetector
 
 
 class VehicleEventReporter:

@@ -26,7 +26,6 @@ from protocols.power.costs import (
     synchronisation_cost,
 )
 from protocols.power.estimate import Workload, asking_bits, pause_us, rates_of
-from protocols.power.payload import packet_bits
 from protocols.power.profile import DeviceProfile
 from protocols.programs import SamplingProgram, VehicleEvents
 
@@ -70,7 +69,8 @@ class Activities:
         self._is_events = np.array([isinstance(mote.program.report, VehicleEvents) for mote in motes])
         self._most_events = np.array([_most_events(mote.program) for mote in motes])
         self._vehicles = np.array([mote.workload.vehicles_per_second for mote in motes])
-        self._sent_share = np.array([_sent_share(each.samples, each.records) for each in rates])
+        per_sample = np.array([each.records / each.samples if each.samples > 0 else 0.0 for each in rates])
+        self._sent_always, self._sent_share = np.divmod(per_sample + 1e-12, 1.0)
         self._per_packet = np.array([mote.program.samples_per_packet for mote in motes], dtype=np.int64)
         self._loss = np.array([mote.workload.loss for mote in motes])
         self._attempts = np.array([round(mote.profile.radio.maximum_attempts) for mote in motes])
@@ -115,7 +115,7 @@ class Activities:
 
     def _records(self, samples: npt.NDArray[np.int64], begin_us: int, end_us: int) -> npt.NDArray[np.int64]:
         seconds = (end_us - begin_us) / 1e6
-        sent = self._generator.binomial(np.maximum(samples, 0), self._sent_share)
+        sent = samples * self._sent_always + self._generator.binomial(np.maximum(samples, 0), self._sent_share)
         passed = np.minimum(self._generator.poisson(self._vehicles * seconds), self._most_events * seconds)
         intervals = end_us // self._intervals_us - begin_us // self._intervals_us
         found = np.where(self._is_events, passed, np.where(self._counts_intervals, intervals, sent))
@@ -142,8 +142,9 @@ def _cost_table(motes: Sequence[VirtualMote]) -> tuple[Floats, Floats]:
     busy = np.zeros((len(motes), len(_ACTIVITIES)))
     for place, mote in enumerate(motes):
         profile, program = mote.profile, mote.program
-        bits = packet_bits(program, program.samples_per_packet) if not program.sleeping else 0
-        asking = asking_bits(profile, program, rates_of(program, mote.workload))
+        rates = rates_of(program, mote.workload)
+        bits = rates.record_bits * program.samples_per_packet
+        asking = asking_bits(profile, rates)
         every = (
             sample_cost(profile, len(program.fields), max(program.period_us, 1)),
             reporting_cost(profile, bits),
@@ -166,10 +167,6 @@ def _repeat(profile: DeviceProfile, bits: float, cost: Callable[[DeviceProfile, 
 
 def _most_events(program: SamplingProgram) -> float:
     return float(program.report.at_most_per_second) if isinstance(program.report, VehicleEvents) else 0.0
-
-
-def _sent_share(samples: float, records: float) -> float:
-    return min(1.0, records / samples) if samples > 0 else 0.0
 
 
 def _sync_rate(mote: VirtualMote) -> float:

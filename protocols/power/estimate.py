@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from protocols.errors import OverloadError
 from protocols.power.component import Power
@@ -16,13 +18,25 @@ from protocols.power.costs import (
     sample_cost,
     synchronisation_cost,
 )
-from protocols.power.listening import when_irregular, when_regular
-from protocols.power.payload import packet_bits
+from protocols.power.listening import when_impatient, when_irregular, when_regular
+from protocols.power.payload import part_record_bits, record_bits, sample_of_parts_bits
 from protocols.power.profile import DeviceProfile
-from protocols.programs import SamplingProgram, SendOnChange, VehicleEvents
+from protocols.power.record_instants import listening_of_parts
+from protocols.programs import SamplingProgram, SendOnChange, Several, VehicleEvents, parts_of
 
 NEVER_US = 3650 * 86_400_000_000
 """A listen schedule with windows this far apart stands for a mote that does not listen."""
+
+_LONGEST_CYCLE = 10_000
+"""Parts whose periods have more ticks in common are taken to look at different samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Share of samples in a part's bands, and of those the share that left its dead band."""
+
+    kept: float = 1.0
+    changed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +53,15 @@ class Workload:
         Share of those that are outside the dead band of what was sent before.
     loss
         Probability that a transmission is not acknowledged.
+    parts
+        The shares of each part of a program that has several, in their order; those above hold for all if it is empty.
     """
 
     vehicles_per_second: float = 1.0
     kept_share: float = 1.0
     changed_share: float = 1.0
     loss: float = 0.0
+    parts: tuple[Shares, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,8 @@ class Rates:
         Listen windows.
     records_per_packet, records_per_ask
         Mean size of packets with records, and of those only sent to listen after them.
+    record_bits
+        Mean length of a record.
     """
 
     samples: float
@@ -70,6 +89,7 @@ class Rates:
     listens: float
     records_per_packet: float
     records_per_ask: float = 0.0
+    record_bits: float = 0.0
 
 
 def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
@@ -78,22 +98,85 @@ def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
     if program.sleeping:
         return Rates(0.0, 0.0, 0.0, 1 / every_s, 1 / every_s, 0.0)
     samples = 1e6 / program.period_us
-    records = _records(program, workload, samples)
+    records, bits = _all_records(program, workload)
     per_packet = program.samples_per_packet
-    if is_regular(program):
+    if isinstance(program.report, Several) and is_regular(program):
+        found = listening_of_parts(program)
+    elif is_regular(program):
         found = when_regular(records / per_packet, every_s)
+    elif program.patience_us:
+        found = when_impatient(records, per_packet, program.patience_us / 1e6, every_s)
+        filled = records / found.packets if found.packets > 0 else 0.0
+        return Rates(samples, records, found.packets, found.asks, found.listens, filled, 0.0, bits)
     else:
         found = when_irregular(records, per_packet, every_s)
-    return Rates(samples, records, found.packets, found.asks, found.listens, float(per_packet), found.records_per_ask)
+    return Rates(
+        samples, records, found.packets, found.asks, found.listens, float(per_packet), found.records_per_ask, bits
+    )
 
 
-def _records(program: SamplingProgram, workload: Workload, samples: float) -> float:
-    kept = samples * (workload.kept_share if program.bands else 1.0)
+def _all_records(program: SamplingProgram, workload: Workload) -> tuple[float, float]:
+    """Return how many records come per second, and their mean length in bits."""
+    if not isinstance(program.report, Several):
+        shares = Shares(workload.kept_share, workload.changed_share)
+        return _records(program, shares, workload.vehicles_per_second), float(record_bits(program))
+    parts = parts_of(program)
+    shares_of = workload.parts or (Shares(workload.kept_share, workload.changed_share),) * len(parts)
+    total, bits = 0.0, 0.0
+    senders: list[tuple[SamplingProgram, float]] = []
+    for part, shares in zip(parts, shares_of, strict=True):
+        if part.report is None:
+            senders.append((part, shares.kept if part.bands else 1.0))
+            continue
+        rate = _records(part, shares, workload.vehicles_per_second)
+        total += rate
+        bits += rate * part_record_bits(part)
+    rate, fields = _merged_samples(senders)
+    total += rate
+    bits += rate * sample_of_parts_bits(1) + (fields - rate) * (sample_of_parts_bits(2) - sample_of_parts_bits(1))
+    return total, bits / total if total else 0.0
+
+
+def _merged_samples(senders: list[tuple[SamplingProgram, float]]) -> tuple[float, float]:
+    """Return how many samples, and how many fields of them, parts send per second that send samples.
+
+    Where several parts look at one sample it goes out once, if any of them wants it.
+    """
+    if not senders:
+        return 0.0, 0.0
+    together_us = math.lcm(*(part.period_us for part, _ in senders))
+    tick_us = math.gcd(*(part.period_us for part, _ in senders))
+    if together_us // tick_us > _LONGEST_CYCLE:
+        rate = min(sum(share * 1e6 / part.period_us for part, share in senders), 1e6 / tick_us)
+        return rate, rate * max(len(part.fields) for part, _ in senders)
+    rate = fields = 0.0
+    for due, ticks in _due_together(tuple(part.period_us // tick_us for part, _ in senders)).items():
+        looking = [senders[place] for place in due]
+        rate += ticks * min(1.0, sum(share for _, share in looking))
+        names = {name for part, _ in looking for name in part.fields}
+        fields += ticks * sum(min(1.0, sum(share for part, share in looking if name in part.fields)) for name in names)
+    seconds = together_us / 1e6
+    return rate / seconds, fields / seconds
+
+
+@lru_cache(maxsize=4096)
+def _due_together(periods: tuple[int, ...]) -> dict[tuple[int, ...], int]:
+    """Return in how many ticks of a cycle which parts look at the sample."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    for tick in range(math.lcm(*periods)):
+        due = tuple(place for place, period in enumerate(periods) if tick % period == 0)
+        if due:
+            counts[due] += 1
+    return dict(counts)
+
+
+def _records(program: SamplingProgram, shares: Shares, vehicles_per_second: float) -> float:
+    kept = 1e6 / program.period_us * (shares.kept if program.bands else 1.0)
     match program.report:
         case VehicleEvents(at_most_per_second=most):
-            return min(workload.vehicles_per_second, float(most))
+            return min(vehicles_per_second, float(most))
         case SendOnChange(maximum_silence_us=silence_us):
-            return kept / _samples_until_sent(workload.changed_share, kept * silence_us / 1e6)
+            return kept / _samples_until_sent(shares.changed, kept * silence_us / 1e6)
         case None:
             return kept
         case _:
@@ -115,7 +198,9 @@ def _samples_until_sent(changed_share: float, allowed: float) -> float:
 
 def is_regular(program: SamplingProgram) -> bool:
     """Return whether the mote knows when its next record is due."""
-    return program.interval_us is not None or (program.report is None and not program.bands)
+    return all(
+        part.interval_us is not None if part.report is not None else not part.bands for part in parts_of(program)
+    )
 
 
 def mean_attempts(profile: DeviceProfile, loss: float) -> float:
@@ -144,11 +229,11 @@ def draw_mw(profile: DeviceProfile, program: SamplingProgram, workload: Workload
     workload = workload or Workload()
     rates = rates_of(program, workload)
     attempts = mean_attempts(profile, workload.loss)
-    bits = packet_bits(program, 1) * rates.records_per_packet
+    bits = rates.record_bits * rates.records_per_packet
     sync_rate = 1 / profile.clock.synchronise_every_seconds if profile.clock.synchronise_every_seconds else 0.0
     parts = [
         (rates.packets, reporting_cost(profile, bits, attempts)),
-        (rates.asks, packet_cost(profile, asking_bits(profile, program, rates), attempts)),
+        (rates.asks, packet_cost(profile, asking_bits(profile, rates), attempts)),
         (rates.listens, listen_cost(profile, program.listen.for_us)),
         (sync_rate, synchronisation_cost(profile)),
     ]
@@ -165,10 +250,9 @@ def draw_mw(profile: DeviceProfile, program: SamplingProgram, workload: Workload
     return active + resting_mw(profile, pause_us(program)) * max(0.0, 1.0 - busy)
 
 
-def asking_bits(profile: DeviceProfile, program: SamplingProgram, rates: Rates) -> float:
+def asking_bits(profile: DeviceProfile, rates: Rates) -> float:
     """Return the mean payload of packets that are sent to listen after them."""
-    along = rates.records_per_ask * packet_bits(program, 1) if rates.records_per_ask else 0.0
-    return profile.radio.health_bits + along
+    return profile.radio.health_bits + rates.records_per_ask * rates.record_bits
 
 
 def pause_us(program: SamplingProgram) -> float:

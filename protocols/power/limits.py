@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from protocols.errors import ProgramError
 from protocols.power.costs import packet_cost
-from protocols.power.payload import packet_bits
+from protocols.power.payload import record_bits
 from protocols.power.profile import DeviceProfile
-from protocols.programs import Panes, SamplingProgram, VehicleCount
+from protocols.programs import Panes, SamplingProgram, VehicleCount, parts_of
 
 
 def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:
@@ -34,9 +34,9 @@ def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:
             f"{_hertz(period_us)} is above what the processor of {profile.name} can do: {_hertz(active_us)}",
             hint=f"sample every {active_us:g} us at the fastest",
         )
-    bits, limit_bytes = packet_bits(program, program.samples_per_packet), profile.radio.max_payload_bytes
+    each, limit_bytes = record_bits(program), profile.radio.max_payload_bytes
+    bits = each * program.samples_per_packet
     if bits > limit_bytes * 8:
-        each = packet_bits(program, 1)
         raise ProgramError(
             f"a packet of {program.samples_per_packet} records has {bits / 8:g} bytes, "
             f"the radio of {profile.name} takes {limit_bytes:g}",
@@ -47,13 +47,11 @@ def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:
 
 def _check_air(profile: DeviceProfile, program: SamplingProgram) -> None:
     """Refuse a program whose packets, all sent, take longer than the time between them."""
-    if program.report is None and not program.bands:
-        apart_us = program.period_us * program.samples_per_packet
-    elif isinstance(program.report, Panes | VehicleCount):
-        apart_us = (program.interval_us or program.period_us) * program.samples_per_packet
-    else:
+    rate = sum(map(_known_records_per_second, parts_of(program)))
+    if rate == 0:
         return  # how often it sends is up to the world
-    bits = packet_bits(program, program.samples_per_packet)
+    apart_us = program.samples_per_packet / rate * 1e6
+    bits = record_bits(program) * program.samples_per_packet
     busy_us = packet_cost(profile, bits).busy_us
     if busy_us > apart_us:
         raise ProgramError(
@@ -63,9 +61,17 @@ def _check_air(profile: DeviceProfile, program: SamplingProgram) -> None:
         )
 
 
+def _known_records_per_second(part: SamplingProgram) -> float:
+    if part.report is None and not part.bands:
+        return 1e6 / part.period_us
+    if isinstance(part.report, Panes | VehicleCount):
+        return 1e6 / (part.interval_us or part.period_us)
+    return 0.0
+
+
 def most_records(profile: DeviceProfile, program: SamplingProgram) -> int:
     """Return how many records of this program fit into one packet."""
-    return int(profile.radio.max_payload_bytes * 8 // packet_bits(program, 1))
+    return int(profile.radio.max_payload_bytes * 8 // record_bits(program))
 
 
 def _active_us(profile: DeviceProfile) -> float:

@@ -81,6 +81,28 @@ def when_irregular(records: float, per_packet: int, every_s: float) -> Listening
     return Listening((records - asks * records_per_ask) / per_packet, asks, 1 / window_s, records_per_ask)
 
 
+@lru_cache(maxsize=1024)
+def when_impatient(records: float, per_packet: int, patience_s: float, every_s: float) -> Listening:
+    """Return the rates of a mote whose records come independently and wait only so long for a full packet.
+
+    A packet begins to fill with a record and leaves with the one that fills it, or when the first has waited long
+    enough. Patience is short against the time between listen windows, so asking packets find nothing to take along.
+    """
+    if records <= 0:
+        return when_irregular(0.0, 1, every_s)
+    missing = per_packet - 1
+    waits = 0.0
+    if missing:
+        counts = _counts(records * patience_s, missing)
+        # Mean time until so many more came, cut off by patience: a sum over the records that are still missing.
+        unfilled = np.cumsum(counts)[:missing]
+        waits = float((1.0 - unfilled).sum()) / records if records * patience_s < _MOST_EXPECTED else missing / records
+        waits = min(waits, patience_s)
+    packets = 1 / (1 / records + waits)
+    found = when_irregular(packets, 1, every_s)
+    return Listening(packets, found.asks, found.listens)
+
+
 def _waiting(expected: float, counts: Floats, per_packet: int) -> Floats:
     """Return the probabilities that 0, 1, 2, ... records wait for a full packet after a while."""
     if expected > _MOST_EXPECTED:

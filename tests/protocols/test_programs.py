@@ -48,7 +48,7 @@ def test_a_program_travels(report: Report | None, on_the_wire: list[object] | No
     program = SamplingProgram(("level",), SECOND, bands=(Band("level", None, 4.5),), report=report)
     frame = encode(Control(1, "m1", (RunProgram(program, 0),)))
     assert decode_control(frame).instructions == (RunProgram(program, 0),)
-    assert msgpack.unpackb(frame)[2][0][1][4:] == [[["level", None, 4.5]], on_the_wire]
+    assert msgpack.unpackb(frame)[2][0][1][4:] == [[["level", None, 4.5]], on_the_wire, 0]
 
 
 def test_programs_that_differ_in_their_report_differ_in_their_number() -> None:
@@ -66,7 +66,11 @@ def test_reports_travel() -> None:
     records = (Partial(5, SECOND, ((3, 1.5, None),)), VehicleEvent(7, 200_000), VehicleTally(9, SECOND, 4))
     frame = encode(Packet(1, "m1", 1, 0, 0, 0, 0, 1, records))
     assert decode_packet(frame).records == records
-    assert msgpack.unpackb(frame)[8] == [[2, 5, SECOND, [[3, 1.5, None]]], [3, 7, 200_000], [4, 9, SECOND, 4]]
+    assert msgpack.unpackb(frame)[8] == [
+        [2, 5, SECOND, [[3, 1.5, None]], 0, 0],
+        [3, 7, 200_000, 0],
+        [4, 9, SECOND, 4, 0],
+    ]
     assert decode_packet(frame).samples == ()
 
 

@@ -98,24 +98,28 @@ def test_what_was_sent_last_is_within_the_dead_band_of_what_is(levels, width, si
 
 
 ALL = tuple(Measure)
+END_OF = [place + 1 - 1e-6 for place in range(10)]
+"""Last instant of each second."""
 
 
 def test_panes():
     """Panes of 3 s; the program begins in the middle of the first and ends in the middle of the last."""
     found = run(program(Panes(3 * SECOND, ALL)), [4, 2, 6.0, None, 5, 7, 1], begins=1)
     assert found == [
-        (1, Partial(0, 2 * SECOND, ((2, 6, 20, 2, 4),))),
-        (3, Partial(0, 3 * SECOND, ((2, 11.0, 61.0, 5, 6.0),))),
-        (6, Partial(0, 2 * SECOND, ((2, 8, 50, 1, 7),))),
+        (END_OF[2], Partial(0, 2 * SECOND, ((2, 6, 20, 2, 4),), 2)),
+        (END_OF[5], Partial(0, 3 * SECOND, ((2, 11.0, 61.0, 5, 6.0),), 3)),
+        (8, Partial(0, 2 * SECOND, ((2, 8, 50, 1, 7),), 2)),
     ]
 
 
 def test_panes_of_nulls_say_so_and_panes_of_nothing_are_not_sent():
     panes = Panes(2 * SECOND, (Measure.COUNT, Measure.MIN))
-    assert run(program(panes), [None, None]) == [(0, Partial(0, 2 * SECOND, ((0, None),)))]
+    assert run(program(panes), [None, None]) == [(END_OF[1], Partial(0, 2 * SECOND, ((0, None),), 2))]
     banded = program(panes, bands=(Band("level", low=5.0),))
-    assert run(banded, [1, 1, 9, 1, 1, 1]) == [(2, Partial(0, 2 * SECOND, ((1, 9),)))]
-    assert run(banded, [9, 1, 1], close=False) == [(0, Partial(0, 2 * SECOND, ((1, 9),)))], "as soon as it is over"
+    assert run(banded, [1, 1, 9, 1, 1, 1]) == [(END_OF[3], Partial(0, 2 * SECOND, ((1, 9),), 1))]
+    assert run(banded, [9, 1, 1], close=False) == [(END_OF[1], Partial(0, 2 * SECOND, ((1, 9),), 1))], (
+        "as soon as it is over"
+    )
 
 
 @given(st.lists(st.none() | st.integers(-1000, 1000), max_size=50), st.integers(1, 7), st.integers(0, 20))
@@ -166,10 +170,10 @@ def test_more_vehicles_than_allowed_are_counted_not_sent():
 def test_counts_come_every_interval_also_when_they_are_zero():
     found = run(program(VehicleCount(OVER, 3 * SECOND)), [0, 1, 0, 1, 1, 0, 0, 0, 0, 1], begins=1)
     assert found == [
-        (1, VehicleTally(0, 2 * SECOND, 1)),
-        (3, VehicleTally(0, 3 * SECOND, 1)),
-        (6, VehicleTally(0, 3 * SECOND, 0)),
-        (9, VehicleTally(0, 2 * SECOND, 1)),
+        (END_OF[2], VehicleTally(0, 2 * SECOND, 1)),
+        (END_OF[5], VehicleTally(0, 3 * SECOND, 1)),
+        (END_OF[8], VehicleTally(0, 3 * SECOND, 0)),
+        (11, VehicleTally(0, 2 * SECOND, 1)),
     ]
 
 

@@ -125,7 +125,7 @@ def test_what_arrives_is_what_was_asked_for():
     whole = [(stamp, each) for stamp, each in partials if each.pane_us == 10 * SECOND]
     assert len(whole) >= 34
     for stamp, each in whole:
-        begins = stamp // SECOND
+        begins = stamp // SECOND - 9
         assert each.measures == ((10, sum(range(begins, begins + 10)), begins, begins + 9),)
     events = records(REPORTS["events"][0], VehicleEvent)
     on = Blinking().on[:360]

@@ -1,0 +1,326 @@
+"""What queries need of one sensor: their demands with its own default rate and limits put in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from protocols.demands import PropertyBand, QueryDemand
+from protocols.frames import Value
+from protocols.programs import Band, Measure, Threshold
+from protocols.streams import FieldName, FieldType, StreamSchema
+
+Intervals = tuple[tuple[float, float], ...]
+"""Values from and to, both included, disjoint and ascending."""
+Bands = tuple[tuple[FieldName, Intervals], ...]
+"""By field, in the order of their names: each of them has to lie in one of its intervals."""
+
+
+class NeedKind(StrEnum):
+    """What a query has to be told."""
+
+    SAMPLES = "samples"
+    PANES = "panes"
+    """Aggregates of samples, pane by pane."""
+    EVENTS = "events"
+    """When a detector saw something, and for how long."""
+    TALLIES = "tallies"
+    """How often a detector saw something, pane by pane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What queries with equal demands need of one sensor.
+
+    Parameters
+    ----------
+    kind
+        In what form.
+    fields
+        Sampled fields, in schema order.
+    period_us
+        Sample period.
+    bands
+        Samples that matter.
+    tolerances
+        By how much values may be wrong; a field without one has to be right.
+    pane_us, measures
+        Of panes and tallies.
+    threshold
+        The detector, of events and tallies.
+    patience_us
+        How late it may be told.
+    slowest_us
+        The longest period that would do if batteries are to last longer.
+    """
+
+    kind: NeedKind
+    fields: tuple[FieldName, ...]
+    period_us: int
+    bands: Bands = ()
+    tolerances: tuple[tuple[FieldName, float], ...] = ()
+    pane_us: int = 0
+    measures: tuple[Measure, ...] = ()
+    threshold: Threshold | None = None
+    patience_us: int = 0
+    slowest_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedDemand:
+    """A query's demand that cannot be answered, and why."""
+
+    query: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DemandClass:
+    """Demands that differ in the query's name only; the demand itself names none of them in particular."""
+
+    demand: QueryDemand
+    queries: tuple[str, ...]
+
+    @property
+    def form(self) -> str:
+        """The form in which it is told, empty for samples."""
+        if self.demand.panes is not None:
+            return self.demand.panes.form
+        return self.demand.events.form if self.demand.events is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedDemands:
+    """The demands on a stream, equal ones once.
+
+    Parameters
+    ----------
+    schema
+        Of the stream; None while nobody knows it.
+    classes
+        Different demands.
+    refused
+        Demands left out.
+    """
+
+    schema: StreamSchema | None = None
+    classes: tuple[DemandClass, ...] = ()
+    refused: tuple[RefusedDemand, ...] = ()
+    conditions: Mapping[tuple[PropertyBand, ...], tuple[int, ...]] = field(default_factory=dict)
+    """Places of classes by the sensors they are about."""
+
+    @property
+    def queries(self) -> int:
+        """How many queries ask."""
+        return len({query for each in self.classes for query in each.queries})
+
+    def concerning(self, properties: Mapping[str, Value]) -> tuple[int, ...]:
+        """Return the places of the classes that are about a sensor with these properties."""
+        found: list[int] = []
+        for condition, places in self.conditions.items():
+            if _is_about(condition, properties):
+                found.extend(places)
+        return tuple(sorted(found))
+
+
+def fold_demands(demands: Iterable[QueryDemand], schema: StreamSchema) -> FoldedDemands:
+    """Fold the demands of all queries on a stream.
+
+    A demand that names a field the stream lacks, or asks for something its fields cannot give, is refused; the others
+    go on. If no query needs a sampled field, the first one is sampled all the same: that a sample exists is what such
+    queries ask for.
+    """
+    by_class: dict[QueryDemand, list[str]] = {}
+    refused: list[RefusedDemand] = []
+    for demand in demands:
+        problem = _problem(demand, schema)
+        if problem:
+            refused.append(RefusedDemand(demand.query, problem))
+            continue
+        normal = _without_query(demand)
+        by_class.setdefault(normal, []).append(demand.query)
+    classes = tuple(DemandClass(demand, tuple(sorted(set(queries)))) for demand, queries in by_class.items())
+    conditions: dict[tuple[PropertyBand, ...], list[int]] = {}
+    for place, each in enumerate(classes):
+        conditions.setdefault(each.demand.sensors, []).append(place)
+    return FoldedDemands(
+        schema, classes, tuple(refused), {condition: tuple(places) for condition, places in conditions.items()}
+    )
+
+
+def needs_of(
+    classes: Sequence[DemandClass], schema: StreamSchema, default_period_us: int, samples_per_packet: int = 1
+) -> dict[Need, tuple[DemandClass, ...]]:
+    """Return what classes of demands need of a sensor, each with the classes it comes from.
+
+    Demands of one form are told by the same tuples and become one need: all their fields and measures, in panes of
+    which all their windows can be made.
+
+    Parameters
+    ----------
+    classes
+        Those that concern the sensor.
+    schema
+        Of its stream.
+    default_period_us
+        Of the sensor.
+    samples_per_packet
+        The deployer lets samples wait until there are so many, however often a query emits answers.
+    """
+    by_form: dict[str, Need] = {}
+    found: dict[Need, list[DemandClass]] = {}
+    told: list[tuple[DemandClass, Need]] = []
+    for each in classes:
+        need = _need(each.demand, schema, default_period_us, samples_per_packet)
+        form = each.form
+        if form:
+            need = by_form[form] = _together(by_form[form], need) if form in by_form else need
+        told.append((each, need))
+    for each, need in told:
+        found.setdefault(by_form[each.form] if each.form else need, []).append(each)
+    return {need: tuple(members) for need, members in found.items()}
+
+
+def intervals_of(bands: Iterable[Band]) -> Bands:
+    """Return bands by field, overlapping ones united."""
+    by_field: dict[FieldName, list[tuple[float, float]]] = {}
+    for band in bands:
+        low = -math.inf if band.low is None else band.low
+        high = math.inf if band.high is None else band.high
+        by_field.setdefault(band.field, []).append((low, high))
+    return tuple(sorted((name, united(intervals)) for name, intervals in by_field.items()))
+
+
+def united(intervals: Iterable[tuple[float, float]]) -> Intervals:
+    """Return a union of intervals as disjoint ones.
+
+    Examples
+    --------
+    >>> united([(5, 9), (0, 2), (1, 3)])
+    ((0, 3), (5, 9))
+    """
+    found: list[tuple[float, float]] = []
+    for low, high in sorted(intervals):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def bands_of(bands: Bands) -> tuple[Band, ...]:
+    """Return intervals as a program has them."""
+    return tuple(
+        Band(name, None if low == -math.inf else low, None if high == math.inf else high)
+        for name, intervals in bands
+        for low, high in intervals
+    )
+
+
+def _need(demand: QueryDemand, schema: StreamSchema, default_period_us: int, samples_per_packet: int) -> Need:
+    sampled = [each.name for each in schema.sampled]
+    period_us = demand.period_us or default_period_us
+    patience_us = max(demand.output_us, samples_per_packet * period_us)
+    tolerances = tuple(sorted((each.field, each.width) for each in demand.tolerances if each.width > 0))
+    if demand.events is not None:
+        field_name = demand.events.threshold.field
+        kind = NeedKind.EVENTS if demand.panes is None else NeedKind.TALLIES
+        return Need(
+            kind,
+            (field_name,),
+            period_us,
+            pane_us=0 if demand.panes is None else demand.panes.pane_us,
+            threshold=demand.events.threshold,
+            patience_us=max(demand.output_us, period_us),
+        )
+    bands = intervals_of(demand.bands)
+    read = {*demand.fields, *(name for name, _ in bands)} if demand.panes is None else set(demand.fields)
+    fields = tuple(name for name in sampled if name in read)
+    if demand.panes is None:
+        return Need(
+            NeedKind.SAMPLES,
+            fields or tuple(sampled[:1]),
+            period_us,
+            bands,
+            tolerances,
+            patience_us=patience_us,
+            slowest_us=demand.slowest_us,
+        )
+    return Need(
+        NeedKind.PANES,
+        fields,
+        period_us,
+        bands,
+        tolerances,
+        demand.panes.pane_us,
+        _in_order(demand.panes.measures),
+        patience_us=patience_us,
+        slowest_us=demand.slowest_us,
+    )
+
+
+def _together(one: Need, other: Need) -> Need:
+    """Return what answers two needs of one form."""
+    exact = {name for need in (one, other) for name in need.fields if name not in dict(need.tolerances)}
+    widths = {
+        name: min(dict(need.tolerances).get(name, math.inf) for need in (one, other))
+        for need in (one, other)
+        for name, _ in need.tolerances
+        if name not in exact
+    }
+    order = dict.fromkeys((*one.fields, *other.fields))
+    slowest = (one.slowest_us, other.slowest_us)
+    return replace(
+        one,
+        fields=tuple(order),
+        tolerances=tuple(sorted(widths.items())),
+        pane_us=math.gcd(one.pane_us, other.pane_us),
+        measures=_in_order((*one.measures, *other.measures)),
+        patience_us=min(one.patience_us, other.patience_us),
+        slowest_us=min(slowest) if all(slowest) else 0,
+    )
+
+
+def _in_order(measures: Iterable[Measure]) -> tuple[Measure, ...]:
+    """Return measures in the order of their definition; with any of them, how many values are not NULL."""
+    wanted = set(measures)
+    return tuple(each for each in Measure if each in wanted or (wanted and each is Measure.COUNT))
+
+
+def _without_query(demand: QueryDemand) -> QueryDemand:
+    return QueryDemand("any", *(getattr(demand, name) for name in demand.__struct_fields__[1:]))
+
+
+def _problem(demand: QueryDemand, schema: StreamSchema) -> str:
+    """Return why a demand cannot be answered by sensors of a stream; empty if it can."""
+    known = {each.name: each for each in schema.fields}
+    named = [*demand.fields, *(each.field for each in demand.bands), *(each.field for each in demand.tolerances)]
+    named += [each.field for each in demand.sensors]
+    if demand.events is not None:
+        named.append(demand.events.threshold.field)
+    unknown = sorted({name for name in named if name not in known})
+    if unknown:
+        return f"stream {schema.name!r} has no field {', '.join(map(repr, unknown))}"
+    looked_at = [band.field for band in demand.bands]
+    if demand.events is not None:
+        looked_at.append(demand.events.threshold.field)
+    for name in looked_at:
+        if known[name].fixed or known[name].type is FieldType.TEXT:
+            return f"field {name!r} of stream {schema.name!r} is not sampled as a number"
+    for condition in demand.sensors:
+        if not known[condition.field].fixed:
+            return f"field {condition.field!r} of stream {schema.name!r} is sampled, and says nothing about a sensor"
+    measured = demand.panes.measures if demand.panes is not None and demand.events is None else ()
+    texts = [name for name in demand.fields if known[name].type is FieldType.TEXT and not known[name].fixed]
+    if measured and texts:
+        return f"field {texts[0]!r} of stream {schema.name!r} is text and cannot be added up"
+    return ""
+
+
+def _is_about(condition: tuple[PropertyBand, ...], properties: Mapping[str, Value]) -> bool:
+    by_field: dict[FieldName, bool] = {}
+    for band in condition:
+        by_field[band.field] = by_field.get(band.field, False) or band.holds(properties.get(band.field))
+    return all(by_field.values())

@@ -1,0 +1,69 @@
+"""What values a stream's sensors have shown lately, and so how many samples bands and dead bands would let through."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from protocols.acquisition.needs import Bands
+
+REMEMBERED = 2_048
+STEPS = 64
+"""Shares are rounded up to so many steps: small changes of the world change no plan."""
+LEAST_SHARE = 1 / 256
+"""What was never seen lately may still come."""
+UNKNOWN_KEPT = 0.5
+"""Share of samples taken to be in a band while nothing has been seen."""
+
+
+@dataclass(slots=True)
+class FieldValues:
+    """The latest values of a field, and by how much each differed from the one before it of the same sensor."""
+
+    values: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    changes: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+
+@dataclass(slots=True)
+class Observed:
+    """Values seen on a stream, of all its sensors together."""
+
+    fields: dict[str, FieldValues] = field(default_factory=dict)
+    vehicles_per_second: float = 1.0
+    loss: float = 0.0
+
+    def see(self, name: str, value: float, before: float | None = None) -> None:
+        """Take note of a value that was sampled, and of the one before it."""
+        seen = self.fields.setdefault(name, FieldValues())
+        if math.isfinite(value):
+            seen.values.append(value)
+            if before is not None:
+                seen.changes.append(abs(value - before))
+
+    def kept_share(self, bands: Bands) -> float:
+        """Return the share of samples in bands; those of different fields are taken to be independent."""
+        share = 1.0
+        for name, intervals in bands:
+            seen = self.fields.get(name)
+            if seen is None or not seen.values:
+                share *= UNKNOWN_KEPT
+                continue
+            inside = sum(any(low <= value <= high for low, high in intervals) for value in seen.values)
+            share *= inside / len(seen.values)
+        return _rounded(share)
+
+    def changed_share(self, widths: Iterable[tuple[str, float]]) -> float:
+        """Return the share of samples of which a field has left its dead band since the one before."""
+        unchanged = 1.0
+        for name, width in widths:
+            seen = self.fields.get(name)
+            if seen is None or not seen.changes:
+                return 1.0
+            unchanged *= sum(change <= width for change in seen.changes) / len(seen.changes)
+        return _rounded(1 - unchanged)
+
+
+def _rounded(share: float) -> float:
+    return max(math.ceil(round(share * STEPS, 9)) / STEPS, LEAST_SHARE)

@@ -1,0 +1,161 @@
+"""Groups of needs become parts of a program, parts become a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from protocols.acquisition.needs import Bands, Intervals, Need, NeedKind, bands_of, united
+from protocols.programs import (
+    DeadBand,
+    ListenSchedule,
+    Measure,
+    Panes,
+    Part,
+    SamplingProgram,
+    SendOnChange,
+    Several,
+    VehicleCount,
+    VehicleEvents,
+)
+from protocols.streams import FieldName
+
+MOST_INTERVALS = 16
+"""Of one field in a part's bands; with more, neighbours are united, which sends a little more."""
+MOST_VEHICLES_PER_SECOND = 1_000
+"""A mote that left out vehicles would change answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramStyle:
+    """What the deployer, not a query, decides about every program."""
+
+    samples_per_packet: int = 1
+    listen: ListenSchedule = field(default_factory=ListenSchedule)
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a device can do besides sampling at a rate; what it cannot, the proxy does."""
+
+    filters: bool = True
+    sends_on_change: bool = True
+    aggregates: bool = True
+    detects_events: bool = True
+    several: bool = True
+    """More than one of these at a time."""
+
+
+def sampling_part(needs: Sequence[Need], order: Sequence[FieldName]) -> Part:
+    """Return the part that sends every sample any of these needs is about."""
+    fields = _fields(needs, order)
+    every_us = math.gcd(*(need.period_us for need in needs))
+    return Part(fields, every_us, bands_of(_bands_for_all(needs)))
+
+
+def changing_part(needs: Sequence[Need], order: Sequence[FieldName]) -> Part | None:
+    """Return the part that sends these samples only when they have changed; None if that would not do.
+
+    Who receives them fills in what was left out, so nothing is lost but on the air: what has not changed by more than a
+    query's tolerance, which may be none at all, is as good as sent.
+    """
+    plain = sampling_part(needs, order)
+    patience_us = min(need.patience_us for need in needs)
+    if plain.bands or patience_us < 2 * plain.every_us or any(need.threshold is not None for need in needs):
+        return None
+    widths: dict[FieldName, float] = {}
+    for need in needs:
+        allowed = dict(need.tolerances)
+        for name in need.fields:
+            width = allowed.get(name, 0.0)
+            widths[name] = min(widths.get(name, width), width)
+    dead_bands = tuple(DeadBand(name, widths[name]) for name in plain.fields)
+    return Part(plain.fields, plain.every_us, (), SendOnChange(dead_bands, patience_us))
+
+
+def aggregating_part(needs: Sequence[Need], order: Sequence[FieldName]) -> Part | None:
+    """Return the part that sends panes of which all windows of these needs can be made; None if none would do."""
+    first = needs[0]
+    if any(
+        need.kind is not NeedKind.PANES or (need.period_us, need.bands) != (first.period_us, first.bands)
+        for need in needs
+    ):
+        return None
+    pane_us = math.gcd(*(need.pane_us for need in needs))
+    if pane_us < first.period_us:
+        return None
+    measures = tuple(each for each in Measure if any(each in need.measures for need in needs))
+    wanted = _fields(needs, order) or tuple(order[:1])
+    looked_at = tuple(name for name in order if name in wanted or name in dict(first.bands))
+    return Part(looked_at, first.period_us, bands_of(first.bands), Panes(pane_us, measures))
+
+
+def detecting_parts(needs: Sequence[Need]) -> list[Part]:
+    """Return the parts that see the events of these needs; none if they are not about the same events.
+
+    Where vehicles are rare, telling of each costs less than telling how many there were in every pane.
+    """
+    first = needs[0]
+    if first.threshold is None or any(
+        (need.threshold, need.period_us) != (first.threshold, first.period_us) for need in needs
+    ):
+        return []
+    events = Part(first.fields, first.period_us, (), VehicleEvents(first.threshold, MOST_VEHICLES_PER_SECOND))
+    pane_us = math.gcd(*(need.pane_us for need in needs))
+    if pane_us < first.period_us or any(need.kind is NeedKind.EVENTS for need in needs):
+        return [events]
+    return [events, Part(first.fields, first.period_us, (), VehicleCount(first.threshold, pane_us))]
+
+
+def assembled(parts: Sequence[Part], order: Sequence[FieldName], style: ProgramStyle, packet: int) -> SamplingProgram:
+    """Return the program of these parts.
+
+    Parameters
+    ----------
+    parts
+        At least one.
+    order
+        Sampled fields in schema order.
+    style
+        Its listen schedule.
+    packet
+        Records per packet.
+    """
+    if len(parts) == 1:
+        (part,) = parts
+        return SamplingProgram(part.fields, part.every_us, packet, style.listen, part.bands, part.report)
+    wanted = {name for part in parts for name in part.fields}
+    fields = tuple(name for name in order if name in wanted)
+    tick_us = math.gcd(*(part.every_us for part in parts))
+    return SamplingProgram(fields, tick_us, packet, style.listen, report=Several(tuple(parts)))
+
+
+def sends_samples(part: Part) -> bool:
+    """Return whether a part sends samples, changed ones or all."""
+    return part.report is None or isinstance(part.report, SendOnChange)
+
+
+def _fields(needs: Iterable[Need], order: Sequence[FieldName]) -> tuple[FieldName, ...]:
+    """Return the fields that needs read; with their samples also those by which they are chosen."""
+    wanted = {name for need in needs for name in need.fields}
+    return tuple(name for name in order if name in wanted)
+
+
+def _bands_for_all(needs: Sequence[Need]) -> Bands:
+    """Return bands that hold every sample any of the needs is about."""
+    if any(need.threshold is not None for need in needs):
+        return ()
+    every = [dict(need.bands) for need in needs]
+    names = set(every[0]).intersection(*every[1:])
+    return tuple((name, _few(united(each for bands in every for each in bands[name]))) for name in sorted(names))
+
+
+def _few(intervals: Intervals) -> Intervals:
+    """Unite the closest intervals until there are few enough."""
+    found = list(intervals)
+    while len(found) > MOST_INTERVALS:
+        gaps = [found[place + 1][0] - found[place][1] for place in range(len(found) - 1)]
+        place = gaps.index(min(gaps))
+        found[place : place + 2] = [(found[place][0], found[place + 1][1])]
+    return tuple(found)

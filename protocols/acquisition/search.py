@@ -1,0 +1,303 @@
+"""The cheapest sampling program that answers every need of a sensor.
+
+A program's parts divide the needs among them; each part is one of a few kinds. With few different needs all ways to
+divide them are tried; with many, needs are joined and moved as long as that saves joules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from protocols.acquisition.covering import answers
+from protocols.acquisition.needs import Need, NeedKind, intervals_of
+from protocols.acquisition.observed import Observed
+from protocols.acquisition.parts import (
+    Abilities,
+    ProgramStyle,
+    aggregating_part,
+    assembled,
+    changing_part,
+    detecting_parts,
+    sampling_part,
+    sends_samples,
+)
+from protocols.errors import OverloadError, ProgramError
+from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
+from protocols.power.limits import check_program, most_records
+from protocols.power.profile import DeviceProfile
+from protocols.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange
+from protocols.streams import FieldName
+
+MOST_TRIED_EXHAUSTIVELY = 5
+MOST_STEPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A program and its mean draw; infinite if the sensor cannot run it."""
+
+    program: SamplingProgram
+    milliwatts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """What decides about the cost of a program on a sensor.
+
+    Parameters
+    ----------
+    order
+        Its sampled fields, in schema order.
+    minimum_period_us
+        The fastest it can sample.
+    profile
+        Its energy.
+    abilities
+        What it can do.
+    """
+
+    order: tuple[FieldName, ...]
+    minimum_period_us: int
+    profile: DeviceProfile
+    abilities: Abilities = field(default_factory=Abilities)
+
+
+class Search:
+    """Looks for the cheapest program of one sensor.
+
+    Parameters
+    ----------
+    sensor, style
+        Which sensor, and what its deployer decides.
+    observed
+        What its stream's values are like.
+    """
+
+    def __init__(self, sensor: Sensor, style: ProgramStyle, observed: Observed) -> None:
+        self._sensor = sensor
+        self._style = style
+        self._observed = observed
+        self._known: dict[tuple[Part, ...], Candidate] = {}
+        self.tried = 0
+
+    def cheapest(self, needs: Sequence[Need]) -> Candidate:
+        """Return the cheapest program that answers all needs."""
+        left = undominated(needs)
+        if len(left) <= MOST_TRIED_EXHAUSTIVELY:
+            divisions = [division for division in partitions(len(left)) if self._allows(len(division))]
+        else:
+            divisions = self._descended(left)
+        return min((self._best_of(division, left) for division in divisions), key=lambda found: found.milliwatts)
+
+    def raw(self, needs: Sequence[Need]) -> Candidate:
+        """Return the program that sends every sample that is needed, as it was taken."""
+        part = sampling_part(needs, self._sensor.order)
+        return self._candidate((Part(part.fields, part.every_us),), needs)
+
+    def _descended(self, needs: Sequence[Need]) -> list[tuple[tuple[int, ...], ...]]:
+        """Return what steps downhill lead to, from each need alone and from all needs together."""
+        numbers = range(len(needs))
+        together = (tuple(numbers),)
+        starts: list[tuple[tuple[int, ...], ...]] = [together]
+        if self._allows(len(needs)):
+            starts.append(tuple((number,) for number in numbers))
+        by_kind: dict[tuple[object, ...], list[int]] = {}
+        for number, need in enumerate(needs):
+            by_kind.setdefault((need.kind, need.period_us, need.bands, need.threshold), []).append(number)
+        if self._allows(len(by_kind)):
+            starts.append(tuple(tuple(group) for group in by_kind.values()))
+        return [self._descend(start, needs) for start in starts]
+
+    def _descend(self, division: tuple[tuple[int, ...], ...], needs: Sequence[Need]) -> tuple[tuple[int, ...], ...]:
+        cost = self._best_of(division, needs).milliwatts
+        for _ in range(MOST_STEPS):
+            neighbours = [each for each in _neighbours(division) if self._allows(len(each))]
+            best = min(neighbours, key=lambda each: self._best_of(each, needs).milliwatts, default=division)
+            found = self._best_of(best, needs).milliwatts
+            if not found < cost:
+                break
+            division, cost = best, found
+        return division
+
+    def _allows(self, parts: int) -> bool:
+        return parts <= (MOST_PARTS if self._sensor.abilities.several else 1)
+
+    def _best_of(self, division: Sequence[Sequence[int]], needs: Sequence[Need]) -> Candidate:
+        """Return the best program with so divided needs, whatever kind its parts are."""
+        order, able = self._sensor.order, self._sensor.abilities
+        choices = [_choices(tuple(needs[number] for number in group), order, able) for group in division]
+        best: Candidate | None = None
+        for parts in _products(choices):
+            if not _goes_together(parts):
+                continue
+            found = self._candidate(parts, needs)
+            if best is None or found.milliwatts < best.milliwatts:
+                best = found
+        return best or self.raw(needs)
+
+    def _candidate(self, parts: tuple[Part, ...], needs: Sequence[Need]) -> Candidate:
+        # The same parts in another order are the same program.
+        key = tuple(sorted(set(parts), key=repr))
+        found = self._known.get(key)
+        if found is None:
+            self.tried += 1
+            found = self._known[key] = self._priced(key, needs)
+        return found
+
+    def _priced(self, parts: tuple[Part, ...], needs: Sequence[Need]) -> Candidate:
+        sensor, style = self._sensor, self._style
+        workload = workload_of(parts, self._observed)
+        program = assembled(parts, sensor.order, style, 1)
+        patience_us = min(need.patience_us for need in needs)
+        try:
+            if program.period_us < sensor.minimum_period_us:
+                return Candidate(program, math.inf)
+            program = _filled(program, sensor.profile, style, workload, patience_us)
+            check_program(sensor.profile, program)
+            return Candidate(program, float(draw_mw(sensor.profile, program, workload).sum()))
+        except (ProgramError, OverloadError):
+            return Candidate(program, math.inf)
+
+
+def workload_of(parts: Sequence[Part], observed: Observed) -> Workload:
+    """Return what a sensor meets that runs these parts in a world as observed."""
+    shares = tuple(
+        Shares(
+            observed.kept_share(intervals_of(part.bands)),
+            observed.changed_share((each.field, each.width) for each in part.report.dead_bands)
+            if isinstance(part.report, SendOnChange)
+            else 1.0,
+        )
+        for part in parts
+    )
+    first = shares[0]
+    return Workload(
+        observed.vehicles_per_second,
+        first.kept,
+        first.changed,
+        observed.loss,
+        shares if len(parts) > 1 else (),
+    )
+
+
+def undominated(needs: Sequence[Need]) -> tuple[Need, ...]:
+    """Return the needs without those that whatever answers another of them answers, too."""
+    kept: list[Need] = []
+    for need in sorted(set(needs), key=_strength):
+        if not any(_implied(need, other) for other in kept):
+            kept.append(need)
+    return tuple(kept)
+
+
+def partitions(count: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Yield all ways to divide so many things into groups.
+
+    Examples
+    --------
+    >>> [len(list(partitions(count))) for count in range(1, 6)]
+    [1, 2, 5, 15, 52]
+    """
+    if count == 0:
+        yield ()
+        return
+    last = count - 1
+    for smaller in partitions(last):
+        yield (*smaller, (last,))
+        for place, group in enumerate(smaller):
+            yield (*smaller[:place], (*group, last), *smaller[place + 1 :])
+
+
+def _neighbours(division: tuple[tuple[int, ...], ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Yield divisions that differ in one step: two groups joined, or one need moved to another group or its own."""
+    for one in range(len(division)):
+        for other in range(one):
+            rest = tuple(group for place, group in enumerate(division) if place not in (one, other))
+            yield (*rest, (*division[other], *division[one]))
+    for place, group in enumerate(division):
+        if len(group) == 1:
+            continue
+        for number in group:
+            without = tuple(each for each in group if each != number)
+            rest = (*division[:place], without, *division[place + 1 :])
+            yield (*rest, (number,))
+            for target in range(len(rest)):
+                if target != place:
+                    yield (*rest[:target], (*rest[target], number), *rest[target + 1 :])
+
+
+@lru_cache(maxsize=65_536)
+def _choices(needs: tuple[Need, ...], order: tuple[FieldName, ...], able: Abilities) -> list[Part]:
+    """Return the parts that answer a group of needs, one of each kind."""
+    plain = sampling_part(needs, order)
+    if not able.filters and plain.bands:
+        plain = Part(plain.fields, plain.every_us)
+    found: list[Part | None] = [plain]
+    if able.sends_on_change:
+        found.append(changing_part(needs, order))
+    if able.aggregates:
+        found.append(aggregating_part(needs, order))
+    if able.detects_events:
+        found += detecting_parts(needs)
+    return [each for each in found if each is not None]
+
+
+def _products(choices: Sequence[Sequence[Part]]) -> Iterator[tuple[Part, ...]]:
+    if not choices:
+        yield ()
+        return
+    for rest in _products(choices[1:]):
+        for each in choices[0]:
+            yield (each, *rest)
+
+
+def _goes_together(parts: Sequence[Part]) -> bool:
+    """What a changed sample leaves out can be filled in only if no other part's samples stand in between."""
+    senders = [part for part in parts if sends_samples(part)]
+    return len(senders) < 2 or not any(isinstance(part.report, SendOnChange) for part in senders)  # noqa: PLR2004
+
+
+def _filled(
+    program: SamplingProgram, profile: DeviceProfile, style: ProgramStyle, workload: Workload, patience_us: int
+) -> SamplingProgram:
+    """Return a program with as many records to a packet as radio, deployer and patience allow."""
+    most = max(1, min(style.samples_per_packet, most_records(profile, program)))
+    rate = rates_of(program, workload).records
+    regular = is_regular(program)
+    if regular:
+        # A record that waits for a full packet waits for all but one of the others.
+        most = max(1, min(most, math.floor(rate * patience_us / 1e6 + 1e-9)))
+    return _with_packets(program, most, 0 if regular or most == 1 else patience_us)
+
+
+def _with_packets(program: SamplingProgram, packet: int, patience_us: int) -> SamplingProgram:
+    return SamplingProgram(
+        program.fields, program.period_us, packet, program.listen, program.bands, program.report, patience_us
+    )
+
+
+def _strength(need: Need) -> tuple[object, ...]:
+    kinds = (NeedKind.SAMPLES, NeedKind.EVENTS, NeedKind.PANES, NeedKind.TALLIES)
+    return kinds.index(need.kind), need.period_us, -len(need.fields), len(need.bands), repr(need)
+
+
+def _implied(need: Need, other: Need) -> bool:
+    """Return whether whatever answers another need answers this one, and as soon."""
+    if need.patience_us < other.patience_us:
+        return False
+    part = _least(other)
+    tolerant = all(width <= dict(need.tolerances).get(name, 0.0) for name, width in other.tolerances)
+    return tolerant and answers(part, need)
+
+
+def _least(need: Need) -> SamplingProgram:
+    """Return the part that answers just this need."""
+    found = [sampling_part((need,), need.fields)]
+    if need.kind is NeedKind.PANES:
+        found = [aggregating_part((need,), need.fields) or found[0]]
+    elif need.threshold is not None:
+        found = detecting_parts((need,)) or found
+    part = found[-1]
+    return SamplingProgram(part.fields, part.every_us, bands=part.bands, report=part.report)

@@ -1,0 +1,174 @@
+"""The cheapest program by trying everything: shares no code with the search but the energy model and the programs.
+
+For every way to divide the needs among parts, every kind of part, every pane width and every packet size.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from protocols.acquisition.needs import Need, NeedKind
+from protocols.acquisition.observed import Observed
+from protocols.errors import FjordError
+from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
+from protocols.power.limits import check_program
+from protocols.power.profile import DeviceProfile
+from protocols.programs import (
+    Band,
+    DeadBand,
+    ListenSchedule,
+    Measure,
+    Panes,
+    Part,
+    SamplingProgram,
+    SendOnChange,
+    Several,
+    VehicleCount,
+    VehicleEvents,
+)
+
+
+def least_milliwatts(
+    needs: Sequence[Need],
+    order: Sequence[str],
+    profile: DeviceProfile,
+    *,
+    most_per_packet: int,
+    listen: ListenSchedule,
+    observed: Observed,
+) -> float:
+    """Return the draw of the cheapest program that answers all needs; infinite if there is none."""
+    best = math.inf
+    patience_us = min(need.patience_us for need in needs)
+    for colours in itertools.product(range(len(needs)), repeat=len(needs)):
+        if any(colour > max(colours[:place], default=-1) + 1 for place, colour in enumerate(colours)):
+            continue  # the same division with other names
+        groups = [[need for need, of in zip(needs, colours, strict=True) if of == colour] for colour in set(colours)]
+        for parts in itertools.product(*(list(kinds(group, order)) for group in groups)):
+            senders = [part for part in parts if part.report is None or isinstance(part.report, SendOnChange)]
+            if len(senders) > 1 and any(part.report is not None for part in senders):
+                continue
+            for packet in range(1, most_per_packet + 1):
+                best = min(best, cost(parts, order, packet, patience_us, profile, listen, observed))
+    return best
+
+
+def cost(
+    parts: Sequence[Part],
+    order: Sequence[str],
+    packet: int,
+    patience_us: int,
+    profile: DeviceProfile,
+    listen: ListenSchedule,
+    observed: Observed,
+) -> float:
+    """Return the draw of one program; infinite if it is none, or tells somebody too late."""
+    shares = tuple(
+        Shares(
+            observed.kept_share(_by_field(part.bands)),
+            observed.changed_share((each.field, each.width) for each in part.report.dead_bands)
+            if isinstance(part.report, SendOnChange)
+            else 1.0,
+        )
+        for part in parts
+    )
+    try:
+        if len(parts) == 1:
+            (part,) = parts
+            program = SamplingProgram(part.fields, part.every_us, packet, listen, part.bands, part.report)
+            workload = Workload(observed.vehicles_per_second, shares[0].kept, shares[0].changed, observed.loss)
+        else:
+            tick_us = math.gcd(*(part.every_us for part in parts))
+            fields = tuple(name for name in order if any(name in part.fields for part in parts))
+            program = SamplingProgram(fields, tick_us, packet, listen, report=Several(tuple(parts)))
+            workload = Workload(observed.vehicles_per_second, loss=observed.loss, parts=shares)
+        if is_regular(program):
+            if packet > 1 and packet / rates_of(program, workload).records * 1e6 > patience_us * (1 + 1e-9):
+                return math.inf
+        elif packet > 1:
+            program = SamplingProgram(
+                program.fields, program.period_us, packet, listen, program.bands, program.report, patience_us
+            )
+        check_program(profile, program)
+        return float(draw_mw(profile, program, workload).sum())
+    except FjordError:
+        return math.inf
+
+
+def kinds(group: Sequence[Need], order: Sequence[str]) -> Iterator[Part]:
+    """Yield every part that answers a group of needs."""
+    wanted = {name for need in group for name in need.fields}
+    fields = tuple(name for name in order if name in wanted) or tuple(order[:1])
+    every_us = math.gcd(*(need.period_us for need in group))
+    banded = set.intersection(*(set(dict(need.bands)) for need in group))
+    if any(need.threshold for need in group):
+        banded = set()
+    bands = [
+        Band(name, None if low == -math.inf else low, None if high == math.inf else high)
+        for name in sorted(banded)
+        for low, high in _joined(interval for need in group for interval in dict(need.bands)[name])
+    ]
+    yield Part(fields, every_us, tuple(bands))
+    patience_us = min(need.patience_us for need in group)
+    if not bands and not any(need.threshold for need in group):
+        widths = [min(dict(need.tolerances).get(name, 0.0) for need in group if name in need.fields) for name in fields]
+        if patience_us >= 2 * every_us:
+            dead = tuple(DeadBand(name, width) for name, width in zip(fields, widths, strict=True))
+            yield Part(fields, every_us, (), SendOnChange(dead, patience_us))
+    first = group[0]
+    same = all(
+        (need.period_us, need.bands, need.threshold) == (first.period_us, first.bands, first.threshold)
+        for need in group
+    )
+    if same and all(need.kind is NeedKind.PANES for need in group):
+        looked_at = tuple(name for name in order if name in fields or name in dict(first.bands))
+        measures = tuple(each for each in Measure if any(each in need.measures for need in group))
+        for pane_us in _panes(group):
+            yield Part(looked_at, every_us, tuple(_all(first)), Panes(pane_us, measures))
+    if same and first.threshold is not None:
+        yield Part(first.fields, every_us, (), VehicleEvents(first.threshold, 1_000))
+        if all(need.kind is NeedKind.TALLIES for need in group):
+            for pane_us in _panes(group):
+                yield Part(first.fields, every_us, (), VehicleCount(first.threshold, pane_us))
+
+
+def _panes(group: Sequence[Need]) -> list[int]:
+    widest = math.gcd(*(need.pane_us for need in group))
+    return [
+        widest // divisor for divisor in (1, 2, 3) if widest % divisor == 0 and widest // divisor >= group[0].period_us
+    ]
+
+
+def _all(need: Need) -> list[Band]:
+    return [
+        Band(name, None if low == -math.inf else low, None if high == math.inf else high)
+        for name, intervals in need.bands
+        for low, high in intervals
+    ]
+
+
+def _joined(intervals: Iterator[tuple[float, float]]) -> list[tuple[float, float]]:
+    found: list[tuple[float, float]] = []
+    for low, high in sorted(intervals):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return found
+
+
+def _by_field(bands: Sequence[Band]) -> tuple[tuple[str, tuple[tuple[float, float], ...]], ...]:
+    names = sorted({band.field for band in bands})
+    return tuple(
+        (
+            name,
+            tuple(
+                (-math.inf if band.low is None else band.low, math.inf if band.high is None else band.high)
+                for band in bands
+                if band.field == name
+            ),
+        )
+        for name in names
+    )
