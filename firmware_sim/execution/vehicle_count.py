@@ -49,9 +49,9 @@ class VehicleCountReporter:
 
     def close(self, until_us: int) -> list[Stamped]:
         """Return the count so far, and begin a new interval."""
-        begins_us, vehicles, stamp_us = self._begins_us, self._vehicles, min(until_us, self._ends_us - 1)
+        begins_us, ends_us, vehicles = self._begins_us, self._ends_us, self._vehicles
         if until_us <= begins_us:
             return []
         self._begins_us, self._vehicles = until_us, 0
         self._ends_us = (until_us // self._every_us + 1) * self._every_us
-        return [(stamp_us, VehicleTally(0, until_us - begins_us, vehicles))]
+        return [(min(until_us, ends_us - 1), VehicleTally(0, min(until_us, ends_us) - begins_us, vehicles))]
