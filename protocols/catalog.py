@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from protocols.frames import KIBIBYTE, Counter, DurationMicroseconds, Frame, FrameDecoder, Microseconds, Name
 from protocols.packets import Health, ProgramNumber, SampleValue
+from protocols.programs import SamplingProgram
 from protocols.streams import FieldName, StreamSchema
 
 MAX_CATALOG_BYTES = 64 * KIBIBYTE
@@ -89,6 +90,22 @@ class MoteEntry(Frame, frozen=True):
         The last health the mote reported, if any.
     heard_us
         Real time of its last packet.
+    device, battery_joules, lifetime_us
+        As announced.
+    doing
+        The program it should run, in words, and why it is this one.
+    milliwatts
+        What that draws on average, by the energy model; 0 if nobody knows.
+    lifetime_days
+        How long a full battery lasts so; None for ever, or if nobody knows.
+    stretched
+        How many times as long its sample periods are as queries ask, to save the battery; 1 for not at all.
+    lifetime_kept
+        False if the battery will not last as long as queries or its owner want.
+    clock_offset_us
+        By how much its clock is behind real time, as far as the proxy can tell; None if it cannot.
+    wanted
+        The program it should run; None if the proxy does not know.
     """
 
     mote: Name
@@ -108,6 +125,16 @@ class MoteEntry(Frame, frozen=True):
     samples_late: Counter
     health: Health | None
     heard_us: Microseconds
+    device: Annotated[str, Meta(max_length=64)] = ""
+    battery_joules: float | None = None
+    lifetime_us: DurationMicroseconds = 0
+    doing: Annotated[str, Meta(max_length=2048)] = ""
+    milliwatts: float = 0.0
+    lifetime_days: float | None = None
+    stretched: Annotated[int, Meta(ge=1)] = 1
+    lifetime_kept: bool = True
+    clock_offset_us: Microseconds | None = None
+    wanted: SamplingProgram | None = None
 
 
 decode_status = FrameDecoder(Status, max_bytes=MAX_CATALOG_BYTES)
