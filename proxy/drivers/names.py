@@ -23,7 +23,7 @@ class NameBook:
     --------
     >>> names = NameBook()
     >>> names.name_of("kitchen"), names.name_of("Upper floor/bed room")
-    ('kitchen', 'Upper-floor-bed-room-74ad2519')
+    ('kitchen', 'Upper-floor-bed-room-3a228335')
     """
 
     def __init__(self, *, prefix: str = "") -> None:

@@ -10,11 +10,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from protocols import streams
 from protocols.durations import parse_duration_us
-from protocols.errors import FjordError, SchemaError
+from protocols.errors import FjordError
 from protocols.streams import FieldType
 from protocols.topics import check_name
 from proxy.drivers.device_feed import FeedTimes
@@ -197,7 +197,7 @@ class ZigbeeSettings(_Settings):
         return Zigbee2MqttDriver(plan)
 
 
-_KINDS = {"json": TypeAdapter(JsonSettings), "zigbee2mqtt": TypeAdapter(ZigbeeSettings)}
+_KINDS: dict[str, type[JsonSettings | ZigbeeSettings]] = {"json": JsonSettings, "zigbee2mqtt": ZigbeeSettings}
 
 
 def load_drivers(file: Path) -> list[Driver]:
@@ -237,19 +237,16 @@ def read_drivers(content: dict[str, Any], origin: str) -> list[Driver]:
 
 def _driver(entry: Any, where: str) -> Driver:
     kind = entry.get("kind") if isinstance(entry, dict) else None
-    adapter = _KINDS.get(kind) if isinstance(kind, str) else None
-    if adapter is None:
+    model = _KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
         raise ConfigurationError(f"{where}: kind = {kind!r} is unknown", hint=f"kinds are {', '.join(_KINDS)}")
     if entry.get("name"):
         where = f"{where} ({entry['name']!r})"
     try:
-        settings: JsonSettings | ZigbeeSettings = adapter.validate_python(entry)
-        return settings.driver()
+        return model.model_validate(entry).driver()
     except ValidationError as error:
         first = error.errors()[0]
         setting = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"]) or "entry"
         raise ConfigurationError(f"{where}: {setting} = {first['input']!r}: {first['msg']}", hint=_HINT) from error
-    except SchemaError as error:
-        raise ConfigurationError(f"{where}: {error.message}", hint=error.hint or _HINT) from error
     except FjordError as error:
         raise ConfigurationError(f"{where}: {error.message}", hint=error.hint or _HINT) from error

@@ -227,7 +227,9 @@ class Zigbee2MqttDriver:
         if not isinstance(content, dict):
             raise PayloadError("shape", f"state of {known.device.friendly_name[:64]!r} is no JSON object")
         battery = content.get(BATTERY)
-        share = battery / _PERCENT if isinstance(battery, int | float) and not isinstance(battery, bool) else None
+        share: float | None = None
+        if isinstance(battery, int | float) and not isinstance(battery, bool) and 0 <= battery <= _PERCENT:
+            share = battery / _PERCENT
         known.feed.heard(radio_us=radio_us, battery=share)
         known.feed.away = False
         if known.change is not None:

@@ -6,6 +6,7 @@ Facts from the Zigbee2MQTT documentation, guide/usage: "MQTT topics and messages
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ _PUBLISHED = 1
 _UNITS = {"°C": "degC", "°F": "degF", "µg/m³": "ug/m3", "m³/h": "m3/h", "m³": "m3", "°": "deg"}
 _TYPES = {"numeric": FieldType.REAL, "binary": FieldType.BOOLEAN, "enum": FieldType.TEXT, "text": FieldType.TEXT}
 _LONGEST_UNIT = 32
+_LONGEST_NUMBER = 3
+"""Endpoints go to 255."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ class ExposedProperty:
             return None
         match self.field.type:
             case FieldType.REAL if isinstance(found, int | float) and not isinstance(found, bool):
-                return float(found)
+                if abs(found) <= sys.float_info.max:
+                    return float(found)
             case FieldType.BOOLEAN:
                 for word, meaning in ((self.value_on, True), (self.value_off, False)):
                     if type(found) is type(word) and found == word:
@@ -169,10 +173,10 @@ def _flatten(exposes: list[Any]) -> Iterator[Mapping[str, Any]]:
         if not isinstance(expose, dict):
             continue
         features = expose.get("features")
-        if expose.get("type") in _TYPES:
+        if _text(expose.get("type")) in _TYPES:
             yield expose
         elif isinstance(features, list) and "property" not in expose:
-            yield from (each for each in features if isinstance(each, dict) and each.get("type") in _TYPES)
+            yield from (each for each in features if isinstance(each, dict) and _text(each.get("type")) in _TYPES)
 
 
 def _properties(exposes: list[Mapping[str, Any]]) -> tuple[ExposedProperty, ...]:
@@ -199,7 +203,7 @@ def _endpoints(content: Any) -> tuple[Endpoint, ...]:
     for number, endpoint in content.items():
         clusters = endpoint.get("clusters") if isinstance(endpoint, dict) else None
         served = clusters.get("input") if isinstance(clusters, dict) else None
-        if isinstance(served, list) and number.isascii() and number.isdigit():
+        if isinstance(served, list) and number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER:
             names = frozenset(each for each in served if isinstance(each, str))
             endpoints.append(Endpoint(number, _text(endpoint.get("name")), names))
     return tuple(sorted(endpoints, key=lambda each: (len(each.number), each.number)))
