@@ -207,7 +207,7 @@ def test_numbers_and_letters_beyond_all_bounds(bridge, number):
     bridge.say("zigbee2mqtt/bridge/devices", devices)
 
 
-@given(st.floats(min_value=0, allow_nan=False), st.sampled_from(sorted(ATTRIBUTES)))
+@given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.sampled_from(sorted(ATTRIBUTES)))
 def test_a_reportable_change_is_never_wider_than_the_dead_band(width, key):
     attribute = ATTRIBUTES[key]
     change = reportable_change(attribute, width)
@@ -219,6 +219,12 @@ def test_a_reportable_change_is_never_wider_than_the_dead_band(width, key):
 LEAVES = (
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text(max_size=5)
 )
+
+
+def test_an_endless_dead_band_is_the_widest_there_is():
+    assert reportable_change(ATTRIBUTES["temperature", "°C"], float("inf")) == 32_767
+
+
 KEYS = st.sampled_from(
     (
         *(
