@@ -21,10 +21,13 @@ from protocols.batches import Ack, decode_batch
 from protocols.event_log import configure_logging
 from protocols.frames import VERSION, encode
 from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+from protocols.programs import SECOND_US
 from proxy.link_seam import mqtt_link
 from proxy.service import ProxyService
 from proxy.settings import ProxySettings
 from proxy.stores import open_stores
+
+SILENCE_AFTER_US = 3_600 * SECOND_US
 
 
 def run_bare(port: int, proxy: str, shared: Shared) -> None:
@@ -67,7 +70,8 @@ def run_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
     """Run a whole proxy, as `fjord proxy` does."""
 
     async def serve() -> None:
-        settings = ProxySettings(name=proxy, broker=f"127.0.0.1:{port}", data=folder)
+        # Motes are not heard while others have their turn: none of them may count as silent for that.
+        settings = ProxySettings(name=proxy, broker=f"127.0.0.1:{port}", data=folder, silence_after=SILENCE_AFTER_US)
         with open_stores(settings.folder, proxy, quarantine_entries=settings.quarantine_entries) as stores:
             service = ProxyService(settings, stores, mqtt_link(settings.broker_address()))
             stop = asyncio.Event()

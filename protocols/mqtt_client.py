@@ -10,6 +10,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import gmqtt
@@ -19,11 +20,19 @@ from gmqtt.mqtt.handler import MQTTError
 from protocols.mqtt_messages import BrokerAddress, Message, Subscription
 
 KEEP_ALIVE_SECONDS = 60
+RETAIN_BIT, QUALITY_BITS = 0x01, 0x06
+"""In the first byte of a PUBLISH."""
 PUBLISH_ACKNOWLEDGED = struct.Struct("!BBH")
 """PUBACK of MQTT 3.1.1: its kind, the length of the rest, the number of the message."""
 
 # What it warns of, a lost connection above all, the link says itself.
 logging.getLogger("gmqtt").setLevel(logging.ERROR)
+
+
+@lru_cache(maxsize=65_536)
+def topic_of(name: bytes) -> str:
+    """Return a topic as text; few motes send many packets, and a text known before has its hash already."""
+    return name.decode(errors="replace")
 
 
 class Outgoing:
@@ -38,7 +47,7 @@ class Outgoing:
 
     def push_message(self, number: int, _packet: bytes) -> None:
         """A message has been written to the socket."""
-        self.latest = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self.latest = self._waiting.setdefault(number, asyncio.get_running_loop().create_future())
 
     def remove_message_by_mid(self, number: int) -> None:
         """The broker has a message."""
@@ -93,13 +102,12 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         self.outgoing = Outgoing()
         self._address = address
         self._writer: asyncio.StreamWriter | None = None
-        self._number: int | None = None
         self._hand_over = on_message
         testament = gmqtt.Message(will.topic, will.payload, qos=will.qos, retain=will.retain) if will else None
         super().__init__(client_id, clean_session=True, will_message=testament, persistent_storage=self.outgoing)
         if address.username is not None:
             self.set_auth_credentials(address.username, address.password)
-        self.on_message = self._arrived
+        self._package_handler._handle_publish_packet = self._take_publish  # noqa: SLF001 - there is no public way
         self.on_disconnect = lambda *_: on_lost()
         self.on_subscribe = lambda _, number, granted, __: on_subscribed(number, granted)
 
@@ -126,8 +134,8 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         return self.outgoing.latest if message.qos else None
 
     def request(self, subscriptions: Iterable[Subscription]) -> int:
-        """Ask for subscriptions; return the number that the answer will have."""
-        number: int = self.subscribe([gmqtt.Subscription(each.filter, qos=each.qos) for each in subscriptions])
+        """Ask for subscriptions, with a quality of service of 1 at most; return the number the answer will have."""
+        number: int = self.subscribe([gmqtt.Subscription(each.filter, qos=min(each.qos, 1)) for each in subscriptions])
         return number
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
@@ -152,17 +160,16 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         done.set_result(None)
         return done
 
-    def _send_command_with_mid(self, cmd: int, mid: int, dup: bool, reason_code: int = 0) -> None:  # noqa: FBT001
-        """Keep back the acknowledgement that gmqtt sends just before it hands over the message."""
-        if cmd == MQTTCommands.PUBACK:
-            self._number = mid
-        else:
-            super()._send_command_with_mid(cmd, mid, dup, reason_code)
-
-    def _arrived(self, _client: gmqtt.Client, topic: str | bytes, payload: bytes, qos: int, about: Any) -> None:
-        number, self._number = self._number, None
-        name = topic if isinstance(topic, str) else topic.decode(errors="replace")
-        self._hand_over(Message(name, payload, qos, bool(about["retain"])), number)
+    def _take_publish(self, first: int, body: bytes) -> None:
+        """Take a PUBLISH in gmqtt's place, which would acknowledge before it hands over, and take twice as long."""
+        quality = first & QUALITY_BITS
+        start = 2 + int.from_bytes(body[:2], "big")
+        name, number = body[2:start], None
+        if quality:
+            number = int.from_bytes(body[start : start + 2], "big")
+            start += 2
+        message = Message(topic_of(name), body[start:], quality >> 1, bool(first & RETAIN_BIT))
+        self._hand_over(message, number)
 
 
 __all__ = ["Client", "MQTTError"]

@@ -2,7 +2,7 @@
 
 Messages are handed over one after another, a burst at a time, and acknowledged to the broker after that: a broker with
 a slow subscriber waits. When many messages come, reading pauses for a millisecond between bursts. A broker wakes its
-subscriber for each single message it writes; left to pile up, they cost a third of the time (docs/dependencies.md).
+subscriber for each single message it writes; left to pile up, they cost less than half the time (docs/dependencies.md).
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from protocols.errors import FjordError
 
 DEFAULT_PORT = 1883
@@ -26,9 +28,8 @@ class BrokerAddress:
         return f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message to publish or that has been received."""
+class Message(msgspec.Struct, frozen=True):
+    """A message to publish or that has been received. One is made for each packet, so it has to be quick to make."""
 
     topic: str
     payload: bytes
