@@ -283,7 +283,7 @@ class Mote:
 
     def _announce(self) -> Announce:
         self.counters.announcements += 1
-        announcement = self.description.announcement(self.boot)
+        announcement = self.description.announcement(self.boot, self.meter.device, self.meter.usable_joules)
         most_bytes = self.meter.profile.radio.max_payload_bytes
         for _ in range(math.ceil(len(encode(announcement)) / most_bytes)):
             self.counters.transmit_us += self.meter.sent(most_bytes * 8)

@@ -20,8 +20,8 @@ class MoteDescription:
     default_period_us: int
     minimum_period_us: int
 
-    def announcement(self, boot: int) -> Announcement:
-        """Return what it tells its proxy after it has booted for the `boot`-th time."""
+    def announcement(self, boot: int, device: str = "", battery_joules: float | None = None) -> Announcement:
+        """Return what it tells its proxy after it has booted for the `boot`-th time, on a device with a battery."""
         return Announcement(
             VERSION,
             self.name,
@@ -31,6 +31,8 @@ class MoteDescription:
             self.properties,
             self.default_period_us,
             self.minimum_period_us,
+            device,
+            battery_joules,
         )
 
 

@@ -19,6 +19,7 @@ from protocols.power.costs import (
 )
 from protocols.power.estimate import pause_us
 from protocols.power.profile import DeviceProfile
+from protocols.power.profiles import find_profile, preset_names
 from protocols.programs import SLEEP, SamplingProgram
 
 SETTLES_AFTER_US = 60_000_000
@@ -42,6 +43,7 @@ class Meter:
         self, profile: DeviceProfile, battery: Battery | None = None, *, temperature_c: float = RATED_C
     ) -> None:
         self.profile = profile
+        self._usable_joules = None if battery is None else _usable_joules(profile, battery)
         self._charges = None if battery is None else Charges([Supply(profile, battery, temperature_c)])
         self._temperature_c = np.array([temperature_c])
         self._settled = np.zeros(len(COMPONENTS))
@@ -58,6 +60,17 @@ class Meter:
     def dead(self) -> bool:
         """True if the battery is empty."""
         return self.died_us is not None
+
+    @property
+    def device(self) -> str:
+        """The preset it has, by name; empty if its profile is nobody else's."""
+        name = self.profile.name
+        return name if name in preset_names() and find_profile(name) == self.profile else ""
+
+    @property
+    def usable_joules(self) -> float | None:
+        """What a full battery gives at 20 degC before the mote stops; None without one, or if it gives nothing."""
+        return self._usable_joules or None
 
     @property
     def joules(self) -> Energy:
@@ -146,3 +159,8 @@ class Meter:
             cost = synchronisation_cost(self.profile)
             self._waiting += cost.joules * times
             self._busy_us += cost.busy_us * times
+
+
+def _usable_joules(profile: DeviceProfile, battery: Battery) -> float:
+    processor = profile.processor
+    return battery.full_joules(processor.supply_v) * battery.usable_share(processor.minimum_v)
