@@ -79,7 +79,7 @@ def run_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
             await service.link.connected.wait()
             shared.ready.value = 1
             while not shared.stop.is_set():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.02)
                 metrics = service.metrics
                 shared.taken.value = metrics.value("packets", "") - metrics.value("packets_refused")
                 shared.ready.value = 1 + metrics.value("announcements", "")
