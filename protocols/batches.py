@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from msgspec import Meta
 
 from protocols.errors import FrameError
 from protocols.frames import MEBIBYTE, VERSION, Counter, Frame, FrameDecoder, Microseconds, Name, Value, encode
+from protocols.programs import Measure
 from protocols.streams import Field, FieldName, FieldType, StreamSchema
 
 MAX_BATCH_BYTES = 8 * MEBIBYTE
@@ -29,16 +31,27 @@ DEFAULT_RATE_COLUMN = "fjord_default_rate"
 A faster rate that one query asks for must not change what the others see: a query without SAMPLE reads these only.
 """
 
+FORM_COLUMN = "fjord_form"
+"""NULL for a sample. Aggregates of samples, and events in them, name the form in which queries asked for them."""
+EXCEPT_COLUMN = "fjord_except"
+"""Of a sample: the forms, with spaces between them, whose aggregates it is part of already; NULL for none."""
+PANE_COLUMN = "fjord_pane_us"
+"""Of an aggregate: how much time before its stamp it covers. Of an event: how long it lasted after its stamp."""
+SAMPLES_COLUMN = "fjord_samples"
+"""Of an aggregate: how many samples, or events, it is made of."""
+
 _NUMBERS: dict[FieldType, np.dtype[np.generic]] = {
     FieldType.INTEGER: np.dtype("<i8"),
     FieldType.REAL: np.dtype("<f8"),
     FieldType.BOOLEAN: np.dtype("u1"),
 }
+MEASURES_TOLD = (Measure.COUNT, Measure.SUM, Measure.MIN, Measure.MAX)
+"""What queries ask of aggregates."""
 _OFFSETS = np.dtype("<i4")
 _TOP_TWO_BITS, _CONTINUES = 0xC0, 0x80
 """UTF-8: a byte whose top two bits are 10 continues a character."""
 
-ColumnName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
+ColumnName = Annotated[str, Meta(min_length=1, max_length=96, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
 
 
 class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -106,7 +119,8 @@ class Batch(Frame, frozen=True):
     rows
         Number of tuples; 0 if only the watermark moves.
     columns
-        Those of :func:`wire_fields`: Fjord's own, then every field of the stream, fixed ones included.
+        Those of :func:`wire_fields`: Fjord's own, then every field of the stream, fixed ones included; and if not all
+        tuples are samples that count for everybody, those of :func:`aggregate_fields`.
     """
 
     proxy: Name
@@ -116,7 +130,7 @@ class Batch(Frame, frozen=True):
     watermark_us: Microseconds
     sampling: bool
     rows: Annotated[int, Meta(ge=0, le=MAX_BATCH_ROWS)]
-    columns: Annotated[tuple[Column, ...], Meta(max_length=258)]
+    columns: Annotated[tuple[Column, ...], Meta(max_length=1_600)]
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -215,6 +229,14 @@ def make_columns(
     )
 
 
+def aggregate_columns(schema: StreamSchema, values: Mapping[str, Sequence[Value]], rows: int) -> tuple[Column, ...]:
+    """Return the columns of :func:`aggregate_fields`; one that `values` lacks is NULL in every row."""
+    nothing: list[Value] = [None] * rows
+    return tuple(
+        make_column(field.name, field.type, values.get(field.name, nothing)) for field in aggregate_fields(schema)
+    )
+
+
 def wire_fields(schema: StreamSchema) -> tuple[Field, ...]:
     """Return name and type of every column a batch of this stream has, in order."""
     return (
@@ -222,6 +244,34 @@ def wire_fields(schema: StreamSchema) -> tuple[Field, ...]:
         Field(MOTE_COLUMN, FieldType.TEXT),
         Field(DEFAULT_RATE_COLUMN, FieldType.BOOLEAN),
         *schema.fields,
+    )
+
+
+def measure_column(measure: Measure, field: FieldName) -> str:
+    """Return the column that holds a measure of a field.
+
+    Examples
+    --------
+    >>> measure_column(Measure.SUM, "speed")
+    'fjord_sum_speed'
+    """
+    return f"fjord_{measure.value}_{field}"
+
+
+@lru_cache(maxsize=1024)
+def aggregate_fields(schema: StreamSchema) -> tuple[Field, ...]:
+    """Return name and type of the columns that tell aggregates and events from samples, in order."""
+    return (
+        Field(FORM_COLUMN, FieldType.TEXT),
+        Field(EXCEPT_COLUMN, FieldType.TEXT),
+        Field(PANE_COLUMN, FieldType.INTEGER),
+        Field(SAMPLES_COLUMN, FieldType.INTEGER),
+        *(
+            Field(measure_column(measure, field.name), FieldType.INTEGER if measure is Measure.COUNT else field.type)
+            for field in schema.sampled
+            if field.type in (FieldType.INTEGER, FieldType.REAL)
+            for measure in MEASURES_TOLD
+        ),
     )
 
 
@@ -248,18 +298,25 @@ decode_ack = FrameDecoder(Ack, max_bytes=64 * 1024)
 
 __all__ = [
     "DEFAULT_RATE_COLUMN",
+    "EXCEPT_COLUMN",
+    "FORM_COLUMN",
     "MOTE_COLUMN",
+    "PANE_COLUMN",
+    "SAMPLES_COLUMN",
     "START_COLUMN",
     "VERSION",
     "Ack",
     "Batch",
     "Column",
     "Rejection",
+    "aggregate_columns",
+    "aggregate_fields",
     "check_column",
     "decode_ack",
     "decode_batch",
     "encode_batch",
     "make_column",
     "make_columns",
+    "measure_column",
     "wire_fields",
 ]

@@ -11,13 +11,23 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from protocols.batches import Batch, make_columns
+from protocols.batches import (
+    EXCEPT_COLUMN,
+    FORM_COLUMN,
+    PANE_COLUMN,
+    SAMPLES_COLUMN,
+    Batch,
+    Column,
+    aggregate_columns,
+    make_columns,
+)
 from protocols.frames import VERSION, Value
 from protocols.streams import FieldType, StreamSchema
 
 _BYTES_PER_TEXT = 6
 """Of offset and presence, besides the text itself."""
 _BYTES_PER_NUMBER = 9
+_BYTES_PER_AGGREGATE = 64
 
 
 class MotePosition(NamedTuple):
@@ -27,6 +37,17 @@ class MotePosition(NamedTuple):
     boot: int
     sequence: int
     clock_us: int
+
+
+class Aggregated(NamedTuple):
+    """What a tuple is that is no plain sample; see the columns of :func:`protocols.batches.aggregate_fields`."""
+
+    form: str | None = None
+    excepted: str | None = None
+    pane_us: int | None = None
+    samples: int | None = None
+    measures: tuple[tuple[str, Value], ...] = ()
+    """By column."""
 
 
 class WaitingTuple(NamedTuple):
@@ -42,12 +63,15 @@ class WaitingTuple(NamedTuple):
         Of the packet.
     at_default_rate
         Whether the mote would have taken it at its default period too.
+    aggregated
+        None for a sample that counts for everybody.
     """
 
     start_us: int
     values: tuple[Value, ...]
     position: MotePosition
     at_default_rate: bool = True
+    aggregated: Aggregated | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +117,8 @@ class CutBatch:
             [each.at_default_rate for each in self.tuples],
             {field.name: values for field, values in zip(fields, by_field, strict=True)},
         )
+        if any(each.aggregated is not None for each in self.tuples):
+            columns += self._aggregate_columns()
         return Batch(
             version=VERSION,
             proxy=proxy,
@@ -104,6 +130,22 @@ class CutBatch:
             rows=len(self.tuples),
             columns=columns,
         )
+
+    def _aggregate_columns(self) -> tuple[Column, ...]:
+        told = [each.aggregated or _PLAIN for each in self.tuples]
+        measured = {name for each in told for name, _ in each.measures}
+        by_row = [dict(each.measures) for each in told]
+        values: dict[str, list[Value]] = {
+            FORM_COLUMN: [each.form for each in told],
+            EXCEPT_COLUMN: [each.excepted for each in told],
+            PANE_COLUMN: [each.pane_us for each in told],
+            SAMPLES_COLUMN: [each.samples for each in told],
+            **{name: [row.get(name) for row in by_row] for name in measured},
+        }
+        return aggregate_columns(self.schema, values, len(told))
+
+
+_PLAIN = Aggregated()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +208,10 @@ class WaitingTuples:
                 text = values[place]
                 if isinstance(text, str):
                     size_bytes += len(text.encode())
+            aggregated = self._queue[0].aggregated
+            if aggregated is not None:
+                size_bytes += _BYTES_PER_AGGREGATE + _BYTES_PER_NUMBER * len(aggregated.measures)
+                size_bytes += len(aggregated.excepted or "")
             if taken and size_bytes > self.limits.size_bytes:
                 break
             taken.append(self._queue.popleft())

@@ -41,6 +41,11 @@ class RowDecoder:
                 raise SchemaError(f"field {name!r} is a property of the mote and cannot be sampled")
             self._slots.append((names.index(name), _EXACT.get(field.type), field))
 
+    @property
+    def blank(self) -> tuple[Value, ...]:
+        """The row of a mote of which nothing was sampled: its fixed fields only."""
+        return tuple(self._template)
+
     def row(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Return the row of a sample.
 

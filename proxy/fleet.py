@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from protocols.acquisition.merging import SensorTraits, draw_of
+from protocols.acquisition.needs import RefusedDemand
+from protocols.acquisition.parts import ProgramStyle
 from protocols.catalog import MoteEntry, MoteState
 from protocols.demands import StreamDemand
 from protocols.errors import SchemaError
 from protocols.packets import Announcement, Packet
-from protocols.programs import SamplingProgram
+from protocols.power.profiles import find_profile, preset_names
+from protocols.programs import SECOND_US, SamplingProgram
 from proxy.batching import BatchLimits, CutBatch, MotePosition
 from proxy.decoding import check_properties
 from proxy.fleet_instructions import (
@@ -25,7 +29,6 @@ from proxy.fleet_instructions import (
     RememberProgram,
     TuplesDropped,
 )
-from proxy.merging import FoldedDemand, ProgramStyle, RefusedDemand, SensorLimits, program_for
 from proxy.mote_events import (
     AnnouncementReceived,
     AnnouncementRefused,
@@ -35,9 +38,17 @@ from proxy.mote_events import (
     TuplesAccepted,
 )
 from proxy.mote_tracking import MoteTracking
+from proxy.observing import observe
 from proxy.program_book import ProgramBook
 from proxy.stream_state import StreamProgress, StreamState
 from proxy.tracking_limits import TrackingLimits
+
+WEIGHS_AGAIN_AFTER_US = 600 * SECOND_US
+"""What values are like is looked at this often, and programs chosen by it."""
+USUAL_DEVICE = "telosb"
+"""What a mote is taken for that does not say what it is."""
+_WORTH_A_CHANGE = 0.9
+_OBSERVES_EVERY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +88,15 @@ class Fleet:
         streams: Iterable[StreamProgress] = (),
     ) -> None:
         self.motes: dict[str, MoteTracking] = {}
-        self.streams = {each.stream: StreamState(each, limits.batches) for each in streams}
+        self.streams = {each.stream: StreamState(each, limits.batches, style=limits.style) for each in streams}
         self._proxy = proxy
         self._limits = limits
         self._book = ProgramBook(programs)
         self._positions = dict(positions or {})
         self._fed_by: dict[str, dict[str, MoteTracking]] = {}
         self._now_us = now_us
-        self._merged: dict[tuple[FoldedDemand, SensorLimits], SamplingProgram] = {}
+        self._weighed_us = now_us
+        self._remembered: set[tuple[str, SamplingProgram]] = set()
 
     def restore(self, announcements: Iterable[Announcement]) -> list[FleetInstruction]:
         """Take over the motes known from before a restart; return streams to offer and demands that do not fit."""
@@ -114,6 +126,8 @@ class Fleet:
         instructions: list[FleetInstruction] = []
         for each in mote.handle(event):
             if isinstance(each, TuplesAccepted) and stream is not None and announcement is not None:
+                if packet.sequence % _OBSERVES_EVERY == 0 and mote.sends_all:
+                    observe(stream.observed, announcement.stream, each.tuples)
                 dropped = stream.accept(each.tuples)
                 if dropped:
                     instructions.append(TuplesDropped(announcement.stream.name, dropped))
@@ -160,7 +174,6 @@ class Fleet:
             detail = RefusedDemand("*", f"there are {self._limits.streams} streams already")
             return [RefuseDemand(stream_name, detail)]
         instructions: list[FleetInstruction] = [RefuseDemand(stream_name, each) for each in stream.demand(demand)]
-        self._merged.clear()
         for mote in self._fed_by.get(stream_name, {}).values():
             instructions += self._apply_demand(stream, mote, radio_us)
         stream.touched = True
@@ -170,6 +183,9 @@ class Fleet:
         """Return what to do when nothing came: motes that have fallen silent."""
         self._now_us = radio_us
         instructions: list[FleetInstruction] = []
+        if radio_us - self._weighed_us >= WEIGHS_AGAIN_AFTER_US:
+            self._weighed_us = radio_us
+            instructions += self._weigh_again(radio_us)
         forgotten: list[str] = []
         for mote in self.motes.values():
             held = mote.promise
@@ -181,6 +197,15 @@ class Fleet:
                 self.streams[mote.announcement.stream.name].touched = True
         for name in forgotten:
             del self.motes[name]
+        return instructions
+
+    def _weigh_again(self, radio_us: int) -> list[FleetInstruction]:
+        """Choose programs anew by what has been observed, where that saves enough to be worth a change."""
+        instructions: list[FleetInstruction] = []
+        for name, stream in self.streams.items():
+            stream.weigh_again()
+            for mote in self._fed_by.get(name, {}).values():
+                instructions += self._apply_demand(stream, mote, radio_us, reluctantly=True)
         return instructions
 
     def cut(self, radio_us: int) -> list[CutBatch]:
@@ -219,7 +244,9 @@ class Fleet:
     def _stream(self, name: str) -> StreamState | None:
         found = self.streams.get(name)
         if found is None and len(self.streams) < self._limits.streams:
-            found = self.streams[name] = StreamState(StreamProgress(name), self._limits.batches)
+            found = self.streams[name] = StreamState(
+                StreamProgress(name), self._limits.batches, style=self._limits.style
+            )
         return found
 
     def _mote(self, name: str) -> MoteTracking | None:
@@ -258,17 +285,36 @@ class Fleet:
             self._fed_by.get(name, {}).pop(mote.mote, None)
             self.streams[name].touched = True
 
-    def _apply_demand(self, stream: StreamState, mote: MoteTracking, radio_us: int) -> list[FleetInstruction]:
+    def _apply_demand(
+        self, stream: StreamState, mote: MoteTracking, radio_us: int, *, reluctantly: bool = False
+    ) -> list[FleetInstruction]:
+        """Give a mote its program; reluctantly only if it has none that costs about as little."""
         announcement = mote.announcement
         if announcement is None:
             return []
-        limits = SensorLimits(announcement.default_period_us, announcement.minimum_period_us)
-        key = (stream.folded, limits)
+        traits = traits_of(announcement)
+        merged = stream.merger.merge(traits, announcement.properties)
+        if reluctantly and merged.program != mote.desired:
+            now_mw = draw_of(mote.desired, traits, stream.observed)
+            if merged.milliwatts > now_mw * _WORTH_A_CHANGE:
+                return []
+        name = announcement.stream.name
         remember: list[FleetInstruction] = []
-        program = self._merged.get(key)
-        if program is None:
-            merged = program_for(stream.folded, limits, self._limits.style)
-            program = self._merged[key] = merged.program
-            remember.append(RememberProgram(program, announcement.stream.name, merged.reason))
-        changes = mote.handle(DemandChanged(program, radio_us))
+        if (name, merged.program) not in self._remembered:
+            self._remembered.add((name, merged.program))
+            remember.append(RememberProgram(merged.program, name, merged.reason))
+        changes = mote.handle(DemandChanged(merged.program, radio_us, merged if merged.needs else None, traits))
         return remember + [ForMote(mote.mote, each) for each in changes]
+
+
+def traits_of(announcement: Announcement) -> SensorTraits:
+    """Return what decides about a mote's program; a device nobody knows is taken for an ordinary one."""
+    device = announcement.device if announcement.device in preset_names() else USUAL_DEVICE
+    return SensorTraits(
+        announcement.default_period_us,
+        announcement.minimum_period_us,
+        find_profile(device),
+        announcement.battery_joules,
+        announcement.lifetime_us,
+        device=device,
+    )

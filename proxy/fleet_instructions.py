@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocols.acquisition.needs import RefusedDemand
 from protocols.packets import Announcement
 from protocols.programs import SamplingProgram
 from protocols.streams import StreamSchema
-from proxy.merging import RefusedDemand
 from proxy.mote_events import MoteInstruction
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from protocols.acquisition.merging import MergedProgram, SensorTraits
 from protocols.packets import Announcement, Control, Packet
 from protocols.programs import SamplingProgram
 from proxy.batching import WaitingTuple
@@ -52,10 +53,24 @@ class PacketReceived:
 
 @dataclass(frozen=True, slots=True)
 class DemandChanged:
-    """The mote should run this program."""
+    """The mote should run this program.
+
+    Parameters
+    ----------
+    program
+        What to run.
+    radio_us
+        When that was decided.
+    merged
+        What it answers, and at what cost; None if nobody asks.
+    traits
+        By which it was chosen.
+    """
 
     program: SamplingProgram
     radio_us: int
+    merged: MergedProgram | None = None
+    traits: SensorTraits | None = None
 
 
 @dataclass(frozen=True, slots=True)

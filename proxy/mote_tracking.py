@@ -6,15 +6,16 @@ and what the mote's part in the stream's low watermark is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
+from protocols.acquisition.merging import MergedProgram, SensorTraits
 from protocols.catalog import MoteEntry, MoteState
 from protocols.errors import SchemaError
 from protocols.frames import VERSION
-from protocols.packets import Announcement, Control, Health, Packet, RunProgram, Sample, SendAnnouncement
-from protocols.programs import SECOND_US, SLEEP, SamplingProgram
-from proxy.batching import MotePosition, WaitingTuple
-from proxy.decoding import RowDecoder
+from protocols.packets import Announcement, Control, Health, Packet, RunProgram, SendAnnouncement
+from protocols.programs import SECOND_US, SLEEP, SamplingProgram, SendOnChange
+from proxy.batching import MotePosition
 from proxy.mote_events import (
     AnnouncementReceived,
     AnnouncementRefused,
@@ -35,6 +36,7 @@ from proxy.mote_events import (
     WentSilent,
 )
 from proxy.packet_numbers import PacketNumbers
+from proxy.program_records import ProgramRecords
 from proxy.tracking_limits import MoteCounters, TrackingLimits
 from proxy.watermarks import LOWEST_US, Promise
 
@@ -88,11 +90,14 @@ class MoteTracking:
         self._wanted_since_us: int | None = None
         self._told_not_before_us: int | None = None
         self._unanswered = 0
-        self._decoders: dict[int, RowDecoder | None] = {}
+        self._records = ProgramRecords(book)
+        self._merged: MergedProgram | None = None
+        self._traits: SensorTraits | None = None
 
     def restore(self, announcement: Announcement) -> None:
         """Take over what the mote announced before the proxy's restart."""
         self.announcement = announcement
+        self._records.announced(announcement)
 
     def handle(self, event: MoteEvent) -> list[MoteInstruction]:
         """Return what to do after `event`."""
@@ -106,10 +111,16 @@ class MoteTracking:
                 self.announcement = None
                 self._heard_radio_us = radio_us
                 return []
-            case DemandChanged(program, radio_us):
-                return self._desire(program, radio_us)
+            case DemandChanged():
+                return self._desire(event)
             case TimePassed(radio_us):
                 return self._wait(radio_us)
+
+    @property
+    def sends_all(self) -> bool:
+        """Whether its samples say what its values are like: nothing is left out of them."""
+        program = self._book.get(self.running or 0) or SLEEP
+        return not program.bands and (program.report is None or isinstance(program.report, SendOnChange))
 
     @property
     def state(self) -> MoteState:
@@ -134,7 +145,7 @@ class MoteTracking:
             return Promise(None)
         program = self._book.get(self.running)
         if program is not None and not program.sleeping:
-            return Promise(self.promise_us)
+            return Promise(self._records.held_back(self.running, self.promise_us))
         if self._wanted_since_us is None:
             return None
         if self.promise_us is None:
@@ -173,7 +184,29 @@ class MoteTracking:
             samples_late=self.counters.samples_late,
             health=self._health,
             heard_us=self._heard_us,
+            **self._energy(announcement),
         )
+
+    def _energy(self, announcement: Announcement) -> dict[str, Any]:
+        """Return what the entry says about what the mote should do, and what that costs."""
+        merged, traits = self._merged, self._traits
+        about: dict[str, Any] = {
+            "device": announcement.device,
+            "battery_joules": announcement.battery_joules,
+            "lifetime_us": announcement.lifetime_us,
+        }
+        if merged is None or traits is None:
+            return about
+        days = traits.days(merged.milliwatts)
+        return {
+            **about,
+            "doing": merged.reason,
+            "milliwatts": merged.milliwatts,
+            "lifetime_days": days if math.isfinite(days) else None,
+            "stretched": merged.stretched,
+            "lifetime_kept": merged.lifetime_kept,
+            "wanted": self.desired,
+        }
 
     def _announced(self, event: AnnouncementReceived) -> list[MoteInstruction]:
         self._refused_boot = None
@@ -184,18 +217,21 @@ class MoteTracking:
             self._reconsider(event.radio_us)
         changed = event.announcement != self.announcement
         self.announcement = event.announcement
-        self._decoders.clear()
+        self._records.announced(event.announcement)
         return [*self._hear(event.radio_us, event.heard_us), PublishEntry(changed=changed)]
 
-    def _desire(self, program: SamplingProgram, radio_us: int) -> list[MoteInstruction]:
-        if program == self.desired:
-            return []
-        self.desired = program
-        self._desired_number = self._book.note(program)
-        # A decoder looked up while the program was unknown may exist now.
-        self._decoders = {number: decoder for number, decoder in self._decoders.items() if decoder is not None}
+    def _desire(self, event: DemandChanged) -> list[MoteInstruction]:
+        rerouted = event.merged != self._merged
+        if rerouted:
+            self._merged, self._traits = event.merged, event.traits
+            self._records.route(() if event.merged is None else event.merged.needs)
+        if event.program == self.desired:
+            return [PublishEntry(changed=True)] if rerouted else []
+        self.desired = event.program
+        self._desired_number = self._book.note(event.program)
+        self._records.learned()
         self._unanswered = 0
-        self._reconsider(radio_us)
+        self._reconsider(event.radio_us)
         return [PublishEntry(changed=True)]
 
     def _reconsider(self, radio_us: int) -> None:
@@ -233,11 +269,12 @@ class MoteTracking:
         was_running = self.running
         if was_running != packet.program:
             self.running = packet.program
+            self._records.began(packet.program)
             if packet.program == self._desired_number:
                 self._unanswered = 0
             self._reconsider(event.radio_us)
         instructions += self._hear(event.radio_us, event.heard_us)
-        if packet.records:
+        if packet.records or self._records.fills(packet.program):
             instructions += self._take_records(packet, event.watermark_us)
         if packet.listen_us > 0:
             instructions += self._speak(packet, event.watermark_us)
@@ -266,45 +303,35 @@ class MoteTracking:
         if advance.rebooted:
             instructions.append(Rebooted(packet.boot))
             self.promise_us = None
+            self._records.began_anew()
         if advance.lost:
             self.counters.packets_lost += advance.lost
             instructions.append(PacketsLost(advance.lost))
+            self._records.lost(packet.program)
         self.promise_us = packet.promise_us if self.promise_us is None else max(self.promise_us, packet.promise_us)
         self.counters.packets_received += 1
         return instructions
 
     def _take_records(self, packet: Packet, watermark_us: int | None) -> list[MoteInstruction]:
-        samples: list[Sample] = []
-        unasked = 0
+        reported = sum(not isinstance(record, Health) for record in packet.records)
         for record in packet.records:
-            if isinstance(record, Sample):
-                samples.append(record)
-            elif isinstance(record, Health):
+            if isinstance(record, Health):
                 self._health = record
-            else:
-                unasked += 1
-        if unasked:
-            self.counters.packets_rejected += 1
-            return [Refused(Refusal.SHAPE, "reports of a kind that no program of this proxy asks for", unasked)]
-        if not samples:
-            return []
         if self.announcement is None:
-            return [self._reject(Refusal.UNANNOUNCED, f"mote {self.mote!r} has not announced itself", samples)]
-        decoder = self._decoder(packet.program, self.announcement)
-        if decoder is None:
+            if not reported:
+                return []
+            return [self._reject(Refusal.UNANNOUNCED, f"mote {self.mote!r} has not announced itself", reported)]
+        taking = self._records.of(packet.program)
+        if taking is None:
+            if not reported:
+                return []
             detail = f"samples were taken under program {packet.program}, which this proxy does not know"
-            return [self._reject(Refusal.UNKNOWN_PROGRAM, detail, samples)]
-        position = self.numbers.position
-        lowest_us = LOWEST_US if watermark_us is None else watermark_us
-        period_us = self.announcement.default_period_us
+            return [self._reject(Refusal.UNKNOWN_PROGRAM, detail, reported)]
         try:
-            tuples = [
-                WaitingTuple(start_us, decoder.row(sample.values), position, start_us % period_us == 0)
-                for sample in samples
-                for start_us in (packet.clock_us - sample.age_us,)
-            ]
+            tuples = taking.take(packet, self.numbers.position)
         except SchemaError as error:
-            return [self._reject(Refusal.SHAPE, str(error), samples)]
+            return [self._reject(Refusal.SHAPE, str(error), reported)]
+        lowest_us = LOWEST_US if watermark_us is None else watermark_us
         instructions: list[MoteInstruction] = []
         on_time = tuple(each for each in tuples if each.start_us >= lowest_us)
         late = len(tuples) - len(on_time)
@@ -318,24 +345,9 @@ class MoteTracking:
             instructions.append(TuplesAccepted(on_time))
         return instructions
 
-    def _reject(self, reason: Refusal, detail: str, samples: list[Sample]) -> Refused:
+    def _reject(self, reason: Refusal, detail: str, records: int) -> Refused:
         self.counters.packets_rejected += 1
-        return Refused(reason, detail, len(samples))
-
-    def _decoder(self, number: int, announcement: Announcement) -> RowDecoder | None:
-        try:
-            return self._decoders[number]
-        except KeyError:
-            pass
-        program = self._book.get(number)
-        decoder = None
-        if program is not None and not program.sleeping:
-            try:
-                decoder = RowDecoder(announcement, program)
-            except SchemaError:
-                decoder = None  # a program of another stream
-        self._decoders[number] = decoder
-        return decoder
+        return Refused(reason, detail, records)
 
     def _speak(self, packet: Packet, watermark_us: int | None) -> list[MoteInstruction]:
         """Use the listen window that the packet opens."""

@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Mapping
 import structlog
 
 from protocols import topics
+from protocols.acquisition.parts import ProgramStyle
 from protocols.catalog import StreamOffer
 from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
@@ -25,7 +26,6 @@ from proxy.fleet import Fleet, FleetLimits
 from proxy.fleet_instructions import FleetInstruction
 from proxy.flushing import CatalogChanges, delete_acknowledged, store_batches, store_catalog, store_refused
 from proxy.link_seam import Clocks, MakeLink, greeting
-from proxy.merging import ProgramStyle
 from proxy.metrics import ProxyMetrics
 from proxy.receiving import Receiver
 from proxy.settings import ProxySettings

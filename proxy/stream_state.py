@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from protocols.acquisition.merging import Merger
+from protocols.acquisition.needs import FoldedDemands, RefusedDemand, fold_demands
+from protocols.acquisition.observed import Observed
+from protocols.acquisition.parts import ProgramStyle
 from protocols.demands import StreamDemand
 from protocols.programs import SECOND_US
 from protocols.streams import StreamSchema
 from proxy.batching import BatchLimits, CutBatch, WaitingTuple, WaitingTuples
-from proxy.merging import FoldedDemand, RefusedDemand, fold_demands
 from proxy.watermarks import LOWEST_US, Promise, advance
 
 REASSURE_AFTER_US = 10 * SECOND_US
@@ -41,12 +44,18 @@ class StreamState:
         Of waiting tuples and batches.
     schema
         None until a mote announces the stream.
+    style
+        What the deployer decides about sampling programs.
+    observed
+        What values its motes have shown.
     """
 
     progress: StreamProgress
     limits: BatchLimits
     schema: StreamSchema | None = None
-    folded: FoldedDemand = field(default_factory=FoldedDemand)
+    style: ProgramStyle = field(default_factory=ProgramStyle)
+    observed: Observed = field(default_factory=Observed)
+    merger: Merger = field(init=False)
     touched: bool = True
     _waiting: WaitingTuples = field(init=False)
     _demand: StreamDemand | None = None
@@ -54,6 +63,7 @@ class StreamState:
 
     def __post_init__(self) -> None:
         self._waiting = WaitingTuples(self.limits)
+        self.merger = Merger(FoldedDemands(), self.style, self.observed)
 
     @property
     def watermark_us(self) -> int | None:
@@ -83,6 +93,10 @@ class StreamState:
         """Take the stream's schema; return what of the demand cannot be answered with it."""
         self.schema = schema
         return self._fold()
+
+    def weigh_again(self) -> None:
+        """Let the next programs be chosen by what has been observed by now."""
+        self.merger = Merger(self.merger.demands, self.style, self.observed)
 
     def cut(self, promises: Iterable[Promise], now_us: int) -> list[CutBatch]:
         """Return the next batches: all waiting tuples, and how far the stream has come with them.
@@ -132,8 +146,8 @@ class StreamState:
         return sampling and self._cut_us is not None and now_us - self._cut_us >= REASSURE_AFTER_US
 
     def _fold(self) -> tuple[RefusedDemand, ...]:
-        if self.schema is None or self._demand is None:
-            self.folded = FoldedDemand()
-        else:
-            self.folded = fold_demands(self._demand.demands, self.schema)
-        return self.folded.refused
+        folded = FoldedDemands()
+        if self.schema is not None and self._demand is not None:
+            folded = fold_demands(self._demand.demands, self.schema)
+        self.merger = Merger(folded, self.style, self.observed)
+        return folded.refused

@@ -62,14 +62,15 @@ def holds_all(part: Bands, need: Bands) -> bool:
 def _samples_answer(part: SamplingProgram, need: Need) -> bool:
     if need.period_us % part.period_us:
         return False
-    if not set(need.fields) <= set(part.fields) or not holds_all(intervals_of(part.bands), need.bands):
+    read = {*need.fields, *dict(need.bands)}
+    if not read <= set(part.fields) or not holds_all(intervals_of(part.bands), need.bands):
         return False
     if need.threshold is not None and part.bands:
         return False
     if isinstance(part.report, SendOnChange):
         allowed = dict(need.tolerances)
         widths = {each.field: each.width for each in part.report.dead_bands}
-        return all(widths.get(name, 0.0) <= allowed.get(name, 0.0) for name in need.fields)
+        return all(widths.get(name, 0.0) <= allowed.get(name, 0.0) for name in read)
     return True
 
 

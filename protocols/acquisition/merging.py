@@ -10,16 +10,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from protocols.acquisition.covering import answers
 from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import Abilities, ProgramStyle
-from protocols.acquisition.search import Candidate, Search, Sensor
+from protocols.acquisition.search import Candidate, Search, Sensor, workload_of
 from protocols.acquisition.words import words_of
 from protocols.durations import format_duration
+from protocols.errors import OverloadError
 from protocols.frames import Value
+from protocols.power.estimate import Workload, draw_mw
 from protocols.power.profile import DeviceProfile
-from protocols.programs import SLEEP, SamplingProgram, parts_of
+from protocols.programs import SLEEP, Part, PartReport, SamplingProgram, Several, parts_of
 
 LONGEST_STRETCH = 1_024
 """A sample period is made at most so many times as long to save a battery."""
@@ -157,9 +158,23 @@ def within_reach(needs: Sequence[Need], minimum_period_us: int, search: Search) 
     return tuple(replace(need, period_us=math.lcm(tick_us, need.period_us)) for need in possible), True
 
 
-def answered_by(program: SamplingProgram, need: Need) -> tuple[int, ...]:
-    """Return the numbers of the parts of a program that answer a need."""
-    return tuple(number for number, part in enumerate(parts_of(program)) if answers(part, need))
+def draw_of(program: SamplingProgram, traits: SensorTraits, observed: Observed) -> float:
+    """Return the mean draw of a program on a sensor, in milliwatts; infinite if it cannot run it."""
+    parts = (
+        []
+        if program.sleeping
+        else [Part(part.fields, part.period_us, part.bands, _part_report(part)) for part in parts_of(program)]
+    )
+    try:
+        workload = Workload(loss=observed.loss) if program.sleeping else workload_of(parts, observed)
+        return float(draw_mw(traits.profile, program, workload).sum())
+    except OverloadError:
+        return math.inf
+
+
+def _part_report(part: SamplingProgram) -> PartReport | None:
+    assert not isinstance(part.report, Several)  # noqa: S101 - a part has none itself
+    return part.report
 
 
 def _at_least(need: Need, minimum_period_us: int) -> Need:

@@ -23,6 +23,7 @@ from protocols.streams import FieldName
 
 MOST_INTERVALS = 16
 """Of one field in a part's bands; with more, neighbours are united, which sends a little more."""
+_DIVISORS = (1, 2, 3)
 MOST_VEHICLES_PER_SECOND = 1_000
 """A mote that left out vehicles would change answers."""
 
@@ -49,7 +50,9 @@ class Abilities:
 
 def sampling_part(needs: Sequence[Need], order: Sequence[FieldName]) -> Part:
     """Return the part that sends every sample any of these needs is about."""
-    fields = _fields(needs, order)
+    # By what samples are chosen has to be told with them: a part for several needs chooses less than each of them.
+    chosen_by = {name for need in needs for name, _ in need.bands}
+    fields = tuple(name for name in order if name in chosen_by or name in _fields(needs, order)) or tuple(order[:1])
     every_us = math.gcd(*(need.period_us for need in needs))
     return Part(fields, every_us, bands_of(_bands_for_all(needs)))
 
@@ -67,31 +70,34 @@ def changing_part(needs: Sequence[Need], order: Sequence[FieldName]) -> Part | N
     widths: dict[FieldName, float] = {}
     for need in needs:
         allowed = dict(need.tolerances)
-        for name in need.fields:
+        for name in dict.fromkeys((*need.fields, *(name for name, _ in need.bands))):
             width = allowed.get(name, 0.0)
             widths[name] = min(widths.get(name, width), width)
-    dead_bands = tuple(DeadBand(name, widths[name]) for name in plain.fields)
+    dead_bands = tuple(DeadBand(name, widths.get(name, 0.0)) for name in plain.fields)
     return Part(plain.fields, plain.every_us, (), SendOnChange(dead_bands, patience_us))
 
 
-def aggregating_part(needs: Sequence[Need], order: Sequence[FieldName]) -> Part | None:
-    """Return the part that sends panes of which all windows of these needs can be made; None if none would do."""
+def aggregating_parts(needs: Sequence[Need], order: Sequence[FieldName], listen_every_us: int = 0) -> list[Part]:
+    """Return the parts that send panes of which all windows of these needs can be made; none if none would do.
+
+    Panes further apart than listen windows may cost less if they are divided: where they come, nobody has to ask.
+    """
     first = needs[0]
     if any(
         need.kind is not NeedKind.PANES or (need.period_us, need.bands) != (first.period_us, first.bands)
         for need in needs
     ):
-        return None
-    pane_us = math.gcd(*(need.pane_us for need in needs))
-    if pane_us < first.period_us:
-        return None
+        return []
     measures = tuple(each for each in Measure if any(each in need.measures for need in needs))
     wanted = _fields(needs, order) or tuple(order[:1])
     looked_at = tuple(name for name in order if name in wanted or name in dict(first.bands))
-    return Part(looked_at, first.period_us, bands_of(first.bands), Panes(pane_us, measures))
+    return [
+        Part(looked_at, first.period_us, bands_of(first.bands), Panes(pane_us, measures))
+        for pane_us in _widths(needs, listen_every_us)
+    ]
 
 
-def detecting_parts(needs: Sequence[Need]) -> list[Part]:
+def detecting_parts(needs: Sequence[Need], listen_every_us: int = 0) -> list[Part]:
     """Return the parts that see the events of these needs; none if they are not about the same events.
 
     Where vehicles are rare, telling of each costs less than telling how many there were in every pane.
@@ -102,10 +108,13 @@ def detecting_parts(needs: Sequence[Need]) -> list[Part]:
     ):
         return []
     events = Part(first.fields, first.period_us, (), VehicleEvents(first.threshold, MOST_VEHICLES_PER_SECOND))
-    pane_us = math.gcd(*(need.pane_us for need in needs))
-    if pane_us < first.period_us or any(need.kind is NeedKind.EVENTS for need in needs):
+    if any(need.kind is NeedKind.EVENTS for need in needs):
         return [events]
-    return [events, Part(first.fields, first.period_us, (), VehicleCount(first.threshold, pane_us))]
+    counts = [
+        Part(first.fields, first.period_us, (), VehicleCount(first.threshold, pane_us))
+        for pane_us in _widths(needs, listen_every_us)
+    ]
+    return [events, *counts]
 
 
 def assembled(parts: Sequence[Part], order: Sequence[FieldName], style: ProgramStyle, packet: int) -> SamplingProgram:
@@ -136,8 +145,16 @@ def sends_samples(part: Part) -> bool:
     return part.report is None or isinstance(part.report, SendOnChange)
 
 
+def _widths(needs: Sequence[Need], listen_every_us: int) -> list[int]:
+    """Return how wide panes may be, the widest first."""
+    widest_us = math.gcd(*(need.pane_us for need in needs))
+    divisors = _DIVISORS if 0 < listen_every_us < widest_us else (1,)
+    widths = [widest_us // divisor for divisor in divisors if widest_us % divisor == 0]
+    return [width for width in widths if width >= needs[0].period_us]
+
+
 def _fields(needs: Iterable[Need], order: Sequence[FieldName]) -> tuple[FieldName, ...]:
-    """Return the fields that needs read; with their samples also those by which they are chosen."""
+    """Return the fields that needs read."""
     wanted = {name for need in needs for name in need.fields}
     return tuple(name for name in order if name in wanted)
 

@@ -17,7 +17,7 @@ from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import (
     Abilities,
     ProgramStyle,
-    aggregating_part,
+    aggregating_parts,
     assembled,
     changing_part,
     detecting_parts,
@@ -33,6 +33,7 @@ from protocols.streams import FieldName
 
 MOST_TRIED_EXHAUSTIVELY = 5
 MOST_STEPS = 64
+_FEW_RECORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,8 @@ class Search:
 
     def _best_of(self, division: Sequence[Sequence[int]], needs: Sequence[Need]) -> Candidate:
         """Return the best program with so divided needs, whatever kind its parts are."""
-        order, able = self._sensor.order, self._sensor.abilities
-        choices = [_choices(tuple(needs[number] for number in group), order, able) for group in division]
+        order, able, every_us = self._sensor.order, self._sensor.abilities, self._style.listen.every_us
+        choices = [_choices(tuple(needs[number] for number in group), order, able, every_us) for group in division]
         best: Candidate | None = None
         for parts in _products(choices):
             if not _goes_together(parts):
@@ -150,16 +151,20 @@ class Search:
     def _priced(self, parts: tuple[Part, ...], needs: Sequence[Need]) -> Candidate:
         sensor, style = self._sensor, self._style
         workload = workload_of(parts, self._observed)
-        program = assembled(parts, sensor.order, style, 1)
+        single = assembled(parts, sensor.order, style, 1)
+        if single.period_us < sensor.minimum_period_us:
+            return Candidate(single, math.inf)
         patience_us = min(need.patience_us for need in needs)
-        try:
-            if program.period_us < sensor.minimum_period_us:
-                return Candidate(program, math.inf)
-            program = _filled(program, sensor.profile, style, workload, patience_us)
-            check_program(sensor.profile, program)
-            return Candidate(program, float(draw_mw(sensor.profile, program, workload).sum()))
-        except (ProgramError, OverloadError):
-            return Candidate(program, math.inf)
+        best = Candidate(single, math.inf)
+        for program in _packed(single, sensor.profile, style, workload, patience_us):
+            try:
+                check_program(sensor.profile, program)
+                milliwatts = float(draw_mw(sensor.profile, program, workload).sum())
+            except (ProgramError, OverloadError):
+                continue
+            if milliwatts < best.milliwatts:
+                best = Candidate(program, milliwatts)
+        return best
 
 
 def workload_of(parts: Sequence[Part], observed: Observed) -> Workload:
@@ -229,7 +234,9 @@ def _neighbours(division: tuple[tuple[int, ...], ...]) -> Iterator[tuple[tuple[i
 
 
 @lru_cache(maxsize=65_536)
-def _choices(needs: tuple[Need, ...], order: tuple[FieldName, ...], able: Abilities) -> list[Part]:
+def _choices(
+    needs: tuple[Need, ...], order: tuple[FieldName, ...], able: Abilities, listen_every_us: int
+) -> list[Part]:
     """Return the parts that answer a group of needs, one of each kind."""
     plain = sampling_part(needs, order)
     if not able.filters and plain.bands:
@@ -238,9 +245,9 @@ def _choices(needs: tuple[Need, ...], order: tuple[FieldName, ...], able: Abilit
     if able.sends_on_change:
         found.append(changing_part(needs, order))
     if able.aggregates:
-        found.append(aggregating_part(needs, order))
+        found += aggregating_parts(needs, order, listen_every_us)
     if able.detects_events:
-        found += detecting_parts(needs)
+        found += detecting_parts(needs, listen_every_us)
     return [each for each in found if each is not None]
 
 
@@ -259,17 +266,23 @@ def _goes_together(parts: Sequence[Part]) -> bool:
     return len(senders) < 2 or not any(isinstance(part.report, SendOnChange) for part in senders)  # noqa: PLR2004
 
 
-def _filled(
+def _packed(
     program: SamplingProgram, profile: DeviceProfile, style: ProgramStyle, workload: Workload, patience_us: int
-) -> SamplingProgram:
-    """Return a program with as many records to a packet as radio, deployer and patience allow."""
+) -> Iterator[SamplingProgram]:
+    """Yield a program with as many records to a packet as radio, deployer and patience allow, and with fewer.
+
+    More records to a packet are not always cheaper: while they wait the mote may have to ask, and a longer payload may
+    take one symbol more.
+    """
     most = max(1, min(style.samples_per_packet, most_records(profile, program)))
-    rate = rates_of(program, workload).records
-    regular = is_regular(program)
-    if regular:
+    if is_regular(program):
         # A record that waits for a full packet waits for all but one of the others.
+        rate = rates_of(program, workload).records
         most = max(1, min(most, math.floor(rate * patience_us / 1e6 + 1e-9)))
-    return _with_packets(program, most, 0 if regular or most == 1 else patience_us)
+        patience_us = 0
+    sizes = set(range(1, most + 1)) if most <= _FEW_RECORDS else {1, 2, 3, 5, most // 2, most}
+    for size in sorted(sizes):
+        yield _with_packets(program, size, 0 if size == 1 else patience_us)
 
 
 def _with_packets(program: SamplingProgram, packet: int, patience_us: int) -> SamplingProgram:
@@ -294,9 +307,10 @@ def _implied(need: Need, other: Need) -> bool:
 
 def _least(need: Need) -> SamplingProgram:
     """Return the part that answers just this need."""
-    found = [sampling_part((need,), need.fields)]
+    order = tuple(dict.fromkeys((*need.fields, *(name for name, _ in need.bands)))) or ("any",)
+    found = [sampling_part((need,), order)]
     if need.kind is NeedKind.PANES:
-        found = [aggregating_part((need,), need.fields) or found[0]]
+        found = aggregating_parts((need,), order) or found
     elif need.threshold is not None:
         found = detecting_parts((need,)) or found
     part = found[-1]

@@ -1,0 +1,216 @@
+"""Records of one mote become tuples, in the forms in which queries asked for them. Pure."""
+
+from __future__ import annotations
+
+from protocols.batches import measure_column
+from protocols.errors import SchemaError
+from protocols.frames import Value
+from protocols.packets import Announcement, Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
+from protocols.programs import Panes, SamplingProgram, SendOnChange, parts_of
+from protocols.streams import FieldType, check_value
+from proxy.batching import Aggregated, MotePosition, WaitingTuple
+from proxy.change_filling import ChangeFilling
+from proxy.decoding import RowDecoder
+from proxy.event_detection import EventDetection
+from proxy.program_routes import Needs, Routes, routes_of
+
+MOST_SAMPLES_FILLED = 100_000
+"""From one packet."""
+
+
+class RecordTaking:
+    """Reads the records of one program of one mote.
+
+    Parameters
+    ----------
+    announcement
+        What the mote is.
+    program
+        Under which the records were made.
+    needs
+        What queries need of the mote today.
+
+    Raises
+    ------
+    SchemaError
+        If the program samples a field the mote does not have.
+    """
+
+    def __init__(self, announcement: Announcement, program: SamplingProgram, needs: Needs) -> None:
+        self._announcement = announcement
+        self._program = program
+        self._parts = parts_of(program)
+        self._several = len(self._parts) > 1
+        self._rows: dict[int, RowDecoder] = {}
+        self._whole = RowDecoder(announcement, program)
+        self._blank = self._whole.blank
+        self._fillings = {
+            number: ChangeFilling(part)
+            for number, part in enumerate(self._parts)
+            if isinstance(part.report, SendOnChange)
+        }
+        self.routes = Routes(())
+        self._detections: list[EventDetection] = []
+        self._plain = False
+        self.route(needs)
+
+    def route(self, needs: Needs) -> None:
+        """Tell what is needed from now on."""
+        before = {each.detection: each for each in self._detections}
+        self.routes = routes_of(self._program, needs)
+        self._detections = [before.get(each) or EventDetection(each) for each in self.routes.detections]
+        self._plain = (
+            not self._several
+            and self._program.report is None
+            and not self._detections
+            and self.routes.forwards_samples
+            and not self.routes.periods_us
+        )
+
+    @property
+    def fills(self) -> bool:
+        """Whether it fills in samples that were not sent."""
+        return bool(self._fillings)
+
+    @property
+    def open_us(self) -> int | None:
+        """No tuple to come is stamped before this, whatever the mote promises; None if nothing is open."""
+        begun = [each.open_us for each in self._detections]
+        return min((each for each in begun if each is not None), default=None)
+
+    def lost(self) -> None:
+        """A packet is missing."""
+        for filling in self._fillings.values():
+            filling.lost()
+        for detection in self._detections:
+            detection.lost()
+
+    def take(self, packet: Packet, position: MotePosition) -> list[WaitingTuple]:
+        """Return the tuples of a packet, in no particular order.
+
+        Raises
+        ------
+        SchemaError
+            If a record does not fit the program.
+        """
+        taken: list[WaitingTuple] = []
+        if self._plain:
+            self._take_plain(packet, position, taken)
+            return taken
+        for record in packet.records:
+            match record:
+                case Sample():
+                    self._sample(packet.clock_us - record.age_us, record, position, taken)
+                case Partial():
+                    self._partial(packet.clock_us - record.age_us, record, position, taken)
+                case VehicleEvent():
+                    told = self._told(record.part, tally=False), self._told(record.part, tally=True)
+                    stamp_us = packet.clock_us - record.age_us
+                    event = Aggregated(pane_us=record.passing_us, samples=1)
+                    self._tell(told[0], stamp_us, event, position, taken)
+                    self._tell(told[1], stamp_us, event._replace(pane_us=1), position, taken)
+                case VehicleTally() if record.vehicles:
+                    tally = Aggregated(pane_us=record.every_us, samples=record.vehicles)
+                    told_in = self._told(record.part, tally=True)
+                    self._tell(told_in, packet.clock_us - record.age_us, tally, position, taken)
+                case _:
+                    pass
+        for number, filling in self._fillings.items():
+            self._fill(number, filling, packet.promise_us, position, taken)
+        return taken
+
+    def _take_plain(self, packet: Packet, position: MotePosition, taken: list[WaitingTuple]) -> None:
+        """Samples of one part that everybody sees as they are: most packets."""
+        decode, clock_us, period_us = self._whole.row, packet.clock_us, self._announcement.default_period_us
+        excepted = None if self.routes.excepted is None else Aggregated(excepted=self.routes.excepted)
+        for record in packet.records:
+            if type(record) is Sample:
+                start_us = clock_us - record.age_us
+                row = decode(record.values)
+                taken.append(WaitingTuple(start_us, row, position, start_us % period_us == 0, excepted))
+            elif type(record) is not Health:
+                raise SchemaError("a report of a kind that its program does not ask for")
+
+    def _sample(self, start_us: int, sample: Sample, position: MotePosition, taken: list[WaitingTuple]) -> None:
+        row = self._decoder(sample.parts).row(sample.values)
+        for number, filling in self._fillings.items():
+            if sample.parts >> number & 1:
+                self._fill(number, filling, start_us, position, taken)
+                filling.sent(start_us, sample.values)
+        self._forward(start_us, row, sample.parts, position, taken)
+
+    def _fill(
+        self, number: int, filling: ChangeFilling, until_us: int, position: MotePosition, taken: list[WaitingTuple]
+    ) -> None:
+        decoder = self._decoder(1 << number)
+        for start_us, values in filling.before(until_us):
+            if len(taken) >= MOST_SAMPLES_FILLED:
+                raise SchemaError(f"more than {MOST_SAMPLES_FILLED:,} samples between two packets")
+            self._forward(start_us, decoder.row(values), 1 << number, position, taken)
+
+    def _forward(
+        self, start_us: int, row: tuple[Value, ...], parts: int, position: MotePosition, taken: list[WaitingTuple]
+    ) -> None:
+        """Hand on a sample, and the events it completes."""
+        routes = self.routes
+        wanted = routes.forwards_samples and (
+            not routes.periods_us or any(start_us % period_us == 0 for period_us in routes.periods_us)
+        )
+        if wanted:
+            excepted = None if routes.excepted is None else Aggregated(excepted=routes.excepted)
+            at_default = start_us % self._announcement.default_period_us == 0
+            taken.append(WaitingTuple(start_us, row, position, at_default, excepted))
+        for each in self._detections:
+            if parts >> each.detection.part & 1:
+                place = self._announcement.stream.field_names.index(each.detection.threshold.field)
+                for stamp_us, event in each.take(start_us, row[place]):
+                    taken.append(WaitingTuple(stamp_us, self._blank, position, aggregated=event))
+
+    def _partial(self, stamp_us: int, partial: Partial, position: MotePosition, taken: list[WaitingTuple]) -> None:
+        part = self._part(partial.part)
+        if not isinstance(part.report, Panes) or len(partial.measures) != len(part.fields):
+            raise SchemaError("partial aggregates that its program does not ask for")
+        measures: list[tuple[str, Value]] = []
+        for name, values in zip(part.fields, partial.measures, strict=True):
+            stream_field = self._announcement.stream.field(name)
+            if len(values) != len(part.report.measures):
+                raise SchemaError(f"{len(values)} measures of {name!r}, its program asks for {part.report.measures}")
+            counted = dict(zip((each.value for each in part.report.measures), values, strict=True)).get("count")
+            for measure, value in zip(part.report.measures, values, strict=True):
+                if measure.value in ("min", "max", "sum") and stream_field.type is not FieldType.BOOLEAN:
+                    known = None if measure.value == "sum" and counted == 0 else check_value(stream_field, value)
+                    measures.append((measure_column(measure, name), known))
+                elif measure.value == "count":
+                    measures.append((measure_column(measure, name), value))
+        told = Aggregated(None, None, partial.pane_us, partial.samples, tuple(measures))
+        self._tell(self._told(partial.part, tally=True), stamp_us, told, position, taken)
+
+    def _tell(
+        self, forms: tuple[str, ...], stamp_us: int, told: Aggregated, position: MotePosition, taken: list[WaitingTuple]
+    ) -> None:
+        taken.extend(
+            WaitingTuple(stamp_us, self._blank, position, aggregated=told._replace(form=form)) for form in forms
+        )
+
+    def _told(self, number: int, *, tally: bool) -> tuple[str, ...]:
+        self._part(number)
+        return self.routes.forms[number][int(tally)]
+
+    def _part(self, number: int) -> SamplingProgram:
+        if number >= len(self._parts):
+            raise SchemaError(f"a record of part {number} of a program with {len(self._parts)}")
+        return self._parts[number]
+
+    def _decoder(self, parts: int) -> RowDecoder:
+        """Return what reads samples that these parts send."""
+        found = self._rows.get(parts)
+        if found is None:
+            if parts >> len(self._parts):
+                raise SchemaError(f"a sample of parts {parts:b} of a program with {len(self._parts)}")
+            sent_by = [part for number, part in enumerate(self._parts) if parts >> number & 1]
+            if any(not (part.report is None or isinstance(part.report, SendOnChange)) for part in sent_by):
+                raise SchemaError("a sample of a part that sends none")
+            shown = {name for part in sent_by for name in part.fields}
+            fields = tuple(name for name in self._program.fields if name in shown)
+            found = self._rows[parts] = RowDecoder(self._announcement, SamplingProgram(fields, self._program.period_us))
+        return found

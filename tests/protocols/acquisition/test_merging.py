@@ -1,0 +1,216 @@
+"""Demands in, program out: who asks for what, and what the sensor then does."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.acquisition.covering import answers
+from protocols.acquisition.merging import MergedProgram, Merger, SensorTraits
+from protocols.acquisition.needs import fold_demands
+from protocols.acquisition.observed import Observed
+from protocols.acquisition.parts import Abilities, ProgramStyle
+from protocols.demands import EventDemand, PaneDemand, PropertyBand, QueryDemand
+from protocols.power.profiles import find_profile
+from protocols.programs import SLEEP, Band, DeadBand, ListenSchedule, Measure, Panes, Several, Threshold, parts_of
+from protocols.streams import Field, FieldType, StreamSchema
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+SCHEMA = StreamSchema(
+    "traffic",
+    (
+        Field("segment", FieldType.INTEGER, fixed=True),
+        Field("speed", FieldType.REAL),
+        Field("flow", FieldType.INTEGER),
+        Field("note", FieldType.TEXT),
+    ),
+)
+LISTEN = ListenSchedule(5 * MINUTE, 50_000)
+AVERAGE = (Measure.COUNT, Measure.SUM)
+OVER = Threshold("speed", 0.6, 0.4)
+SLOW = Band("speed", high=10.0)
+
+
+def q(name, fields="", period=None, **rest):
+    return QueryDemand(name, tuple(fields.split()), period and round(period * SECOND), **rest)
+
+
+def merge(demands, *, observed=None, most=7, segment=3, **traits):
+    about = SensorTraits(
+        **{
+            "default_period_us": 10 * SECOND,
+            "minimum_period_us": 2 * SECOND,
+            "profile": find_profile("telosb"),
+            **traits,
+        }
+    )
+    folded = fold_demands(demands, SCHEMA)
+    return Merger(folded, ProgramStyle(most, LISTEN), observed).merge(about, {"segment": segment}), folded.refused
+
+
+def told(form="f", pane=60, measures=AVERAGE):
+    return PaneDemand(form, pane * SECOND, measures)
+
+
+@pytest.mark.parametrize(("demands", "fields", "period"), [
+    ([], (), 0),
+    ([q("a", "speed")], ("speed",), 10),
+    ([q("a", "speed", 5)], ("speed",), 5),
+    ([q("a", "speed", 30), q("b", "flow")], ("speed", "flow"), 10),
+    ([q("a", "flow", 30), q("b", "speed", 3), q("c", "speed", 60)], ("speed", "flow"), 3),
+    ([q("too slow for both", "flow", 5), q("b", "speed", 3)], ("speed", "flow"), 3),
+    ([q("too fast", "speed", 1)], ("speed",), 2),
+    ([q("too fast", "speed", 0.75)], ("speed",), 2.25),
+    ([q("only instants")], ("speed",), 10),
+    ([q("fixed only", "segment", 4)], ("speed",), 4),
+    ([q("fixed too", "flow segment", 4)], ("flow",), 4),
+    ([q("wrong", "colour", 2), q("b", "flow", 7)], ("flow",), 7),
+    ([q("wrong", "speed colour", 3)], (), 0),
+])  # fmt: skip
+def test_fields_and_tick(demands, fields, period):
+    program = merge(demands, most=1)[0].program
+    assert program.fields == fields
+    assert program.period_us == period * SECOND
+
+
+@pytest.mark.parametrize(("demand", "words"), [
+    (q("a", "speed colour"), "no field 'colour'"),
+    (q("a", "speed", bands=(Band("segment", 1.0),)), "'segment' of stream 'traffic' is not sampled as a number"),
+    (q("a", "speed", bands=(Band("note", 1.0),)), "'note'"),
+    (q("a", "speed", sensors=(PropertyBand("speed", 1.0),)), "says nothing about a sensor"),
+    (q("a", "note", panes=told()), "text and cannot be added up"),
+    (q("a", events=EventDemand("e", Threshold("level", 1, 0))), "no field 'level'"),
+])  # fmt: skip
+def test_what_sensors_cannot_answer_is_refused_and_costs_nobody_else_anything(demand, words):
+    merged, refused = merge([demand, q("b", "flow", 7)])
+    assert [each.query for each in refused] == ["a"]
+    assert words in refused[0].reason
+    assert merged.program.fields == ("flow",)
+
+
+def test_sensors_that_no_query_is_about_sleep():
+    asked = [
+        q("a", "speed", 5, sensors=(PropertyBand("segment", 3, 4),)),
+        q("b", "flow", sensors=(PropertyBand("segment", 9),)),
+    ]
+    assert merge(asked, segment=3)[0].program.fields == ("speed",)
+    assert merge(asked, segment=9)[0].program.fields == ("flow",)
+    assert merge(asked, segment=1)[0].program == SLEEP
+
+
+def kinds(merged: MergedProgram) -> list[str]:
+    return [
+        type(part.report).__name__ if part.report else "bands" if part.bands else "all"
+        for part in parts_of(merged.program)
+    ]
+
+
+def test_rare_values_at_a_high_rate_and_means_at_a_low_one_go_apart():
+    """Together they would be every sample at the high rate."""
+    asked = [q("standstill", "speed", 2, bands=(SLOW,)), q("mean", "speed", 30, panes=told(), output_us=MINUTE)]
+    observed = Observed()
+    for value in range(100):
+        observed.see("speed", float(value), float(value - 1))
+    merged, _ = merge(asked, observed=observed)
+    assert isinstance(merged.program.report, Several)
+    assert merged.program.period_us == 2 * SECOND
+    assert "bands" in kinds(merged)
+    assert merged.milliwatts < merged.raw_milliwatts * 0.95, "most of it is sampling and resting"
+    assert "instead of" in merged.reason
+
+
+def test_means_alone_become_panes():
+    merged, _ = merge(
+        [q("a", "speed", 2, panes=told("f", 60)), q("b", "speed", 2, panes=told("f", 900, (Measure.MAX,)))]
+    )
+    assert merged.program.report == Panes(MINUTE, (Measure.COUNT, Measure.SUM, Measure.MAX))
+
+
+def test_whoever_needs_every_sample_gets_the_others_theirs_for_nothing():
+    merged, _ = merge([q("a", "speed", 2), q("b", "speed", 4, panes=told()), q("c", "speed", 2, bands=(SLOW,))])
+    assert kinds(merged) in (["all"], ["SendOnChange"])
+
+
+def test_what_does_not_change_is_not_sent_where_that_is_cheaper():
+    observed = Observed()
+    for value in range(1000):
+        observed.see("speed", float(value // 50), float((value - 1) // 50))
+    merged, _ = merge([q("a", "speed", 2)], observed=observed)
+    assert kinds(merged) == ["SendOnChange"]
+    tolerant, _ = merge([q("a", "speed", 2, tolerances=(DeadBand("speed", 1.5),))], observed=observed)
+    assert tolerant.milliwatts < merged.milliwatts
+    assert tolerant.program.report.dead_bands == (DeadBand("speed", 1.5),)
+    both, _ = merge([q("a", "speed", 2, tolerances=(DeadBand("speed", 1.5),)), q("b", "speed", 2)], observed=observed)
+    assert both.program.report.dead_bands == (DeadBand("speed", 0.0),), "who allows no error gets none"
+
+
+def test_devices_do_what_they_can():
+    plain = Abilities(filters=False, sends_on_change=False, aggregates=False, detects_events=False, several=False)
+    asked = [q("standstill", "speed", 2, bands=(SLOW,)), q("mean", "speed", 30, panes=told())]
+    assert kinds(merge(asked, abilities=plain)[0]) == ["all"]
+
+
+def test_a_battery_that_has_to_last_slows_sampling_but_not_below_what_queries_state():
+    asked = [q("a", "speed", 2, slowest_us=MINUTE), q("b", "flow", 10)]
+    free, _ = merge(asked, battery_joules=20_000.0)
+    life = free and SensorTraits(1, 1, find_profile("telosb"), 20_000.0).days(free.milliwatts)
+    wish = round(life * 1.2 * 86_400 * SECOND)
+    kept, _ = merge([msgspec.structs.replace(asked[0], lifetime_us=wish), asked[1]], battery_joules=20_000.0)
+    assert kept.stretched > 1
+    assert kept.lifetime_kept
+    assert kept.milliwatts < free.milliwatts
+    assert (
+        any(part.period_us == 10 * SECOND for part in parts_of(kept.program)) or kept.program.period_us <= 10 * SECOND
+    )
+    impossible, _ = merge(
+        [msgspec.structs.replace(asked[0], lifetime_us=wish * 100), asked[1]], battery_joules=20_000.0
+    )
+    assert not impossible.lifetime_kept
+    assert "will not last" in impossible.reason
+    owner, _ = merge(asked, battery_joules=20_000.0, lifetime_us=wish)
+    assert owner.program == kept.program
+
+
+panes = st.builds(
+    lambda pane, measures: PaneDemand("f", pane * SECOND, measures),
+    st.sampled_from([30, 60, 300]),
+    st.sampled_from([(), AVERAGE, (Measure.MIN,)]),
+)
+demands = st.lists(
+    st.builds(
+        QueryDemand,
+        st.sampled_from(["a", "b", "c"]),
+        st.lists(st.sampled_from(["speed", "flow", "segment"]), unique=True).map(tuple),
+        st.none() | st.sampled_from([1, 2, 3, 5, 30]).map(lambda seconds: seconds * SECOND),
+        st.sampled_from([(), (SLOW,), (Band("flow", 1.0, 5.0),), (SLOW, Band("speed", low=90.0))]),
+        st.just(()),
+        st.none() | panes,
+    ),
+    max_size=5,
+)
+
+
+def own_form(demand: QueryDemand) -> QueryDemand:
+    """A form says which samples are aggregated."""
+    if demand.panes is None:
+        return demand
+    number = hash((demand.period_us, demand.bands)) & 0xFFFF
+    return msgspec.structs.replace(demand, panes=msgspec.structs.replace(demand.panes, form=f"f{number:x}"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(demands, st.sampled_from([1, 7]), st.randoms())
+def test_every_need_is_answered_whatever_the_order(asked, most, random):
+    asked = [own_form(each) for each in asked]
+    merged, refused = merge(asked, most=most, minimum_period_us=SECOND, default_period_us=10 * SECOND)
+    assert not refused
+    assert (merged.program == SLEEP) == (not asked)
+    for need, _ in merged.needs:
+        assert any(answers(part, need) for part in parts_of(merged.program)), need
+    assert merged.milliwatts <= merged.raw_milliwatts * (1 + 1e-9)
+    random.shuffle(asked)
+    again, _ = merge(asked, most=most, minimum_period_us=SECOND, default_period_us=10 * SECOND)
+    assert again.milliwatts == pytest.approx(merged.milliwatts)
