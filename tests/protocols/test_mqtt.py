@@ -309,6 +309,31 @@ async def test_messages_are_acknowledged_after_they_were_taken():
             await asyncio.wait_for(receiving, TIME_LIMIT_SECONDS)
 
 
+async def test_only_messages_that_nobody_acknowledges_are_dropped_when_too_many_wait():
+    unacknowledged, acknowledged = b"\x30\x04\x00\x01n%c", b"\x32\x06\x00\x01n\x00%c%c"
+
+    async def serve(reader, writer):
+        await reader.read(1000)
+        sent = [unacknowledged % number for number in range(5)]
+        sent += [acknowledged % (number, number) for number in range(5, 10)]
+        writer.write(b"\x20\x02\x00\x00" + b"".join(sent))
+        await reader.read(1000)
+        writer.close()
+
+    heard = []
+
+    async def take(message):
+        heard.append(message.payload[0])
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = BrokerAddress(port=server.sockets[0].getsockname()[1])
+    async with server, connect(address, client_id="a", will=None, max_queued=3) as connection:
+        await asyncio.sleep(0.1)
+        with pytest.raises(LinkError, match="broke"):
+            await asyncio.wait_for(connection.receive(take), TIME_LIMIT_SECONDS)
+    assert heard == [0, 1, 2, 5, 6, 7, 8, 9]
+
+
 @needs_mosquitto
 async def test_a_wrong_password_is_refused_again_and_again_and_never_logged(tmp_path, caplog, capsys):
     passwords = tmp_path / "users"
