@@ -1,4 +1,4 @@
-"""``fjord cluster`` runs the cluster; ``fjord query`` adds, lists, drops, explains and follows queries."""
+"""``fjord cluster`` runs the cluster; ``fjord query`` adds, lists, drops, explains, bills and follows queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cluster.service.settings import ClusterSettings
 
 cluster = typer.Typer(help="Run the cluster: ingest, Fjord on Spark, HTTP API, publisher.")
-query = typer.Typer(help="Add, list, drop, explain and follow queries.", no_args_is_help=True)
+query = typer.Typer(help="Add, list, drop, explain, bill and follow queries.", no_args_is_help=True)
 
 Broker = Annotated[str, typer.Option("--broker", envvar="FJORD_BROKER", help="MQTT broker as HOST:PORT.")]
 Api = Annotated[str, typer.Option("--api", envvar="FJORD_API", help="Address of the cluster's HTTP API.")]
@@ -173,13 +173,41 @@ def tail_query(
 def explain_query(
     sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
     *,
+    energy: Annotated[bool, typer.Option("--energy", help="Show what it would cost the motes instead.")] = False,
     api: Api = DEFAULT_API,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; with --energy.")] = False,
 ) -> None:
-    """Show what a query means and how it will be run, without running it."""
+    """Show what a query means and how it will be run, without running it; or, with --energy, what motes would spend."""
     import sys
 
+    from cluster.energy_command import asks_for_energy, print_energy
+
+    text = sys.stdin.read() if sql == "-" else sql
+    energy = energy or asks_for_energy(text)
+    if as_json and not energy:
+        raise typer.BadParameter("only energy is explained in JSON", param_hint="--json")
     with make_client(api) as client:
-        typer.echo(client.explain(sys.stdin.read() if sql == "-" else sql))
+        if not energy:
+            typer.echo(client.explain(text))
+            return
+        answer = client.explain_energy(text)
+    if as_json:
+        print_json(answer)
+    else:
+        print_energy(answer)
+
+
+@query.command("bill")
+def show_bill(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
+    """Show each running query's fair share of the energy that motes draw and have spent."""
+    from cluster.energy_command import print_bill
+
+    with make_client(api) as client:
+        bill = client.bill()
+    if as_json:
+        print_json(bill)
+    else:
+        print_bill(bill)
 
 
 def make_client(api: str) -> ApiClient:

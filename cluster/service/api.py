@@ -14,6 +14,7 @@ from cluster.errors import PlanError
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
+from cluster.service.energy_routes import EnergyBooks, energy_routes
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.result_messages import instant_text
 from cluster.service.sensor_routes import sensor_routes
@@ -55,9 +56,12 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
     async def refuse(_: Request, error: FjordError) -> JSONResponse:
         return JSONResponse(error_body(error), status_code=_status_of(error))
 
+    energy = EnergyBooks(server)
+
     @api.post("/v1/queries", status_code=201)
     async def add_query(new: NewQuery) -> dict[str, Any]:
         """Start a query."""
+        energy.close_period()
         query, warnings = await server.queries.add(new.sql, new.name)
         return {**_describe(query), "warnings": list(warnings)}
 
@@ -72,6 +76,7 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
     @api.delete("/v1/queries/{name}", status_code=204)
     async def drop_query(name: str) -> None:
         """End a query."""
+        energy.close_period()
         await server.queries.drop(name)
 
     @api.post("/v1/explain")
@@ -90,6 +95,7 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
 
     api.include_router(stream_routes(server))
     api.include_router(sensor_routes(server))
+    api.include_router(energy_routes(energy))
 
     @api.get("/v1/status")
     async def status() -> dict[str, Any]:

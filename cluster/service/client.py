@@ -68,6 +68,14 @@ class ApiClient:
         """Return how a query would be run, as text."""
         return self._ask("POST", "/v1/explain", json={"sql": sql}).text
 
+    def explain_energy(self, sql: str) -> dict[str, Any]:
+        """Return what a query would cost the motes; see :class:`cluster.service.energy_report.EnergyAnswer`."""
+        return dict(self._ask("POST", "/v1/explain/energy", json={"sql": sql}).json())
+
+    def bill(self) -> dict[str, Any]:
+        """Return who pays for the energy of the motes; see :class:`cluster.service.bill_report.Bill`."""
+        return dict(self._ask("GET", "/v1/bill").json())
+
     def results(self, name: str, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
         """Return stored rows of a query with a higher sequence number than `after`."""
         return list(self._ask("GET", f"/v1/queries/{name}/results", params={"after": after, "limit": limit}).json())

@@ -109,6 +109,16 @@ class QueryService:
         shared = sharing_of(rewrite(translate(sql, catalog).node).node, self._registry.plan)
         return f"{explain_query(sql, catalog).rstrip()}\n\nIt would share\n{shared}\n"
 
+    def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
+        """Return, by stream, what a query of this name and text would need; nothing is started.
+
+        Raises
+        ------
+        FjordSqlError
+            If the text is not a query over the streams there are.
+        """
+        return demands_of(name, rewrite(translate(sql, self.streams.catalog()).node).node)
+
     async def publish_all_demands(self) -> None:
         """Publish the demand on every known stream: after a connect, the broker may have forgotten."""
         await self._publish_demands(self._ingest.schemas.keys() | self._registry.plan.streams)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 import structlog
 
+from cluster.service.energy_ledger import Ledger
 from cluster.service.result_messages import instant_text
 from protocols import topics
 from protocols.catalog import MoteEntry, Presence, decode_mote_entry, decode_status
@@ -93,6 +94,8 @@ class SensorCatalog:
         self._online: set[str] = set()
         self.refused: dict[str, int] = {}
         """Messages refused, by reason."""
+        self.ledger = Ledger()
+        """What the motes have spent."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -154,6 +157,7 @@ class SensorCatalog:
         self._remove(key)
         self._entries[key] = entry
         self._properties.update(names)
+        self.ledger.see(entry)
 
     def _remove(self, key: tuple[str, str]) -> None:
         entry = self._entries.pop(key, None)

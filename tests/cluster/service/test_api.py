@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from cluster.fjord.counters import Totals
 from cluster.service.api import make_api
+from cluster.service.sensor_catalog import SensorCatalog
 from tests.cluster.service.conftest import Service
 
 GOOD = "SELECT sensor FROM traffic"
@@ -26,6 +27,7 @@ def client(service: Service, token: str | None = None) -> httpx.AsyncClient:
         queries=service.queries,
         registry=service.registry,
         ingest=service.ingest,
+        sensors=SensorCatalog(),
         counters=COUNTERS,
         results=SimpleNamespace(last_sequence=lambda name: 0),
         status=lambda: {"queries": len(service.registry.plan.queries)},

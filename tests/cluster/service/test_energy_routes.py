@@ -1,0 +1,186 @@
+"""Energy over HTTP and on the command line."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import httpx
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner
+
+from cluster.command import query
+from cluster.energy_command import print_bill, print_energy
+from cluster.service.api import make_api
+from cluster.service.client import ApiClient
+from cluster.service.sensor_catalog import EntryPublished, SensorCatalog
+from protocols.packets import Health
+from protocols.programs import SamplingProgram
+from tests.cluster.service.energy_cases import SECOND, entry
+
+SQL = "SELECT speed FROM traffic SAMPLE EVERY 1 SECOND"
+AVERAGE = "SELECT AVG(speed) AS mean FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE)"
+HERTZ = SamplingProgram(("speed",), SECOND)
+
+
+def hear(sensors, minutes, mote="m1"):
+    """Let a mote report that it has sampled at 1 Hz for so many minutes."""
+    done = minutes * 60
+    health = Health(None, done, done, done * 500, done * 50_000)
+    about = entry(mote, health=health, heard_us=done * SECOND, wanted=HERTZ, milliwatts=3.0)
+    sensors.apply(EntryPublished(msgspec.structs.replace(about, properties={"sensor": mote})))
+
+
+@pytest.fixture
+def sensors():
+    return SensorCatalog()
+
+
+@pytest.fixture
+async def api(service, sensors):
+    server = SimpleNamespace(queries=service.queries, registry=service.registry, ingest=service.ingest, sensors=sensors)
+    transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as found:
+        yield found
+
+
+async def add(api, name, sql):
+    assert (await api.post("/v1/queries", json={"sql": sql, "name": name})).status_code == 201
+
+
+async def bill(api):
+    answer = await api.get("/v1/bill")
+    assert answer.status_code == 200
+    return answer.json()
+
+
+@pytest.mark.parametrize("words", ["", "EXPLAIN ENERGY ", "  explain\n energy\n"])
+async def test_what_a_query_would_cost(api, sensors, words):
+    hear(sensors, 0)
+    hear(sensors, 1)
+    answer = await api.post("/v1/explain/energy", json={"sql": words + AVERAGE})
+    assert answer.status_code == 200
+    (line,) = answer.json()["lines"]
+    assert (line["motes"], line["examples"], line["before"]["does"]) == (1, ["m1"], "sleep")
+    assert line["alone"]["does"] == line["after"]["does"]
+    assert line["measured_milliwatts"] > 0
+    assert (await api.get("/v1/queries")).json() == []
+
+
+async def test_what_runs_already_costs_no_more(api, sensors):
+    hear(sensors, 0)
+    await add(api, "q1", SQL)
+    body = (await api.post("/v1/explain/energy", json={"sql": SQL})).json()
+    assert body["totals"]["adds"]["value"] == 0
+
+
+async def test_errors_point_into_the_text_that_was_sent(api):
+    answer = await api.post("/v1/explain/energy", json={"sql": "EXPLAIN ENERGY SELECT sped FROM traffic"})
+    assert answer.status_code == 400
+    assert (answer.json()["error"], answer.json()["column"]) == ("FjordSqlError", 23)
+    assert (await api.post("/v1/explain/energy", json={"sql": ""})).status_code == 422
+
+
+async def test_an_empty_bill(api):
+    found = await bill(api)
+    assert (found["queries"], found["joules"], found["since_us"], found["motes"]) == ([], 0.0, None, 0)
+
+
+async def test_each_query_pays_for_the_time_it_ran(api, sensors):
+    """
+    minutes   0      10      20      30
+    a         |------|-------|-------|
+    b                |-------|
+    """
+    await add(api, "a", SQL)
+    hear(sensors, 0)
+    hear(sensors, 10)
+    await add(api, "b", SQL)
+    first = await bill(api)
+    hear(sensors, 20)
+    second = await bill(api)
+    assert (await api.delete("/v1/queries/b")).status_code == 204
+    hear(sensors, 30)
+    third = await bill(api)
+
+    def joules(found):
+        return {each["query"]: each["joules"] for each in found["queries"]}
+
+    assert joules(first)["b"] == 0
+    assert joules(first)["a"] != 0
+    assert joules(second)["b"] == pytest.approx(joules(first)["a"] / 2)
+    assert joules(third)["a"] == pytest.approx(2.5 * joules(first)["a"])
+    assert third["ended_joules"] == pytest.approx(joules(second)["b"])
+    assert third["joules"] == pytest.approx(3 * first["joules"])
+    parts = sum(joules(third).values()) + third["ended_joules"] + third["everybody_joules"] + third["unbilled_joules"]
+    assert parts == pytest.approx(third["joules"])
+    assert third["expected_joules"] == pytest.approx(3e-3 * 1800)
+    assert [each["milliwatts_share"] for each in second["queries"]] == pytest.approx(
+        [second["queries"][0]["milliwatts_share"]] * 2
+    )
+
+
+async def test_changes_while_nobody_asks_for_the_bill_are_kept_apart(api, sensors):
+    await add(api, "a", SQL)
+    hear(sensors, 0)
+    hear(sensors, 10)
+    await add(api, "b", SQL)
+    hear(sensors, 20)
+    await api.delete("/v1/queries/a")
+    hear(sensors, 30)
+    found = await bill(api)
+    assert [each["query"] for each in found["queries"]] == ["b"]
+    (query,) = found["queries"]
+    assert query["joules"] == pytest.approx(found["ended_joules"])
+
+
+# -- on the command line
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    found = {}
+    monkeypatch.setattr(ApiClient, "explain", lambda self, sql: "as text")
+    monkeypatch.setattr(ApiClient, "explain_energy", lambda self, sql: found["energy"])
+    monkeypatch.setattr(ApiClient, "bill", lambda self: found["bill"])
+    return found
+
+
+async def test_energy_in_words(api, sensors, answers):
+    for minutes in (0, 10):
+        hear(sensors, minutes)
+        hear(sensors, minutes, "m2")
+    sensors.apply(EntryPublished(entry("m3", device="", battery_joules=None)))
+    answers["energy"] = (await api.post("/v1/explain/energy", json={"sql": SQL})).json()
+    for arguments in (["explain", "--energy", SQL], ["explain", f"EXPLAIN ENERGY {SQL}"]):
+        shown = CliRunner().invoke(query, arguments)
+        assert shown.exit_code == 0, shown.output
+        assert "m1, m2" in shown.output
+        assert "telosb?" in shown.output
+        assert all(line["alone"]["does"] in shown.output for line in answers["energy"]["lines"])
+        assert "assumed: 1 mote does not say what they are" in shown.output
+    assert json.loads(CliRunner().invoke(query, ["explain", "--energy", "--json", SQL]).output) == answers["energy"]
+    assert CliRunner().invoke(query, ["explain", SQL]).output == "as text\n"
+    assert CliRunner().invoke(query, ["explain", "--json", SQL]).exit_code == 2
+
+
+async def test_no_mote_in_words(api, capsys):
+    print_energy((await api.post("/v1/explain/energy", json={"sql": SQL})).json())
+    assert "no mote is touched: no proxy has announced a mote of traffic" in capsys.readouterr().out
+
+
+async def test_the_bill_in_words(api, sensors, answers, capsys):
+    print_bill(await bill(api))
+    assert "nothing is known yet" in capsys.readouterr().out
+    await add(api, "fast", SQL)
+    await add(api, "slow", AVERAGE)
+    hear(sensors, 0)
+    hear(sensors, 10)
+    answers["bill"] = await bill(api)
+    shown = CliRunner().invoke(query, ["bill"])
+    assert shown.exit_code == 0, shown.output
+    for word in ("fast", "slow", "everybody (asleep)", "in all", "since 1970-01-01T00:00:00Z"):
+        assert word in shown.output
+    assert json.loads(CliRunner().invoke(query, ["bill", "--json"]).output) == answers["bill"]
