@@ -30,6 +30,9 @@ Schema = tuple[Column, ...]
 STAMP = Column("fjord_stamp", FieldType.INTEGER, "us")
 """The instant at which a tuple was sampled, as a column: a :class:`Source` has it where FIRST or LAST ask for it."""
 
+PASSING = Column("passing_us", FieldType.INTEGER, "us")
+"""How long an event lasted: the column of a :class:`Source` with a detector besides the fixed ones."""
+
 MEMBER = Column("fjord_member", FieldType.INTEGER)
 """Which group of the queries folded into one a tuple belongs to; no query sees it (cluster/plan/folding.py)."""
 
@@ -60,9 +63,9 @@ class AggregateCall(msgspec.Struct, frozen=True):
     name
         Of the output column.
     function
-        Lower case: count, sum, avg, min, max, stddev, variance, median, quantile, first, last.
+        Lower case: count, sum, avg, min, max, stddev, variance, median, quantile, first, last, completeness.
     argument
-        None only for ``COUNT(*)``.
+        None only for ``COUNT(*)`` and ``COMPLETENESS()``.
     type
         Of the result.
     distinct
@@ -98,14 +101,31 @@ class Tolerance(msgspec.Struct, frozen=True):
     error: float
 
 
+class Detector(msgspec.Struct, frozen=True):
+    """Sees events in the samples of each sensor: from `field` rising to `above` until it falls to `below`."""
+
+    field: str
+    above: float
+    below: float
+
+
 class _Node(msgspec.Struct, frozen=True, tag=True):
     """Base of all nodes."""
+
+
+class _Pair(_Node, frozen=True):
+    """Base of nodes with two inputs."""
+
+    left: Node
+    right: Node
 
 
 class Source(_Node, frozen=True):
     """A base stream: each tuple is valid at its own instant only, ``[t, t + 1)``.
 
-    ``sample_period_us`` (``SAMPLE``) keeps the tuples stamped at whole multiples of the period; None keeps all.
+    ``sample_period_us`` (``SAMPLE``) keeps the tuples stamped at whole multiples of the period; None keeps all. With a
+    `detector` (``EVENTS``), tuples are events, stamped where they begin. `slowest_us` (``AT LEAST EVERY``) is the
+    longest period that will do, `lifetime_us` (``LIFETIME``) how long batteries should last; 0 is no such wish.
     """
 
     stream: str
@@ -114,6 +134,11 @@ class Source(_Node, frozen=True):
     tolerances: tuple[Tolerance, ...] = ()
     occurrence: int = 0
     """Tells sources of a template with different conditions apart (cluster/plan/folding.py); 0 in a query."""
+    slowest_us: Annotated[int, Meta(ge=0)] = 0
+    lifetime_us: Annotated[int, Meta(ge=0)] = 0
+    detector: Detector | None = None
+    fixed: tuple[str, ...] = ()
+    """Which of the stream's columns are properties of its sensors."""
 
 
 class TimeWindow(_Node, frozen=True):
@@ -159,34 +184,25 @@ class Project(_Node, frozen=True):
     outputs: tuple[Output, ...]
 
 
-class Union(_Node, frozen=True):
+class Union(_Pair, frozen=True):
     """Bag union; the columns of both sides agree in number, type and (after renaming) name."""
 
-    left: Node
-    right: Node
 
-
-class Join(_Node, frozen=True):
+class Join(_Pair, frozen=True):
     """Pairs valid at the same instant for which the predicate is true (None: all pairs)."""
 
-    left: Node
-    right: Node
     predicate: Scalar | None
 
 
-class SemiJoin(_Node, frozen=True):
+class SemiJoin(_Pair, frozen=True):
     """Left tuples, with their multiplicity, for which some right tuple satisfies the predicate."""
 
-    left: Node
-    right: Node
     predicate: Scalar | None
 
 
-class AntiJoin(_Node, frozen=True):
+class AntiJoin(_Pair, frozen=True):
     """Left tuples, with their multiplicity, for which no right tuple satisfies the predicate."""
 
-    left: Node
-    right: Node
     predicate: Scalar | None
 
 
@@ -196,18 +212,12 @@ class Distinct(_Node, frozen=True):
     input: Node
 
 
-class Difference(_Node, frozen=True):
+class Difference(_Pair, frozen=True):
     """Bag difference: multiplicity max(left - right, 0)."""
 
-    left: Node
-    right: Node
 
-
-class Intersection(_Node, frozen=True):
+class Intersection(_Pair, frozen=True):
     """Bag intersection: multiplicity min(left, right)."""
-
-    left: Node
-    right: Node
 
 
 class Aggregate(_Node, frozen=True):

@@ -45,6 +45,11 @@ class BaseStream:
         """The fields as columns of a plan."""
         return tuple(Column(each.name, each.type, each.unit) for each in self.schema.fields)
 
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Names of the fields that are properties of sensors."""
+        return tuple(each.name for each in self.schema.fixed)
+
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-import msgspec
 from sqlglot import exp
 
+from cluster.language.acquisition import with_events, with_sample, with_sources, with_tolerance
 from cluster.language.algebra import (
     STAMP,
     CountWindow,
@@ -19,19 +19,14 @@ from cluster.language.algebra import (
     PartitionedWindow,
     Source,
     TimeWindow,
-    Tolerance,
     schema_of,
 )
 from cluster.language.catalog import BaseStream
 from cluster.language.errors import suggest
 from cluster.language.plans import never_null, renamed_apart
-from cluster.language.quantities import QuantityError, duration_us, period_us, row_count
+from cluster.language.quantities import duration_us, read_quantity, row_count
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import Bounds, Changes, SampleClause, StreamItem, StreamWindow, Within
-from protocols.streams import FieldType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class QueryTranslator(Protocol):
@@ -105,15 +100,17 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
         context.reads.add(entry.name)
         if isinstance(entry, BaseStream):
             base, stamp = True, entry.stamp
-            node: Node = Source(entry.schema.name, (*entry.columns, STAMP) if stamped else entry.columns)
+            node: Node = _source(entry, item, context, stamped=stamped)
         else:
             node = entry.node
     elif isinstance(reference, Changes):
         node, alias = _changes(reference, alias, translator)
     else:
         node = translator.query(reference.this)
-    if sample := item.args.get("sample"):
-        node = _sampled(node, sample, context, base=base)
+    if not base and (clause := item.args.get("sample") or item.args.get("events")):
+        events = item.args.get("events") is clause
+        reason = f"only a stream that sensors feed {'has events' if events else 'can be sampled'}"
+        raise context.error(clause, reason, f"put {'EVENTS' if events else 'SAMPLE'} where it is read")
     node = _windowed(node, item, context)
     certain = never_null(node)
     columns = tuple(
@@ -123,6 +120,16 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
     )
     sampled_at = STAMP.name if base and stamped else None
     return FromItem(node, ScopeItem(alias, columns, stamp, sampled_at), base)
+
+
+def _source(entry: BaseStream, item: StreamItem, context: Context, *, stamped: bool) -> Source:
+    stored = (*entry.columns, STAMP) if stamped else entry.columns
+    source = Source(entry.schema.name, stored, fixed=entry.fixed)
+    if events := item.args.get("events"):
+        source = with_events(source, events, entry, context)
+    if sample := item.args.get("sample"):
+        source = with_sample(source, sample, context)
+    return source
 
 
 def _changes(changes: Changes, alias: str | None, translator: QueryTranslator) -> tuple[Node, str | None]:
@@ -146,24 +153,15 @@ def _changes(changes: Changes, alias: str | None, translator: QueryTranslator) -
             return relation.node, alias
 
 
-def _sampled(node: Node, sample: SampleClause, context: Context, *, base: bool) -> Node:
-    if not base:
-        raise context.error(sample, "only a stream that sensors feed can be sampled", "put SAMPLE where it is read")
-    read = duration_us if sample.args["kind"] == "EVERY" else period_us
-    period = _read(sample.this, read, context)
-    assert isinstance(node, Source)  # noqa: S101 - base streams are sources
-    return msgspec.structs.replace(node, sample_period_us=period)
-
-
-def with_sample(item: FromItem, sample: SampleClause, context: Context) -> FromItem:
+def sample_item(item: FromItem, sample: SampleClause, context: Context) -> FromItem:
     """Return `item` sampled as the query as a whole says, unless it says so itself."""
     source = _source_of(item.node) if item.base else None
     if source is None or source.sample_period_us is not None:
         return item
-    return replace(item, node=_replace_source(item.node, _sampled(source, sample, context, base=True)))
+    return replace(item, node=with_sources(item.node, lambda source: with_sample(source, sample, context)))
 
 
-def with_tolerance(items: list[FromItem], within: Within, context: Context) -> list[FromItem]:
+def tolerate(items: list[FromItem], within: Within, context: Context) -> list[FromItem]:
     """Return `items` with the error that `within` allows noted at the stream it is about.
 
     Raises
@@ -175,21 +173,11 @@ def with_tolerance(items: list[FromItem], within: Within, context: Context) -> l
     found = Scope(tuple(item.scope for item in items)).find(column, context)
     position = next(index for index, item in enumerate(items) if any(each is found for each in item.scope.columns))
     item = items[position]
-    source = _source_of(item.node) if item.base else None
-    if source is None:
+    if not item.base:
         reason = "an error can be allowed on a field of a stream only"
         raise context.error(within, reason, "put WITHIN where the stream is read")
-    if found.type not in (FieldType.INTEGER, FieldType.REAL):
-        raise context.error(within, f"an error can be allowed on a number, but {found.visible!r} is {found.type.value}")
-    error = float(within.expression.this)
-    if error <= 0:
-        raise context.error(within.expression, "the error allowed must be greater than zero")
-    same = next((each for each in source.tolerances if each.field == found.visible), None)
-    if same is not None and same.error != error:
-        raise context.error(within, f"{found.visible!r} already has an error of {same.error:g}", "allow one error")
-    tolerances = {each.field: each for each in source.tolerances} | {found.visible: Tolerance(found.visible, error)}
-    changed = msgspec.structs.replace(source, tolerances=tuple(tolerances[name] for name in sorted(tolerances)))
-    return [*items[:position], replace(item, node=_replace_source(item.node, changed)), *items[position + 1 :]]
+    node = with_sources(item.node, lambda source: with_tolerance(source, found, within, context))
+    return [*items[:position], replace(item, node=node), *items[position + 1 :]]
 
 
 def _source_of(node: Node) -> Source | None:
@@ -200,19 +188,12 @@ def _source_of(node: Node) -> Source | None:
     return node
 
 
-def _replace_source(node: Node, source: Node) -> Node:
-    if isinstance(node, Source):
-        return source
-    assert isinstance(node, TimeWindow | CountWindow | PartitionedWindow | Granularity)  # noqa: S101 - see _source_of
-    return msgspec.structs.replace(node, input=_replace_source(node.input, source))
-
-
 def _windowed(node: Node, item: StreamItem, context: Context) -> Node:
     window: StreamWindow | None = item.args.get("window")
     if window is not None:
         node = _window(node, window, context)
     if granularity := item.args.get("granularity"):
-        node = Granularity(node, _read(_best(granularity.this, context), duration_us, context))
+        node = Granularity(node, read_quantity(_best(granularity.this, context), duration_us, context))
     return node
 
 
@@ -224,10 +205,10 @@ def _window(node: Node, window: StreamWindow, context: Context) -> Node:
     if window.args["kind"] == "RANGE":
         if keys:
             context.warn("PARTITION BY changes nothing in a time window and is ignored")
-        size_us = None if size is None else _read(_best(size, context), duration_us, context)
-        return TimeWindow(node, size_us, _read(slide, duration_us, context) if slide else 1)
-    rows = None if size is None else _read(_best(size, context), row_count, context)
-    slide_rows = _read(slide, row_count, context) if slide else 1
+        size_us = None if size is None else read_quantity(_best(size, context), duration_us, context)
+        return TimeWindow(node, size_us, read_quantity(slide, duration_us, context) if slide else 1)
+    rows = None if size is None else read_quantity(_best(size, context), row_count, context)
+    slide_rows = read_quantity(slide, row_count, context) if slide else 1
     if rows is None:
         # The last of arbitrarily many tuples: no tuple ever leaves, by group or not.
         return CountWindow(node, None)
@@ -251,16 +232,4 @@ def _best(value: Any, context: Context) -> Any:
     if isinstance(value, Bounds):
         context.warn("the range of qualities allowed is not used yet: the best is always delivered")
         return value.expression
-    return value
-
-
-def _read(quantity: Any, read: Callable[[str, str | None], int], context: Context) -> int:
-    unit = quantity.args.get("unit")
-    try:
-        value = read(quantity.this.this, unit.name if unit else None)
-    except QuantityError as error:
-        at = unit if unit is not None and repr(unit.name) in error.reason else quantity
-        raise context.error(at, error.reason, error.hint) from None
-    if read is duration_us and unit is None and value > 1:
-        context.warn(f"{value} without a unit is {value} microseconds")
     return value

@@ -10,6 +10,7 @@ from enum import Enum
 
 from sqlglot import exp
 
+from cluster.language.syntax import Completeness
 from protocols.streams import FieldType
 
 
@@ -133,6 +134,7 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.Quantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
     exp.First: AggregateFunction("first", Family.ANY, Result.FIRST),
     exp.Last: AggregateFunction("last", Family.ANY, Result.FIRST),
+    Completeness: AggregateFunction("completeness", Family.ANY, FieldType.REAL, keeps_unit=False),
 }
 """Aggregates by sqlglot's class."""
 

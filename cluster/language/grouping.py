@@ -13,7 +13,7 @@ from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem, unique_name
-from cluster.language.syntax import QUERIES, Slot, span_of
+from cluster.language.syntax import QUERIES, Completeness, Slot, span_of
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -143,6 +143,10 @@ def _call(call: exp.Expr, checker: Checker) -> AggregateCall:
     if function is None:
         checker.check(call)  # raises, with the reason
         raise context.error(call, "this aggregate is not part of FjordSQL")
+    if isinstance(call, Completeness):
+        if call.expressions:
+            raise context.error(call, "COMPLETENESS takes no argument", "write COMPLETENESS()")
+        return AggregateCall(function.name, function.name, None, FieldType.REAL)
     argument, distinct = _argument(call, context)
     for inner in argument.find_all(*AGGREGATES) if argument is not None else ():
         raise context.error(inner, "an aggregate cannot stand inside another", "aggregate a subquery in FROM")

@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.statements import StatementParsing
 from cluster.language.stream_items import StreamItemParsing
-from cluster.language.syntax import span_of
+from cluster.language.syntax import Completeness, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -35,6 +35,8 @@ CLAUSES = (
     "GRANULARITY",
     "SAMPLE",
     "EVERY",
+    "EVENTS",
+    "LIFETIME",
     "WITHIN",
 )
 """Words a text may have meant where it makes no sense as written."""
@@ -91,6 +93,11 @@ class FjordSqlParser(StatementParsing, StreamItemParsing, parser.Parser):
         **{kind: _refuse(reason, hint) for kind, (reason, hint) in REFUSED_CLAUSES.items()},
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
+    SET_OP_MODIFIERS: ClassVar[set[str]] = {*parser.Parser.SET_OP_MODIFIERS, "lifetime"}
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **parser.Parser.FUNCTIONS,
+        "COMPLETENESS": lambda arguments: Completeness(expressions=arguments),
+    }
 
     def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:
         """Raise an error about `token`, or about what comes next."""
@@ -145,10 +152,12 @@ class FjordSqlParser(StatementParsing, StreamItemParsing, parser.Parser):
     def _parse_query_modifiers(self, this: Any) -> Any:
         this = super()._parse_query_modifiers(this)
         if isinstance(this, exp.Select):
-            sample = self._parse_sample_clause()
-            if sample is not None:
-                this.set("sample", sample)
+            self._parse_query_end(this)
         return this
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        # An operand of a set operation may have an alias for all sqlglot knows.
+        return None if self._at_lifetime() else super()._parse_table_alias(alias_tokens)
 
     def _parse_from(
         self,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from cluster.language.errors import suggest
+
+if TYPE_CHECKING:
+    from cluster.language.scope import Context
+    from cluster.language.syntax import Quantity
 
 DURATION_UNITS: dict[str, int] = {
     **dict.fromkeys(("MICROSECOND", "MICROSECONDS", "US"), 1),
@@ -97,3 +103,36 @@ def row_count(number: str, unit: str | None) -> int:
     if exact <= 0 or exact != exact.to_integral_value() or exact > LONGEST_US:
         raise QuantityError("the number of rows is not a positive whole number")
     return int(exact)
+
+
+def read_quantity(quantity: Quantity, read: Callable[[str, str | None], int], context: Context) -> int:
+    """Return what `read` makes of a quantity; warn of a duration without a unit.
+
+    Raises
+    ------
+    FjordSqlError
+        If it means nothing.
+    """
+    unit = quantity.args.get("unit")
+    try:
+        value = read(quantity.this.this, unit.name if unit else None)
+    except QuantityError as error:
+        at = unit if unit is not None and repr(unit.name) in error.reason else quantity
+        raise context.error(at, error.reason, error.hint) from None
+    if read is duration_us and unit is None and value > 1:
+        context.warn(f"{value} without a unit is {value} microseconds")
+    return value
+
+
+def written(duration: int) -> str:
+    """Return a duration in microseconds as FjordSQL writes it.
+
+    >>> written(300_000_000), written(1000), written(1_500_000)
+    ('5 MINUTES', '1 MILLISECOND', '1500 MILLISECONDS')
+    """
+    unit, size = max(
+        ((unit, size) for unit, size in DURATION_UNITS.items() if f"{unit}S" in DURATION_UNITS and not duration % size),
+        key=lambda each: each[1],
+    )
+    count = duration // size
+    return f"{count} {unit}{'' if count == 1 else 'S'}"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.language.acquisition import with_lifetime
 from cluster.language.algebra import Distinct, Node, Output
 from cluster.language.catalog import CatalogError, DerivedStream
 from cluster.language.conditions import Conditions
 from cluster.language.expressions import Checker
-from cluster.language.from_items import FromItem, join_items, translate_item, with_sample, with_tolerance
+from cluster.language.from_items import FromItem, join_items, sample_item, tolerate, translate_item
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.plans import project, scalar_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from cluster.language.scope import Context, ScopeColumn
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample"}
+KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,13 @@ class Translator:
 
     def query_body(self, query: exp.Expr) -> Node:
         """Return the plan of a query, whose WITH has been taken care of."""
+        return self._lasting(self._body(query), query)
+
+    def _lasting(self, node: Node, query: exp.Expr) -> Node:
+        lifetime = query.args.get("lifetime")
+        return with_lifetime(node, lifetime, self.context) if lifetime else node
+
+    def _body(self, query: exp.Expr) -> Node:
         if isinstance(query, exp.SetOperation):
             extra = [name for name in ("by_name", "side", "kind", "on") if query.args.get(name)]
             if extra:
@@ -79,12 +87,14 @@ class Translator:
         ]
         self._check_aliases(items, [first.this, *(join.this for join in joins)])
         for within in _own(select, Within):
-            items = with_tolerance(items, within, self.context)
+            items = tolerate(items, within, self.context)
         if sample := select.args.get("sample"):
             if not any(item.base for item in items):
                 raise self.context.error(sample, "no stream of this FROM is fed by sensors")
-            items = [with_sample(item, sample, self.context) for item in items]
+            items = [sample_item(item, sample, self.context) for item in items]
         node, scope = join_items(items)
+        # A correlated subquery is translated part by part, from here.
+        node = self._lasting(node, select)
         conditions = [join.args["on"] for join in joins if join.args.get("on")]
         return self.restrict(node, scope, conditions), scope
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from sqlglot import exp, parser
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.errors import did_you_mean
+from cluster.language.sensor_clauses import SensorClauseParsing
 from cluster.language.syntax import ColumnDefinition, CreateDerived, CreateSource, DropStatement
 
 STATEMENTS = ("SELECT", "CREATE", "DROP", "WITH")
 
 
-class StatementParsing(parser.Parser):
+class StatementParsing(SensorClauseParsing):
     """The part of the parser that reads one statement."""
-
-    def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:
-        """Raise an error about `token`, or about what comes next."""
-        raise NotImplementedError
 
     def _parse_statement(self) -> exp.Expr | None:
         if not self._curr:
@@ -37,6 +32,7 @@ class StatementParsing(parser.Parser):
         query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
         if query is None:
             self.refuse("a query was expected here", hint="SELECT ... FROM stream")
+        self._parse_query_end(query.unnest())
         return query
 
     def _parse_create_stream(self) -> exp.Expr:

@@ -1,40 +1,33 @@
-"""Parsing what stands in FROM: streams with windows, granularity and acquisition clauses."""
+"""Parsing what stands in FROM: streams with windows, granularity, events and sample periods."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.errors import did_you_mean
+from cluster.language.sensor_clauses import EVENTS_SHAPE, SensorClauseParsing
 from cluster.language.syntax import (
     Bounds,
     Changes,
     GranularityClause,
-    Quantity,
-    SampleClause,
     StreamItem,
     StreamWindow,
-    Within,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 ALIAS_TOKENS = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
-AFTER_QUANTITY = ("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE")
 CHANGES = ("ISTREAM", "DSTREAM", "RSTREAM")
-FOLLOWING = ("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "SAMPLE", "UNION ALL", "JOIN")
+FOLLOWING = ("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "SAMPLE", "LIFETIME", "UNION ALL", "JOIN")
 WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
 
 
-class StreamItemParsing(parser.Parser):
+class StreamItemParsing(SensorClauseParsing):
     """The part of the parser that reads one item of FROM."""
-
-    def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:
-        """Raise an error about `token`, or about what comes next."""
-        raise NotImplementedError
 
     def _parse_table(  # noqa: PLR0917 - sqlglot's signature
         self,
@@ -58,6 +51,10 @@ class StreamItemParsing(parser.Parser):
                 self._set_once(item, "window", token, self._parse_stream_window())
             elif self._at_clause("GRANULARITY", "("):
                 self._set_once(item, "granularity", token, self._parse_granularity())
+            elif self._at_clause("EVENTS", "("):
+                self._set_once(item, "events", token, self._parse_events())
+            elif self._at_lifetime():
+                break
             elif (sample := self._parse_sample_clause()) is not None:
                 self._set_once(item, "sample", token, sample)
             elif (alias := self._parse_stream_alias()) is not None:
@@ -75,20 +72,15 @@ class StreamItemParsing(parser.Parser):
             self.refuse(f"this stream has two {part} clauses", token=token)
         item.set(part, value)
 
-    def _at_clause(self, word: str, *following: str) -> bool:
-        return bool(
-            self._curr and self._curr.text.upper() == word and self._next and self._next.text.upper() in following
-        )
-
     def _parse_stream_alias(self) -> exp.Identifier | None:
         explicit = self._match(TokenType.ALIAS)
         alias = self._parse_id_var(any_token=False, tokens=ALIAS_TOKENS)
         if explicit and alias is None:
             self.refuse("an alias was expected after AS")
         if alias is not None and self._curr and self._curr.token_type == TokenType.L_PAREN:
-            self.refuse(
-                f"{alias.name!r} is no clause of FROM", token=self._prev, hint=f"a window is written {WINDOW_SHAPES}"
-            )
+            meant_events = did_you_mean(alias.name, ("WINDOW", "GRANULARITY", "EVENTS")) == "did you mean EVENTS?"
+            hint = f"events are written {EVENTS_SHAPE}" if meant_events else f"a window is written {WINDOW_SHAPES}"
+            self.refuse(f"{alias.name!r} is no clause of FROM", token=self._prev, hint=hint)
         return alias if isinstance(alias, exp.Identifier) else None
 
     def _parse_stream_reference(self) -> exp.Expr:
@@ -97,6 +89,7 @@ class StreamItemParsing(parser.Parser):
             query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
             if query is None:
                 self.refuse("a query was expected after the parenthesis", hint="FROM (SELECT ...) AS name")
+            self._parse_query_end(query.unnest())
             self._match_r_paren()
             return self.expression(exp.Subquery(this=query))
         if self._curr and self._curr.text.upper() in CHANGES and self._at_clause(self._curr.text.upper(), "("):
@@ -149,32 +142,6 @@ class StreamItemParsing(parser.Parser):
         if not self._match_text_seq(high):
             self.refuse(f"{high} was expected here", hint=f"a range is written {low} a, {high} b")
         return self.expression(Bounds(this=first, expression=self._parse_quantity()))
-
-    def _parse_quantity(self) -> Quantity:
-        token = self._curr
-        if not self._match(TokenType.NUMBER):
-            self.refuse("a positive number was expected here")
-        value = self.expression(exp.Literal(this=token.text, is_string=False), token)
-        unit = None
-        following = self._curr
-        if following and following.token_type == TokenType.VAR and following.text.upper() not in AFTER_QUANTITY:
-            self._advance()
-            unit = self.expression(exp.Var(this=following.text), following)
-        return self.expression(Quantity(this=value, unit=unit))
-
-    def _parse_sample_clause(self) -> SampleClause | None:
-        token = self._curr
-        if not (token and self._at_clause("SAMPLE", "EVERY", "RATE")):
-            return None
-        kind = self._next.text.upper()
-        self._advance(2)
-        return self.expression(SampleClause(kind=kind, this=self._parse_quantity()), token)
-
-    def _parse_within(self, column: exp.Column) -> Within:
-        token = self._curr
-        self._advance()
-        error = self.expression(exp.Literal(this=token.text, is_string=False), token)
-        return self.expression(Within(this=column, expression=error))
 
     def _expect_paren(self, shapes: str) -> None:
         if not self._match(TokenType.L_PAREN):

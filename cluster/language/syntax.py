@@ -32,9 +32,27 @@ class GranularityClause(exp.Expression):
 
 
 class SampleClause(exp.Expression):
-    """``SAMPLE EVERY period`` or ``SAMPLE RATE frequency``."""
+    """``SAMPLE EVERY period`` or ``SAMPLE RATE frequency``, with ``AT LEAST`` and the slowest that will do."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": True}
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": True, "slowest": False}
+
+
+class EventsClause(exp.Expression):
+    """``EVENTS(field ABOVE number [BELOW number])``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "above": True, "below": False}
+
+
+class LifetimeClause(exp.Expression):
+    """``LIFETIME duration``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Completeness(exp.Expression, exp.AggFunc):
+    """``COMPLETENESS()``; arguments are kept, to be refused."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
 
 
 class StreamItem(exp.Expression):
@@ -46,6 +64,7 @@ class StreamItem(exp.Expression):
         "window": False,
         "granularity": False,
         "sample": False,
+        "events": False,
     }
 
 

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cluster.language.algebra import (
     Aggregate,
     AggregateCall,
@@ -176,8 +178,14 @@ def _count(node: Node, counts: Counter[Node]) -> None:
 
 def _source(node: Source) -> str:
     sample = "" if node.sample_period_us is None else f", sampled every {format_duration(node.sample_period_us)}"
+    slowest = "" if not node.slowest_us else f", at least every {format_duration(node.slowest_us)}"
+    lifetime = "" if not node.lifetime_us else f", to last {format_duration(node.lifetime_us)}"
     errors = "".join(f", {each.field} within {each.error:g}" for each in node.tolerances)
-    return f"stream {node.stream}{sample}{errors}"
+    what = f"stream {node.stream}"
+    if node.detector is not None:
+        field, above, below = msgspec.structs.astuple(node.detector)
+        what = f"events of {node.stream} where {field} rises to {above:g} and falls to {below:g}"
+    return f"{what}{sample}{slowest}{errors}{lifetime}"
 
 
 def _output(output: Output) -> str:
@@ -186,7 +194,8 @@ def _output(output: Output) -> str:
 
 def _call(call: AggregateCall) -> str:
     if call.argument is None:
-        return f"{call.name} = COUNT(*)" if call.name != "count" else "COUNT(*)"
+        plain = "COUNT(*)" if call.function == "count" else f"{call.function.upper()}()"
+        return plain if call.name == call.function else f"{call.name} = {plain}"
     distinct = "DISTINCT " if call.distinct else ""
     share = "" if call.parameter is None else f", {call.parameter:g}"
     return f"{call.function.upper()}({distinct}{readable(call.argument)}{share})"

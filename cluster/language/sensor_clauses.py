@@ -1,0 +1,118 @@
+"""Parsing what a query tells the sensors: SAMPLE, EVENTS, WITHIN and LIFETIME, and the quantities they take."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from sqlglot import exp, parser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, Within
+
+AFTER_QUANTITY = ("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME")
+EVENTS_SHAPE = "EVENTS(level ABOVE 0.6 BELOW 0.4)"
+LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"
+GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.JOIN, TokenType.WINDOW)
+"""What shows, behind LIFETIME, that the query was not at its end."""
+
+
+class SensorClauseParsing(parser.Parser):
+    """The part of the parser that reads what sensors have to know."""
+
+    def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:
+        """Raise an error about `token`, or about what comes next."""
+        raise NotImplementedError
+
+    def _at_clause(self, word: str, *following: str) -> bool:
+        return bool(
+            self._curr and self._curr.text.upper() == word and self._next and self._next.text.upper() in following
+        )
+
+    def _at_lifetime(self) -> bool:
+        """Return whether LIFETIME comes next, the clause and not a name."""
+        return bool(
+            self._curr
+            and self._curr.text.upper() == "LIFETIME"
+            and self._next
+            and self._next.token_type in (TokenType.NUMBER, TokenType.DASH)
+        )
+
+    def _parse_quantity(self) -> Quantity:
+        token = self._curr
+        if not self._match(TokenType.NUMBER):
+            self.refuse("a positive number was expected here")
+        value = self.expression(exp.Literal(this=token.text, is_string=False), token)
+        unit = None
+        following = self._curr
+        if following and following.token_type == TokenType.VAR and following.text.upper() not in AFTER_QUANTITY:
+            self._advance()
+            unit = self.expression(exp.Var(this=following.text), following)
+        return self.expression(Quantity(this=value, unit=unit))
+
+    def _parse_sample_clause(self) -> SampleClause | None:
+        token = self._curr
+        if not (token and self._at_clause("SAMPLE", "EVERY", "RATE")):
+            return None
+        kind = self._next.text.upper()
+        self._advance(2)
+        sample = SampleClause(kind=kind, this=self._parse_quantity())
+        if self._match_text_seq("AT", "LEAST"):
+            sample.set("slowest", self._parse_slowest())
+        return self.expression(sample, token)
+
+    def _parse_slowest(self) -> SampleClause:
+        token = self._curr
+        if not (self._match_text_seq("EVERY") or self._match_text_seq("RATE")):
+            hint = "it is written SAMPLE EVERY 30 SECONDS AT LEAST EVERY 5 MINUTES"
+            self.refuse("EVERY or RATE was expected here", hint=hint)
+        return self.expression(SampleClause(kind=token.text.upper(), this=self._parse_quantity()), token)
+
+    def _parse_query_end(self, query: exp.Expr) -> None:
+        """Note on `query` the clauses at its end: SAMPLE, of a SELECT only, and LIFETIME, in either order."""
+        while self._curr:
+            token = self._curr
+            if isinstance(query, exp.Select) and (sample := self._parse_sample_clause()) is not None:
+                self._set_at_end(query, "sample", token, sample)
+            elif self._at_lifetime():
+                self._advance()
+                lifetime = self.expression(LifetimeClause(this=self._parse_quantity()), token)
+                if self._curr and self._curr.token_type in GOES_ON:
+                    self.refuse("LIFETIME stands at the end of a query", token=token, hint=LIFETIME_SHAPE)
+                self._set_at_end(query, "lifetime", token, lifetime)
+            else:
+                return
+
+    def _set_at_end(self, query: exp.Expr, part: str, token: Token, clause: exp.Expr) -> None:
+        if query.args.get(part):
+            self.refuse(f"this query has two {part} clauses", token=token)
+        query.set(part, clause)
+
+    def _parse_events(self) -> EventsClause:
+        token = self._curr
+        self._advance(2)
+        field = self._parse_id_var(any_token=False)
+        if not isinstance(field, exp.Identifier):
+            self.refuse("a field was expected here", hint=f"it is written {EVENTS_SHAPE}")
+        if not self._match_text_seq("ABOVE"):
+            self.refuse("ABOVE was expected here", hint=f"it is written {EVENTS_SHAPE}")
+        above = self._parse_level()
+        below = self._parse_level() if self._match_text_seq("BELOW") else None
+        if not self._match(TokenType.R_PAREN):
+            self.refuse("a closing parenthesis was expected here", hint=f"it is written {EVENTS_SHAPE}")
+        return self.expression(EventsClause(this=field, above=above, below=below), token)
+
+    def _parse_level(self) -> exp.Literal:
+        start = self._curr
+        sign = "-" if self._match(TokenType.DASH) else ""
+        token = self._curr
+        if not self._match(TokenType.NUMBER):
+            self.refuse("a number was expected here", hint=f"it is written {EVENTS_SHAPE}")
+        level = self.expression(exp.Literal(this=f"{sign}{token.text}", is_string=False), token)
+        level.meta["start"] = start.start
+        return level
+
+    def _parse_within(self, column: exp.Column) -> Within:
+        token = self._curr
+        self._advance()
+        error = self.expression(exp.Literal(this=token.text, is_string=False), token)
+        return self.expression(Within(this=column, expression=error))
