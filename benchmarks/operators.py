@@ -36,7 +36,8 @@ from cluster.fjord.queues import PushQueue
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.pane_folding import MARKS, fold_panes, pane_query_of
+from cluster.plan.pane_folding import MARKS, fold_panes
+from cluster.plan.pane_query import pane_query_of
 from cluster.plan.rewrite import rewrite
 from cluster.spark.answers import operators_of
 from protocols.streams import Field, FieldType, StreamSchema

@@ -16,17 +16,30 @@ from cluster.errors import PlanError
 from cluster.fjord.batch import START
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import AggregateCall
+from cluster.language.plans import plain_column
+from protocols.batches import SAMPLES_COLUMN, measure_column
+from protocols.programs import Measure
 from protocols.streams import FieldType
 
 
 @dataclass(frozen=True, slots=True)
 class PartialColumn:
-    """One column of a partial value: its name, type, how it begins and how it is merged."""
+    """One column of a partial value: its name, type, how it begins and how it is merged.
+
+    `told` begins it from an aggregate that a sensor made; None if sensors do not know such a value.
+    """
 
     name: str
     type: pl.DataType | type[pl.DataType]
     begin: pl.Expr
     merge: pl.Expr
+    told: pl.Expr | None = None
+
+    @property
+    def from_sensors(self) -> pl.Expr:
+        """Return how it begins from an aggregate that a sensor made; NULL where that says nothing about it."""
+        told = pl.lit(None) if self.told is None else self.told
+        return told.cast(self.type).alias(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,38 +100,56 @@ def _column(
     kind: pl.DataType | type[pl.DataType],
     begin: pl.Expr,
     merge: Callable[[pl.Expr], pl.Expr] = lambda partial: partial.sum(),
+    *,
+    measure: Measure | None = None,
 ) -> PartialColumn:
     name = _name(call, part)
-    return PartialColumn(name, kind, begin.cast(kind).alias(name), merge(pl.col(name)).alias(name))
+    told = None if measure is None or call.distinct else _told(call, measure)
+    return PartialColumn(name, kind, begin.cast(kind).alias(name), merge(pl.col(name)).alias(name), told)
+
+
+def _told(call: AggregateCall, measure: Measure) -> pl.Expr | None:
+    """Return where an aggregate that a sensor made has a measure of a call's argument."""
+    if call.argument is None:
+        return pl.col(SAMPLES_COLUMN)
+    field = plain_column(call.argument)
+    if field is None:
+        return None
+    found = pl.col(measure_column(measure, field))
+    return found.fill_null(0) if measure in (Measure.COUNT, Measure.SUM) else found
 
 
 def _count(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     begin = pl.len() if call.argument is None else _argument(call).count()
-    column = _column(call, "count", pl.Int64, begin)
+    column = _column(call, "count", pl.Int64, begin, measure=Measure.COUNT)
     return (column,), pl.col(column.name)
 
 
 def _sum(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     kind = POLARS_TYPES[call.type]
-    total = _column(call, f"sum_{call.type.value}", kind, _argument(call).cast(kind).sum())
-    count = _column(call, "count", pl.Int64, _argument(call).count())
+    total = _column(call, f"sum_{call.type.value}", kind, _argument(call).cast(kind).sum(), measure=Measure.SUM)
+    count = _column(call, "count", pl.Int64, _argument(call).count(), measure=Measure.COUNT)
     return (total, count), pl.when(pl.col(count.name) > 0).then(pl.col(total.name))
 
 
 def _average(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    total = _column(call, "sum_real", pl.Float64, _argument(call).cast(pl.Float64).sum())
-    count = _column(call, "count", pl.Int64, _argument(call).count())
+    total = _column(call, "sum_real", pl.Float64, _argument(call).cast(pl.Float64).sum(), measure=Measure.SUM)
+    count = _column(call, "count", pl.Int64, _argument(call).count(), measure=Measure.COUNT)
     mean = pl.col(total.name) / pl.col(count.name)
     return (total, count), pl.when(pl.col(count.name) > 0).then(mean)
 
 
 def _least(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    column = _column(call, "min", _argument_type(call), _argument(call).min(), lambda partial: partial.min())
+    column = _column(
+        call, "min", _argument_type(call), _argument(call).min(), lambda partial: partial.min(), measure=Measure.MIN
+    )
     return (column,), pl.col(column.name)
 
 
 def _greatest(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    column = _column(call, "max", _argument_type(call), _argument(call).max(), lambda partial: partial.max())
+    column = _column(
+        call, "max", _argument_type(call), _argument(call).max(), lambda partial: partial.max(), measure=Measure.MAX
+    )
     return (column,), pl.col(column.name)
 
 

@@ -33,6 +33,7 @@ from cluster.fjord.operators.semi_joining import SemiJoin as SemiJoinOperator
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow as TimeWindowOperator
 from cluster.fjord.operators.union import Union as UnionOperator
+from cluster.fjord.operators.without_told import WithoutTold
 from cluster.fjord.queues import PushQueue, Queue
 from cluster.fjord.validity import copies_that_matter, has_chronons, longest_validity_us
 from cluster.language.algebra import (
@@ -40,6 +41,7 @@ from cluster.language.algebra import (
     SINCE,
     Aggregate,
     AntiJoin,
+    Column,
     CountWindow,
     Difference,
     Distinct,
@@ -62,7 +64,11 @@ from cluster.language.algebra import (
 from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pane_folding import PaneFold
+from protocols.batches import EXCEPT_COLUMN
+from protocols.streams import FieldType
 
+EXCEPTED = Column(EXCEPT_COLUMN, FieldType.TEXT)
+"""Which aggregates of sensors a sample is part of."""
 LONGEST_SPLIT_US = 100_000
 """Rows that last longer are not cut into one per microsecond: 0.1 s is a hundred thousand rows already."""
 
@@ -81,7 +87,9 @@ def check_supported(node: Node) -> None:
     add_downstream(Fjord(), query, None)
 
 
-def upstream_operators(edge: Edge, grouped: GroupedFilter | None = None) -> Iterator[Operator]:
+def upstream_operators(
+    edge: Edge, grouped: GroupedFilter | None = None, without_told: WithoutTold | None = None
+) -> Iterator[Operator]:
     """Yield the operators of an edge's upstream part, from the stream to the cut.
 
     Parameters
@@ -90,6 +98,8 @@ def upstream_operators(edge: Edge, grouped: GroupedFilter | None = None) -> Iter
         Where the plan is cut.
     grouped
         The filter that gives a fold's members their tuples; None for a query of its own.
+    without_told
+        What takes from them the samples that sensors have aggregated; None where they aggregate nothing.
     """
     nodes: list[Node] = []
     node = edge.chain
@@ -97,11 +107,16 @@ def upstream_operators(edge: Edge, grouped: GroupedFilter | None = None) -> Iter
         nodes.append(node)
         assert isinstance(node, Filter | Project | TimeWindow)  # noqa: S101 - what a chain is made of
         node = node.input
-    yield Sample(node.sample_period_us)
+    # The period of a detector is that of the samples it looks at; events come when they come.
+    yield Sample(node.sample_period_us if node.detector is None else None)
     # The scan is shared: other queries may have made it read more columns than this one knows.
-    yield ProjectOperator.columns_of(tuple(column for column in node.columns if column not in (MEMBER, SINCE)))
+    read = tuple(column for column in node.columns if column not in (MEMBER, SINCE))
+    excepted = () if without_told is None or node.detector is not None else (EXCEPTED,)
+    yield ProjectOperator.columns_of((*read, *excepted))
     if grouped is not None:
         yield grouped
+    if without_told is not None:
+        yield without_told
     for above in reversed(nodes):
         yield build_operator(above)
     if edge.pane_us is not None:

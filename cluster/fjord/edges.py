@@ -31,7 +31,9 @@ from cluster.language.algebra import (
 from cluster.plan.cuts import cuts_of, partition_keys
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pane_folding import PaneFold
+from cluster.plan.push_down import event_form
 
+SAMPLES = "samples"
 MADE = (STAMP, MEMBER, SINCE)
 """Columns of a source that are made when it is read, not stored."""
 
@@ -81,6 +83,12 @@ class Edge:
     def stream(self) -> str:
         """Name of the stream."""
         return self.source.stream
+
+    @property
+    def scanned(self) -> str:
+        """What it reads of the stream: its samples, or events in them in one form."""
+        source = self.source
+        return SAMPLES if source.detector is None else event_form(source)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cluster.fjord.predicate_intervals import Conditions, Interval, Intervals, Value, take_apart
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Scalar, Schema
+from cluster.plan.predicate_intervals import Conditions, Interval, Intervals, Value, take_apart
 from protocols.streams import FieldType
 
 Numbers = npt.NDArray[np.int64]

@@ -7,7 +7,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cluster.storage.stream_tables import arrow_schema
-from protocols.batches import DEFAULT_RATE_COLUMN, MOTE_COLUMN, START_COLUMN, Batch, Column, wire_fields
+from protocols.batches import (
+    DEFAULT_RATE_COLUMN,
+    MOTE_COLUMN,
+    START_COLUMN,
+    Batch,
+    Column,
+    aggregate_fields,
+    wire_fields,
+)
 from protocols.errors import SchemaError
 from protocols.streams import FieldType, StreamSchema
 
@@ -21,6 +29,9 @@ def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
         If the batch has other columns than the stream; names the first difference.
     """
     expected = wire_fields(schema)
+    aggregates = len(batch.columns) > len(expected)
+    if aggregates:
+        expected = (*expected, *aggregate_fields(schema))
     if batch.rows == 0 and not batch.columns:
         return arrow_schema(schema).empty_table()
     if len(batch.columns) != len(expected):
@@ -37,7 +48,7 @@ def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
     for name in (START_COLUMN, MOTE_COLUMN, DEFAULT_RATE_COLUMN):
         if table.column(name).null_count:
             raise SchemaError(f"batch has a sample without {name}")
-    return table.cast(arrow_schema(schema))
+    return table.cast(arrow_schema(schema, aggregates=aggregates))
 
 
 def split_late(rows: pa.Table, watermark_us: int | None) -> tuple[pa.Table, pa.Table]:

@@ -1,12 +1,13 @@
-"""What a query needs of the sensors: fields and sample period per stream, derived from its plan."""
+"""What a query needs of the sensors: fields, period, bands, panes and events per stream, derived from its plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlglot import exp
+from msgspec.structs import replace
 
 from cluster.language.algebra import (
+    PASSING,
     STAMP,
     Aggregate,
     AntiJoin,
@@ -23,30 +24,75 @@ from cluster.language.algebra import (
     Scalar,
     SemiJoin,
     Source,
+    TimeWindow,
     Union,
     inputs_of,
     schema_of,
 )
-from cluster.language.dialect import parse_scalar
-from protocols.demands import QueryDemand
+from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
+from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
+from cluster.plan.push_down import chosen_by, event_form, pushed_of
+from protocols.demands import EventDemand, PaneDemand, QueryDemand
+from protocols.programs import DeadBand, Measure, Threshold
 
 
 def demands_of(query: str, node: Node) -> dict[str, tuple[QueryDemand, ...]]:
     """Return, by stream, what a query needs of it.
 
-    Occurrences of a stream with one sample period are one demand for all the fields they read. An explicit period and
-    the sensor's default cannot be compared here, as only the proxy knows the default: they stay apart.
+    A windowed aggregate that sensors can make asks for its panes. Anything else asks for samples: of the fields it
+    reads, in the bands and of the sensors that its conditions right above the stream leave. An explicit period and the
+    sensor's default cannot be compared here, as only the proxy knows the default: they stay apart.
     """
-    fields: dict[str, dict[int | None, set[str]]] = {}
-    for source, needed in _needs(node, {column.name for column in schema_of(node)}):
-        fields.setdefault(source.stream, {}).setdefault(source.sample_period_us, set()).update(needed)
+    windowed = pane_query_of(node)
+    if windowed is not None:
+        source = next(source for source, _, _ in _needs(node, set(), ()))
+        return {source.stream: (_windowed_demand(query, windowed, source),)}
+    found: dict[str, dict[QueryDemand, set[str]]] = {}
+    for source, needed, conditions in _needs(node, {column.name for column in schema_of(node)}, ()):
+        read = needed.union(*(columns_of(condition) for condition in conditions)) if conditions else needed
+        demand = _samples_demand(query, source, conjunction_of(conditions))
+        found.setdefault(source.stream, {}).setdefault(demand, set()).update(read)
     return {
-        stream: tuple(
-            QueryDemand(query, tuple(sorted(by_period[period])), period)
-            for period in sorted(by_period, key=lambda period: (period is None, period))
-        )
-        for stream, by_period in fields.items()
+        stream: tuple(replace(demand, fields=_stored(fields)) for demand, fields in demands.items())
+        for stream, demands in found.items()
     }
+
+
+def _windowed_demand(query: str, windowed: PaneQuery, source: Source) -> QueryDemand:
+    arguments = {name for call in windowed.calls for scalar in call.reads for name in columns_of(scalar)}
+    conditions = columns_of(windowed.predicate) if windowed.predicate else frozenset()
+    keys = {name for key in windowed.keys for name in columns_of(key)}
+    demand = replace(_samples_demand(query, source, windowed.predicate), output_us=windowed.slide_us)
+    pushed = pushed_of(windowed)
+    if pushed is None:
+        return replace(demand, fields=_stored(arguments | conditions | keys))
+    wanted = {measure for _, measures in pushed.measures for measure in measures}
+    panes = PaneDemand(pushed.form, windowed.own_pane_us, tuple(each for each in Measure if each in wanted))
+    # What its bands are about need not be told, and who is asked is known.
+    return replace(demand, fields=tuple(name for name, _ in pushed.measures), panes=panes)
+
+
+def _samples_demand(query: str, source: Source, predicate: Scalar | None) -> QueryDemand:
+    chosen = chosen_by(without_wishes(source), predicate)
+    events = None
+    if source.detector is not None:
+        threshold = Threshold(source.detector.field, source.detector.above, source.detector.below)
+        events = EventDemand(event_form(source), threshold)
+    return QueryDemand(
+        query,
+        (),
+        source.sample_period_us,
+        chosen.bands if events is None else (),
+        chosen.sensors,
+        events=events,
+        tolerances=tuple(DeadBand(each.field, each.error) for each in source.tolerances),
+        slowest_us=source.slowest_us,
+        lifetime_us=source.lifetime_us,
+    )
+
+
+def _stored(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in names if name not in (STAMP.name, PASSING.name)))
 
 
 def streams_of(node: Node) -> frozenset[str]:
@@ -56,41 +102,49 @@ def streams_of(node: Node) -> frozenset[str]:
     return frozenset().union(*(streams_of(child) for child in inputs_of(node)))
 
 
-def columns_of(scalar: Scalar) -> frozenset[str]:
-    """Return the columns a scalar expression reads."""
-    return frozenset(column.name for column in parse_scalar(scalar.sql).find_all(exp.Column))
+Conditions = tuple[Scalar, ...]
 
 
-def _needs(node: Node, wanted: set[str]) -> Iterable[tuple[Source, set[str]]]:
-    """Yield each source below `node` with the columns needed of it, if `wanted` are needed of the node's output."""
+def _needs(node: Node, wanted: set[str], conditions: Conditions) -> Iterable[tuple[Source, set[str], Conditions]]:
+    """Yield each source below `node` with what is needed of it, if `wanted` are needed of the node's output.
+
+    That is its columns, and the conditions right above it: what does not meet them is of no use to this occurrence.
+    """
     match node:
         case Source():
-            yield node, wanted & {column.name for column in node.columns if column != STAMP}
+            yield node, wanted & {column.name for column in node.columns if column != STAMP}, conditions
         case Project():
-            scalars = [output.scalar for output in node.outputs if output.name in wanted]
-            yield from _needs(node.input, _columns(scalars))
+            outputs = {output.name: output.scalar for output in node.outputs}
+            below = [substituted(condition, outputs) for condition in conditions]
+            known = tuple(condition for condition in below if condition is not None)
+            scalars = [scalar for name, scalar in outputs.items() if name in wanted]
+            yield from _needs(node.input, _columns(scalars), known)
         case Filter():
-            yield from _needs(node.input, wanted | columns_of(node.predicate))
+            here = (*conditions, *conjuncts_of(node.predicate))
+            yield from _needs(node.input, wanted | columns_of(node.predicate), here)
+        case TimeWindow():
+            # Which tuples a window of time holds does not depend on the others.
+            yield from _needs(node.input, wanted, conditions)
         case Aggregate():
             arguments = [scalar for call in node.calls if call.name in wanted for scalar in call.reads]
-            yield from _needs(node.input, set(node.keys) | _columns(arguments))
+            yield from _needs(node.input, set(node.keys) | _columns(arguments), ())
         case PartitionedWindow():
-            yield from _needs(node.input, wanted | set(node.keys))
+            yield from _needs(node.input, wanted | set(node.keys), ())
         case Join() | SemiJoin() | AntiJoin():
             needed = wanted | (columns_of(node.predicate) if node.predicate else set())
             for side in (node.left, node.right):
-                yield from _needs(side, needed & {column.name for column in schema_of(side)})
+                yield from _needs(side, needed & {column.name for column in schema_of(side)}, ())
         case Union():
             places = [place for place, column in enumerate(schema_of(node)) if column.name in wanted]
             for side in (node.left, node.right):
-                yield from _needs(side, {schema_of(side)[place].name for place in places})
+                yield from _needs(side, {schema_of(side)[place].name for place in places}, ())
         case Distinct() | Difference() | Intersection() | Istream() | Dstream():
             # Equality of whole tuples: every column matters.
             for side in inputs_of(node):
-                yield from _needs(side, {column.name for column in schema_of(side)})
+                yield from _needs(side, {column.name for column in schema_of(side)}, ())
         case _:
             for side in inputs_of(node):
-                yield from _needs(side, wanted)
+                yield from _needs(side, wanted, ())
 
 
 def _columns(scalars: Iterable[Scalar]) -> set[str]:

@@ -48,7 +48,8 @@ from cluster.language.plans import column_scalar
 from cluster.plan.cuts import is_cut
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.expressions import conjunction_of, conjuncts_of
-from cluster.plan.pane_folding import PaneFold, PaneQuery, fold_panes, group_of, pane_query_of
+from cluster.plan.pane_folding import PaneFold, fold_panes, group_of
+from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
 from cluster.plan.rewrite import with_inputs
 from protocols.streams import FieldType
 
@@ -163,7 +164,7 @@ def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...]]:
         if place is None and is_cut(part):
             place = places.setdefault(part, len(places))
         if place is not None and isinstance(source := _without_filters(part), Source):
-            return replace(source, occurrence=place)
+            return replace(without_wishes(source), occurrence=place)
         return with_inputs(part, tuple(freed(each, place) for each in inputs_of(part)))
 
     template = freed(node, None)

@@ -8,11 +8,16 @@ import polars as pl
 
 from cluster.fjord.edges import Edge, edges_of, pane_edge, stored_columns
 from cluster.fjord.operators.grouped_filter import GroupedFilter
-from cluster.language.algebra import MEMBER, Node
+from cluster.fjord.operators.told_aggregates import ToldAggregates, ToldTo
+from cluster.fjord.operators.without_told import WithoutTold
+from cluster.language.algebra import MEMBER, Node, Schema
 from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.expressions import columns_of
 from cluster.plan.folding import RIGHT, Fold, Groups, fold
 from cluster.plan.pane_folding import PaneFold
+from cluster.plan.push_down import fixed_columns
 from cluster.spark.envelopes import split_by_bucket
+from protocols.programs import Measure
 
 _BUCKET = "fjord_bucket"
 
@@ -84,6 +89,53 @@ class Part:
         return GroupedFilter(
             self.groups[source.occurrence], stored_columns(source), newest if self.shares_rows else None
         )
+
+    def without_told(self) -> WithoutTold | None:
+        """Return what takes away the samples that sensors have aggregated; None if they aggregate nothing for it."""
+        if not isinstance(self.plan, PaneFold) or not self.plan.told:
+            return None
+        told = self.plan.told
+        only = frozenset(group for group, pushed in told.items() if pushed.counts_events)
+        return WithoutTold({group: pushed.form for group, pushed in told.items()}, only)
+
+    def told_aggregates(self) -> ToldAggregates | None:
+        """Return what takes up the aggregates that sensors made; None if they make none for it."""
+        if not isinstance(self.plan, PaneFold) or not self.plan.told:
+            return None
+        panes = self.plan
+        told_to = [
+            ToldTo(
+                member.group,
+                member.pushed.form,
+                member.pushed.chosen.fixed,
+                member.number,
+                member.pane_query.own_pane_us,
+                member.pushed.measures,
+            )
+            for member in panes.members
+            if member.pushed is not None
+        ]
+        fixed = self.fixed_columns
+        keys = tuple(key for key in panes.keys if columns_of(key.scalar) <= {column.name for column in fixed})
+        if len(keys) < len(panes.keys):
+            return None
+        return ToldAggregates(told_to, fixed, keys=keys, calls=panes.calls, pane_us=panes.pane_us)
+
+    @property
+    def fixed_columns(self) -> Schema:
+        """Columns of the stream that are properties of sensors."""
+        source = self.edges[0].source
+        return tuple(column for column in source.columns if column.name in fixed_columns(source))
+
+    @property
+    def told_measures(self) -> dict[str, tuple[Measure, ...]]:
+        """What is read of the aggregates that sensors made, by field."""
+        found: dict[str, tuple[Measure, ...]] = {}
+        if isinstance(self.plan, PaneFold):
+            for pushed in self.plan.told.values():
+                for field, measures in pushed.measures:
+                    found[field] = tuple(dict.fromkeys((*found.get(field, ()), *measures)))
+        return found
 
     def in_bucket(self, bucket: int, buckets: int) -> bool:
         """Return whether a bucket has anything to do for it."""

@@ -7,26 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
-from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.compilation import upstream_operators
+from cluster.fjord.batch import Batch
+from cluster.fjord.compilation import EXCEPTED, upstream_operators
 from cluster.fjord.counters import counters_of
-from cluster.fjord.edges import Edge, empty_rows, stored_columns
+from cluster.fjord.edges import SAMPLES, Edge, stored_columns
 from cluster.fjord.graph import Fjord
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.multiplexing import Multiplex
+from cluster.fjord.operators.told_aggregates import ToldAggregates, told_columns
 from cluster.fjord.queues import PullQueue, PushQueue
-from cluster.language.algebra import Schema
 from cluster.plan.epoch import PlanFiles
 from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, Control, pack_control, pack_rows
 from cluster.spark.placement import Part, parts_of, routed
-from protocols.batches import DEFAULT_RATE_COLUMN
+from cluster.spark.stream_scan import StreamScan
+from protocols.programs import Measure
 
 COUNTING_BUCKET = 0
 """The bucket that hears what the operators of every part did, and passes it on with its answers."""
@@ -74,7 +75,7 @@ class _Outlet:
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     """Run the stateless part of the plan over a part of a micro-batch; yield envelopes."""
     parts = _read_parts(task.plans_folder, task.epoch)
-    fjord, outlets = _build(parts, lambda stream, schema: _scan(task, stream, schema))
+    fjord, outlets = _build(parts, StreamScan(task.streams_folder, task.files, task.watermarks_us))
     fjord.run()
     watermarks: dict[str, int] = {}
     envelopes: list[tuple[int, str, bytes]] = []
@@ -112,53 +113,62 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     )
 
 
-def _build(
-    parts: Sequence[Part], scan: Callable[[str, Schema], Callable[[], Batch | None]]
-) -> tuple[Fjord, list[_Outlet]]:
-    """Build the upstream Fjord of a plan: one scan per stream, multiplexed to all edges that read it."""
+def _build(parts: Sequence[Part], scan: StreamScan) -> tuple[Fjord, list[_Outlet]]:
+    """Build the upstream Fjord of a plan: each part of a stream is scanned once, multiplexed to all edges that read it.
+
+    Samples, events of one form and aggregates that sensors made are such parts.
+    """
     fjord = Fjord()
-    readers: dict[str, list[tuple[Part, Edge]]] = {}
+    readers: dict[tuple[str, str], list[tuple[Part, Edge]]] = {}
     for part in parts:
         for edge in part.edges:
-            readers.setdefault(edge.stream, []).append((part, edge))
+            readers.setdefault((edge.stream, edge.scanned), []).append((part, edge))
     outlets = []
-    for stream, edges in sorted(readers.items()):
+    for (stream, scanned), edges in sorted(readers.items()):
         columns = {column.name: column for _, edge in edges for column in stored_columns(edge.source)}
-        shared = fjord.add(
-            f"scan of {stream}",
-            Multiplex(),
-            [PullQueue(scan(stream, tuple(columns.values())))],
-            owner=f"stream {stream}",
-        )
+        produce = scan.samples if scanned == SAMPLES else partial(scan.events, scanned)
+        excepted = scanned == SAMPLES and any(part.without_told() is not None for part, _ in edges)
+        wanted = (*columns.values(), *([EXCEPTED] if excepted else []))
+        name = f"scan of {stream}" if scanned == SAMPLES else f"scan of {stream} events {scanned}"
+        queue = PullQueue(_once(partial(produce, stream, wanted)))
+        shared = fjord.add(name, Multiplex(), [queue], owner=f"stream {stream}")
         for part, edge in edges:
             grouped = part.grouped_filter(edge)
             last = shared
-            for operator in upstream_operators(edge, grouped):
+            for operator in upstream_operators(edge, grouped, part.without_told()):
                 last = fjord.add(f"{edge.name} {type(operator).__name__}", operator, [last], owner=edge.owner)
             outlets.append(_Outlet(part, edge, fjord.outlet(last), grouped))
+    outlets += _add_told(fjord, parts, scan)
     return fjord, outlets
 
 
-def _scan(task: UpstreamTask, stream: str, schema: Schema) -> Callable[[], Batch | None]:
-    """Return what the scan's pull queue calls: the part's rows of a stream as one batch, then nothing."""
-    columns = [DEFAULT_RATE_COLUMN, *(column.name for column in schema)]
-    none = empty_rows(schema).with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN))
-    pending = [f"{task.streams_folder}/{stream}/{path}" for name, path in task.files if name == stream]
-    watermark_us = task.watermarks_us.get(stream, ALWAYS)
-    done = False
+def _add_told(fjord: Fjord, parts: Sequence[Part], scan: StreamScan) -> list[_Outlet]:
+    """Add what takes up the aggregates that sensors made."""
+    readers: dict[str, list[tuple[Part, ToldAggregates]]] = {}
+    for part in parts:
+        operator = part.told_aggregates()
+        if operator is not None:
+            readers.setdefault(part.edges[0].stream, []).append((part, operator))
+    outlets = []
+    for stream, reading in sorted(readers.items()):
+        columns = {column.name: column for part, _ in reading for column in part.fixed_columns}
+        measures: dict[str, tuple[Measure, ...]] = {}
+        for part, _ in reading:
+            for field, wanted in part.told_measures.items():
+                measures[field] = tuple(dict.fromkeys((*measures.get(field, ()), *wanted)))
+        queue = PullQueue(_once(partial(scan.aggregates, stream, tuple(columns.values()), told_columns(measures))))
+        shared = fjord.add(f"scan of {stream} aggregates", Multiplex(), [queue], owner=f"stream {stream}")
+        for part, operator in reading:
+            (edge,) = part.edges
+            last = fjord.add(f"{edge.name} ToldAggregates", operator, [shared], owner=edge.owner)
+            outlets.append(_Outlet(part, edge, fjord.outlet(last), operator.grouped))
+    return outlets
 
-    def produce() -> Batch | None:
-        nonlocal done
-        if done:
-            return None
-        done = True
-        if not pending:
-            return Batch(none, watermark_us)
-        rows = pl.concat([pl.read_parquet(path, columns=[START, *columns]) for path in pending])
-        rows = rows.select(START, (pl.col(START) + 1).alias(END), *columns)
-        return Batch(rows if rows[START].is_sorted() else rows.sort(START, maintain_order=True), watermark_us)
 
-    return produce
+def _once(produce: Callable[[], Batch]) -> Callable[[], Batch | None]:
+    """Return what a scan's pull queue calls: one batch, then nothing."""
+    pending = [produce]
+    return lambda: pending.pop()() if pending else None
 
 
 @lru_cache(maxsize=4)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +18,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from cluster.errors import StorageError
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import Compaction
-from protocols.batches import DEFAULT_RATE_COLUMN, MOTE_COLUMN, START_COLUMN
+from protocols.batches import DEFAULT_RATE_COLUMN, FORM_COLUMN, MOTE_COLUMN, START_COLUMN, aggregate_fields
 from protocols.streams import Field, FieldType, StreamSchema
 
 ARROW_TYPES: dict[FieldType, pa.DataType] = {
@@ -49,8 +50,9 @@ class StreamPosition(msgspec.Struct, frozen=True):
     proxies: Mapping[str, ProxyPosition] = {}
 
 
-def arrow_schema(schema: StreamSchema) -> pa.Schema:
-    """Return the Arrow schema of the table of a stream."""
+def arrow_schema(schema: StreamSchema, *, aggregates: bool = False) -> pa.Schema:
+    """Return the Arrow schema of the table of a stream, or of rows for it that hold aggregates, too."""
+    own = [pa.field(field.name, ARROW_TYPES[field.type]) for field in aggregate_fields(schema)] if aggregates else []
     return pa.schema(
         [
             pa.field(START_COLUMN, pa.int64(), nullable=False),
@@ -68,6 +70,7 @@ def arrow_schema(schema: StreamSchema) -> pa.Schema:
                 )
                 for field in schema.fields
             ),
+            *own,
         ]
     )
 
@@ -150,7 +153,8 @@ class StreamTable:
         Parameters
         ----------
         rows
-            Tables of :func:`arrow_schema`; none if only the position moves.
+            Tables of :func:`arrow_schema`; none if only the position moves. With the first that hold aggregates the
+            table gets columns for them.
         position
             The stream's position after the commit.
         sequences
@@ -167,7 +171,11 @@ class StreamTable:
             If the commit fails; then nothing of it is stored.
         """
         schema = arrow_schema(self.schema)
-        data = pa.concat_tables(rows) if rows else schema.empty_table()
+        mode: Literal["default", "none"] = (
+            "default" if any(FORM_COLUMN in table.column_names for table in rows) else "none"
+        )
+        data = pa.concat_tables(rows, promote_options=mode) if rows else schema.empty_table()
+        widened: Literal["merge"] | None = None if mode == "none" else "merge"
         metadata = {METADATA_PREFIX + _PROXIES: msgspec.json.encode(dict(position.proxies)).decode()}
         if position.watermark_us is not None:
             metadata[METADATA_PREFIX + _WATERMARK] = str(position.watermark_us)
@@ -176,7 +184,7 @@ class StreamTable:
             app_transactions=[Transaction(_writer(*who), sequence) for who, sequence in sequences.items()],
         )
         try:
-            write_deltalake(self._table, data, mode="append", commit_properties=properties)
+            write_deltalake(self._table, data, mode="append", commit_properties=properties, schema_mode=widened)
         except (DeltaError, OSError) as error:
             self._table.update_incremental()
             raise StorageError(f"could not append to stream table {self.root}: {error}") from error

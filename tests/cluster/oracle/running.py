@@ -21,7 +21,8 @@ from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Node
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.pane_folding import MARKS, PaneFold, PaneQuery, fold_panes, pane_query_of
+from cluster.plan.pane_folding import MARKS, PaneFold, fold_panes
+from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.spark.answers import operators_of
 from tests.cluster.oracle.definition import Row, Streams
 

@@ -1,0 +1,206 @@
+"""Which part of a query sensors can do: bands of values, properties of sensors, and aggregates pane by pane.
+
+A windowed aggregate can be left to sensors if it groups by fixed fields only, its aggregates are among those sensors
+know, and its condition says, apart from fixed fields, only in which intervals sampled values lie: then a pane's
+aggregates of the samples in these bands are all it needs (papers/fjords.md section 3, predefined aggregation).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+
+from cluster.language.algebra import Detector, Scalar, Source
+from cluster.language.plans import plain_column
+from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
+from cluster.plan.pane_query import PaneQuery
+from cluster.plan.predicate_intervals import Interval, Intervals, take_apart
+from protocols.demands import PropertyBand
+from protocols.programs import Band, Measure
+from protocols.streams import FieldType
+
+MEASURES: Mapping[str, tuple[Measure, ...]] = {
+    "count": (Measure.COUNT,),
+    "sum": (Measure.COUNT, Measure.SUM),
+    "avg": (Measure.COUNT, Measure.SUM),
+    "min": (Measure.COUNT, Measure.MIN),
+    "max": (Measure.COUNT, Measure.MAX),
+}
+"""What each aggregate is made of."""
+NUMBERS = (FieldType.INTEGER, FieldType.REAL)
+LARGEST_EXACT = 2**53
+"""Sensors compare as reals; integers beyond this are not all reals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which samples of which sensors a condition chooses, as far as sensors can tell.
+
+    Parameters
+    ----------
+    bands
+        Of sampled fields.
+    sensors
+        Of fixed fields.
+    fixed
+        The part of the condition that is about fixed fields only; None for none.
+    exactly
+        True if the bands and `fixed` together choose just what the condition does; else they choose more.
+    """
+
+    bands: tuple[Band, ...] = ()
+    sensors: tuple[PropertyBand, ...] = ()
+    fixed: Scalar | None = None
+    exactly: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What sensors do of a windowed aggregate.
+
+    Parameters
+    ----------
+    form
+        Names the samples, or the events, that are aggregated; tuples carry it.
+    chosen
+        Which these are.
+    measures
+        By field: what has to be known of it.
+    counts_events
+        True if events are counted, which are never told as samples.
+    """
+
+    form: str
+    chosen: Chosen
+    measures: tuple[tuple[str, tuple[Measure, ...]], ...]
+    counts_events: bool = False
+
+
+@lru_cache(maxsize=65_536)
+def pushed_of(query: PaneQuery) -> Pushed | None:
+    """Return what sensors can do of a windowed aggregate; None if they have to tell every sample (or event)."""
+    source = query.source
+    fixed = fixed_columns(source)
+    chosen = chosen_by(source, query.predicate)
+    if not chosen.exactly or not all(columns_of(key) <= fixed for key in query.keys):
+        return None
+    measures: dict[str, tuple[Measure, ...]] = {}
+    types = {column.name: column.type for column in source.columns}
+    for call in query.calls:
+        if call.function not in MEASURES or call.distinct or call.order is not None:
+            return None
+        if call.argument is None:
+            continue
+        name = plain_column(call.argument)
+        if source.detector is not None or name is None or name in fixed or types.get(name) not in NUMBERS:
+            return None
+        both = {*measures.get(name, ()), *MEASURES[call.function]}
+        measures[name] = tuple(each for each in Measure if each in both)
+    if source.detector is not None and chosen.bands:
+        return None
+    form = form_of(source.stream, source.detector, source.sample_period_us, chosen.bands, counted=True)
+    return Pushed(form, chosen, tuple(sorted(measures.items())), source.detector is not None)
+
+
+def event_form(source: Source) -> str:
+    """Return the form in which events are told, one by one."""
+    return form_of(source.stream, source.detector, source.sample_period_us, (), counted=False)
+
+
+def form_of(
+    stream: str, detector: Detector | None, period_us: int | None, bands: Iterable[Band], *, counted: bool
+) -> str:
+    """Return the name of samples or events; the same for ever, in every cluster."""
+    what = msgspec.json.encode((stream, detector, period_us, tuple(bands), counted))
+    return hashlib.blake2b(what, digest_size=8).hexdigest()
+
+
+def fixed_columns(source: Source) -> frozenset[str]:
+    """Return the columns of a source that are properties of sensors."""
+    return frozenset(source.fixed)
+
+
+@lru_cache(maxsize=65_536)
+def chosen_by(source: Source, predicate: Scalar | None) -> Chosen:
+    """Return which samples and sensors a condition right above a source chooses."""
+    fixed = fixed_columns(source)
+    about_sensors: list[Scalar] = []
+    about_samples: list[Scalar] = []
+    for part in conjuncts_of(predicate):
+        (about_sensors if columns_of(part) <= fixed else about_samples).append(part)
+    types = {column.name: column.type for column in source.columns}
+    sampled = take_apart(conjunction_of(about_samples), source.columns)
+    bands: list[Band] = []
+    exactly = not sampled.rest
+    for name, unions in sampled.intervals.items():
+        found = _bands(name, _intersection(unions), types[name])
+        exactly &= found is not None
+        bands += found or ()
+    owned = take_apart(conjunction_of(about_sensors), source.columns)
+    sensors = [
+        PropertyBand(name, each.low, each.high, each.low_open, each.high_open)
+        for name, unions in owned.intervals.items()
+        for each in _intersection(unions)
+    ]
+    return Chosen(
+        tuple(sorted(bands, key=lambda band: (band.field, -math.inf if band.low is None else band.low))),
+        tuple(sensors),
+        conjunction_of(about_sensors),
+        exactly,
+    )
+
+
+def _bands(name: str, intervals: Intervals, kind: FieldType) -> tuple[Band, ...] | None:
+    """Return closed intervals of reals; None if there is none, or not all values are reals."""
+    found: list[Band] = []
+    for each in intervals:
+        low, high = each.low, each.high
+        if isinstance(low, str) or isinstance(high, str):
+            return None
+        if any(bound is not None and abs(bound) > LARGEST_EXACT for bound in (low, high)) and kind is FieldType.INTEGER:
+            return None
+        if low is not None and each.low_open:
+            low = low + 1 if kind is not FieldType.REAL else math.nextafter(low, math.inf)
+        if high is not None and each.high_open:
+            high = high - 1 if kind is not FieldType.REAL else math.nextafter(high, -math.inf)
+        if low is not None and high is not None and low > high:
+            continue
+        found.append(Band(name, None if low is None else float(low), None if high is None else float(high)))
+    return tuple(found) or None
+
+
+def _intersection(unions: Iterable[Intervals]) -> Intervals:
+    found: Intervals = (Interval(),)
+    for union in unions:
+        found = tuple(both for one in found for other in union if (both := _both(one, other)) is not None)
+    return found
+
+
+def _both(one: Interval, other: Interval) -> Interval | None:
+    low, low_open = _tighter((one.low, one.low_open), (other.low, other.low_open), least=False)
+    high, high_open = _tighter((one.high, one.high_open), (other.high, other.high_open), least=True)
+    if low is not None and high is not None:
+        if isinstance(low, str) != isinstance(high, str) or low > high:  # type: ignore[operator]
+            return None
+        if low == high and (low_open or high_open):
+            return None
+    return Interval(low, high, low_open, high_open)
+
+
+_Bound = tuple[int | float | str | None, bool]
+
+
+def _tighter(one: _Bound, other: _Bound, *, least: bool) -> _Bound:
+    if one[0] is None:
+        return other
+    if other[0] is None:
+        return one
+    if one[0] == other[0]:
+        return one[0], one[1] or other[1]
+    first_is_less = one[0] < other[0]  # type: ignore[operator]
+    return one if first_is_less == least else other

@@ -1,0 +1,107 @@
+"""Reading a part of a micro-batch from a stream's table: its samples, its events, and aggregates that sensors made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.edges import empty_rows
+from cluster.language.algebra import PASSING, Column, Schema
+from protocols.batches import DEFAULT_RATE_COLUMN, EXCEPT_COLUMN, FORM_COLUMN, PANE_COLUMN, SAMPLES_COLUMN
+from protocols.streams import FieldType
+
+_OWN = {FORM_COLUMN: FieldType.TEXT, EXCEPT_COLUMN: FieldType.TEXT, PANE_COLUMN: FieldType.INTEGER}
+
+
+class StreamScan:
+    """Scans of the files of one part of a micro-batch.
+
+    A table has the columns that tell aggregates from samples from the first aggregate on; files without them hold
+    samples only.
+
+    Parameters
+    ----------
+    folder
+        Of all stream tables.
+    files
+        (stream, path below its table).
+    watermarks_us
+        By stream.
+    """
+
+    def __init__(self, folder: str, files: Sequence[tuple[str, str]], watermarks_us: Mapping[str, int]) -> None:
+        self._watermarks_us = watermarks_us
+        self._paths: dict[str, list[str]] = {}
+        for stream, path in files:
+            self._paths.setdefault(stream, []).append(f"{folder}/{stream}/{path}")
+        self._known: dict[str, frozenset[str]] = {}
+
+    def samples(self, stream: str, columns: Schema) -> Batch:
+        """Return the samples, valid at their instants, with whether they belong to their mote's default rate."""
+        read = [*(column.name for column in columns if column.name != EXCEPT_COLUMN), DEFAULT_RATE_COLUMN]
+        excepted = any(column.name == EXCEPT_COLUMN for column in columns)
+        pieces = []
+        for path in self._paths.get(stream, ()):
+            has_forms = FORM_COLUMN in self._columns(path)
+            own = [FORM_COLUMN, *([EXCEPT_COLUMN] if excepted else [])] if has_forms else []
+            rows = pl.read_parquet(path, columns=[START, *dict.fromkeys((*read, *own))])
+            if has_forms:
+                rows = rows.filter(pl.col(FORM_COLUMN).is_null()).drop(FORM_COLUMN)
+            elif excepted:
+                rows = rows.with_columns(pl.lit(None, pl.String).alias(EXCEPT_COLUMN))
+            pieces.append(rows)
+        nothing = empty_rows(columns).with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN))
+        return self._batch(stream, pieces, nothing)
+
+    def events(self, form: str, stream: str, columns: Schema) -> Batch:
+        """Return the events of one form, valid at the instants at which they began."""
+        stored = [column.name for column in columns if column != PASSING]
+        lasting = pl.col(PANE_COLUMN).alias(PASSING.name)
+        pieces = [
+            pl.read_parquet(path, columns=[START, *stored, FORM_COLUMN, PANE_COLUMN])
+            .filter(pl.col(FORM_COLUMN) == form)
+            .select(START, *stored, lasting)
+            for path in self._paths.get(stream, ())
+            if FORM_COLUMN in self._columns(path)
+        ]
+        return self._batch(stream, pieces, empty_rows(columns))
+
+    def aggregates(self, stream: str, columns: Schema, own: Sequence[str]) -> Batch:
+        """Return the aggregates that sensors made, valid at their stamps.
+
+        Parameters
+        ----------
+        stream
+            Of the table.
+        columns
+            Fixed columns to read.
+        own
+            Fjord's columns to read.
+        """
+        read = [*(column.name for column in columns), *own]
+        pieces = []
+        for path in self._paths.get(stream, ()):
+            known = self._columns(path)
+            if FORM_COLUMN in known:
+                rows = pl.read_parquet(path, columns=[START, *read]).filter(
+                    pl.col(FORM_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
+                )
+                pieces.append(rows)
+        types = {name: _OWN.get(name, FieldType.INTEGER) for name in own}
+        nothing = empty_rows((*columns, *(Column(name, kind) for name, kind in types.items())))
+        return self._batch(stream, pieces, nothing)
+
+    def _batch(self, stream: str, pieces: Sequence[pl.DataFrame], nothing: pl.DataFrame) -> Batch:
+        watermark_us = self._watermarks_us.get(stream, ALWAYS)
+        if not pieces:
+            return Batch(nothing, watermark_us)
+        rows = pl.concat(pieces)
+        rows = rows.select(START, (pl.col(START) + 1).alias(END), *(name for name in rows.columns if name != START))
+        return Batch(rows if rows[START].is_sorted() else rows.sort(START, maintain_order=True), watermark_us)
+
+    def _columns(self, path: str) -> frozenset[str]:
+        if path not in self._known:
+            self._known[path] = frozenset(pl.read_parquet_schema(path))
+        return self._known[path]
