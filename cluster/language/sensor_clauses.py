@@ -99,7 +99,9 @@ class SensorClauseParsing(parser.Parser):
         below = self._parse_level() if self._match_text_seq("BELOW") else None
         if not self._match(TokenType.R_PAREN):
             self.refuse("a closing parenthesis was expected here", hint=f"it is written {EVENTS_SHAPE}")
-        return self.expression(EventsClause(this=field, above=above, below=below), token)
+        events = self.expression(EventsClause(this=field, above=above, below=below), token)
+        events.meta["end"] = self._prev.end
+        return events
 
     def _parse_level(self) -> exp.Literal:
         start = self._curr

@@ -59,6 +59,9 @@ GROUPS = [
     ("SELECT »*«, COUNT(*) FROM traffic", "* cannot be selected beside aggregates", None),
     ("SELECT lane FROM traffic HAVING »lane > 3«", "HAVING needs GROUP BY", "WHERE"),
     ("SELECT »ARRAY_AGG(lane)« FROM traffic", "no bound", None),
+    ("SELECT »COMPLETENESS(speed)« FROM traffic", "takes no argument", "COMPLETENESS()"),
+    ("SELECT »COMPLETENESS(*)« FROM traffic", "takes no argument", "COMPLETENESS()"),
+    ("SELECT lane FROM traffic WHERE »COMPLETENESS()« > 0.5", "cannot stand in WHERE", "HAVING"),
     ("SELECT APPROX_QUANTILE(speed, »2«) FROM traffic", "share from 0 to 1", None),
     ("SELECT »SUM(speed) OVER (PARTITION BY lane)« FROM traffic", "OVER is not part", "windows belong to streams"),
 ]
@@ -94,6 +97,50 @@ ACQUISITION = [
     ("SELECT »x.lane WITHIN 1« FROM (SELECT lane FROM traffic) x", "on a field of a stream only", "where the stream"),
     ("SELECT »sensor WITHIN 1« FROM traffic", "'sensor' is text", None),
     ("SELECT speed WITHIN 1, »speed WITHIN 2« FROM traffic", "already has an error of 1", None),
+    ("SELECT speed WITHIN »1e999« FROM traffic", "must be finite", None),
+    (
+        "SELECT lane FROM traffic SAMPLE EVERY 30 SECONDS AT LEAST »EVERY 50 SECONDS«",
+        "50 SECONDS is no whole multiple of 30 SECONDS",
+        "1 MINUTE",
+    ),
+    (
+        "SELECT lane FROM traffic SAMPLE EVERY 30 SECONDS AT LEAST »EVERY 10 SECONDS«",
+        "10 SECONDS is no whole multiple of 30 SECONDS",
+        "30 SECONDS",
+    ),
+    ("SELECT lane FROM traffic SAMPLE EVERY 30 SECONDS AT LEAST »5« MINUTES", "EVERY or RATE was expected", "AT LEAST"),
+    ("SELECT lane FROM traffic SAMPLE EVERY 1 SECOND AT LEAST RATE »1«", "a rate needs a unit", "HZ"),
+    ("SELECT lane FROM traffic WHERE lane = 1 LIFETIME 90 »DASY«", "no unit of time", "did you mean DAYS?"),
+    ("SELECT lane FROM traffic LIFETIME »-«90 DAYS", "a positive number was expected", None),
+    ("SELECT lane FROM traffic WHERE lane = 1 »LIFETIM« 90 DAYS", "was not expected here", "did you mean LIFETIME?"),
+    ("SELECT lane FROM traffic »LIFETIME« 90 DAYS WHERE lane = 1", "at the end of a query", "LIFETIME 90 DAYS"),
+    ("SELECT a.lane FROM traffic a »LIFETIME« 90 DAYS, weather w", "at the end of a query", "LIFETIME 90 DAYS"),
+    ("SELECT lane FROM traffic LIFETIME 90 DAYS »LIFETIME« 30 DAYS", "two lifetime clauses", None),
+    ("SELECT lane FROM traffic WHERE lane = 1 SAMPLE RATE 1 HZ »SAMPLE« RATE 1 HZ", "two sample clauses", None),
+]
+EVENTS = [
+    ("SELECT sensor FROM traffic EVENTS(»sped« ABOVE 1)", "no field 'sped'", "did you mean speed?"),
+    ("SELECT sensor FROM traffic EVENTS(»altitude« ABOVE 1)", "no field", "it samples: lane, speed, flow"),
+    ("SELECT sensor FROM traffic EVENTS(»sensor« ABOVE 1)", "'sensor' is fixed", "can be seen in lane, speed, flow"),
+    ("SELECT sensor FROM traffic EVENTS(»open« ABOVE 1)", "'open' is boolean", "can be seen in lane, speed, flow"),
+    ("SELECT id FROM Person EVENTS(»name« ABOVE 1)", "'name' is text", "can be seen in id"),
+    ("SELECT sensor FROM traffic EVENTS(speed ABOVE 1 BELOW »1.5«)", "which is higher", "BELOW is at most ABOVE"),
+    ("SELECT sensor FROM traffic EVENTS(speed ABOVE »1e999«)", "too large", None),
+    ("SELECT sensor FROM traffic EVENTS(speed ABOVE 0 BELOW »-1e999«)", "too large", None),
+    ("SELECT sensor FROM traffic EVENTS(speed »>« 1)", "ABOVE was expected", "EVENTS(level ABOVE"),
+    ("SELECT sensor FROM traffic EVENTS(speed »BELOW« 1)", "ABOVE was expected", "EVENTS(level ABOVE"),
+    ("SELECT sensor FROM traffic EVENTS(speed ABOVE »lane«)", "a number was expected", "EVENTS(level ABOVE"),
+    ("SELECT sensor FROM traffic EVENTS(speed ABOVE 1»,« 2)", "closing parenthesis", "EVENTS(level ABOVE"),
+    ("SELECT sensor FROM traffic EVENTS(»)«", "a field was expected", "EVENTS(level ABOVE"),
+    ("SELECT sensor FROM traffic »EVNTS«(speed ABOVE 1)", "no clause of FROM", "EVENTS(level ABOVE"),
+    ("SELECT sensor FROM traffic EVENTS(speed ABOVE 1) »EVENTS«(lane ABOVE 1)", "two events clauses", None),
+    (
+        "SELECT lane FROM (SELECT lane FROM traffic) x »EVENTS(lane ABOVE 1)«",
+        "only a stream that sensors feed has events",
+        "put EVENTS where",
+    ),
+    ("SELECT »speed« FROM traffic EVENTS(speed ABOVE 1)", "no column 'speed'", "columns are: sensor, passing_us"),
+    ("SELECT »passing_us WITHIN 5« FROM traffic EVENTS(speed ABOVE 1)", "belongs to an event", "samples of speed"),
 ]
 REFUSED = [
     ("SELECT lane FROM traffic »ORDER BY« lane", "a stream never ends", "order"),
@@ -136,7 +183,7 @@ def _marked(marked: str) -> tuple[str, int, str]:
 
 @pytest.mark.parametrize(
     ("marked", "reason", "hint"),
-    [*NAMES, *TYPES, *CONSTANTS, *GROUPS, *WINDOWS, *ACQUISITION, *REFUSED, *SYNTAX],
+    [*NAMES, *TYPES, *CONSTANTS, *GROUPS, *WINDOWS, *ACQUISITION, *EVENTS, *REFUSED, *SYNTAX],
 )
 def test_error_says_what_where_and_what_instead(marked, reason, hint):
     text, start, offending = _marked(marked)

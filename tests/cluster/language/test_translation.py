@@ -7,10 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.language.algebra import Column, Node, Source, inputs_of, schema_of
+from cluster.language.algebra import Aggregate, AggregateCall, Column, Detector, Node, Source, inputs_of, schema_of
+from cluster.language.catalog import Catalog
+from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from cluster.plan.explain import explain
-from protocols.streams import FieldType
+from protocols.streams import Field, FieldType, StreamSchema
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.language.fixture_files import pairs
 
@@ -65,6 +67,7 @@ def test_plan_is_well_formed(query):
         ("MAX(sensor)", FieldType.TEXT, ""),
         ("MEDIAN(lane)", FieldType.REAL, ""),
         ("FIRST(open)", FieldType.BOOLEAN, ""),
+        ("COMPLETENESS()", FieldType.REAL, ""),
         ("APPROX_QUANTILE(speed, 0.5)", FieldType.REAL, "mph"),
     ],
 )
@@ -79,6 +82,7 @@ def test_expression_has_type_and_unit(expression, type_, unit):
         ("SELECT lane FROM traffic WINDOW(ROWS 10)", "arbitrary"),
         ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor ROWS 10)", "arbitrary"),
         ("SELECT lane FROM traffic WINDOW(RANGE 30)", "30 microseconds"),
+        ("SELECT lane FROM traffic LIFETIME 90", "90 microseconds"),
         ("SELECT speed + flow AS x FROM traffic", "mixes mph and vehicles/h"),
         ("SELECT lane FROM traffic WHERE speed < flow", "mixes mph and vehicles/h"),
         ("SELECT speed FROM traffic UNION ALL SELECT wind FROM weather", "mixes mph and km/h"),
@@ -119,3 +123,35 @@ def test_stamps_of_a_stream_are_no_columns():
     node = translate("SELECT * FROM OpenAuction", CATALOG).node
     assert isinstance(node, Source)
     assert [column.name for column in node.columns] == ["itemID", "sellerID", "start_price"]
+
+
+def test_source_holds_what_its_sensors_should_know():
+    text = (
+        "SELECT * FROM traffic EVENTS(Speed ABOVE 60 BELOW 40) LIFETIME 1 DAY SAMPLE EVERY 10 MS AT LEAST EVERY 50 MS"
+    )
+    assert translate(text, CATALOG).node == Source(
+        "traffic",
+        (Column("sensor", FieldType.TEXT), Column("passing_us", FieldType.INTEGER, "us")),
+        sample_period_us=10_000,
+        slowest_us=50_000,
+        lifetime_us=86_400_000_000,
+        detector=Detector("speed", 60.0, 40.0),
+        fixed=("sensor",),
+    )
+
+
+def test_the_column_of_events_cannot_be_a_fixed_field_too():
+    fields = (Field("passing_us", FieldType.INTEGER, fixed=True), Field("level", FieldType.REAL))
+    with pytest.raises(FjordSqlError, match="an event has a column 'passing_us', and so has the stream"):
+        translate("SELECT * FROM road EVENTS(level ABOVE 1)", Catalog.of([StreamSchema("road", fields)]))
+
+
+def test_completeness_has_no_argument():
+    node = translate("SELECT COMPLETENESS() FROM traffic WINDOW(RANGE 1 HOUR)", CATALOG).node
+    assert isinstance(node, Aggregate)
+    assert node.calls == (AggregateCall("completeness", "completeness", None, FieldType.REAL),)
+
+
+def test_a_plan_written_before_there_were_events_is_read():
+    old = b'{"type":"Source","stream":"s","columns":[],"sample_period_us":null,"tolerances":[],"occurrence":0}'
+    assert msgspec.json.decode(old, type=Node) == Source("s", ())

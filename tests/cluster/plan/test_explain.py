@@ -6,6 +6,7 @@ import pytest
 
 from cluster.language.algebra import Dstream, Intersection, Join
 from cluster.language.errors import FjordSqlError
+from cluster.language.translation import translate
 from cluster.plan.explain import describe, explain, explain_query
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.plan.plans import ALSO_A, A, B, window
@@ -52,6 +53,20 @@ def test_schemas_and_units_on_demand():
 def test_parts_that_are_used_twice_are_shown_once():
     assert explain(Join(Intersection(window(A, 5), window(A, 5)), B, None)) == (
         "product\n├─ intersection\n│  ├─ [1] window of 5us\n│  │  └─ stream a\n│  └─ same as [1]\n└─ stream b"
+    )
+
+
+def test_events_and_what_sensors_should_know_are_shown():
+    text = (
+        "SELECT COMPLETENESS() AS seen FROM traffic EVENTS(speed ABOVE 0.6 BELOW 0.4) WINDOW(RANGE 1 HOUR) "
+        "SAMPLE EVERY 1 SECOND AT LEAST EVERY 1 MINUTE LIFETIME 90 DAYS"
+    )
+    assert explain(translate(text, CATALOG).node) == (
+        "project seen = completeness\n"
+        "└─ aggregate COMPLETENESS()\n"
+        "   └─ window of 1h\n"
+        "      └─ events of traffic where speed rises to 0.6 and falls to 0.4, sampled every 1s, at least every 1m,"
+        " to last 90d"
     )
 
 
