@@ -185,7 +185,9 @@ class Mote:
     def _close_execution(self) -> None:
         """Let what is open become records, and take note of what did not."""
         if self._execution is not None:
-            self._waiting += self._execution.close(self._next_sample_us)
+            closed = self._execution.close(self._next_sample_us)
+            # What is stamped before the promise has been told by it.
+            self._waiting += [stamped for stamped in closed if stamped[0] >= self._promised_us]
             self._filtered_before += self._execution.filtered
             self._suppressed_before += self._execution.suppressed
             self.counters.records_suppressed = self._suppressed_before

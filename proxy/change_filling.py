@@ -24,7 +24,7 @@ class ChangeFilling:
     def __init__(self, part: SamplingProgram) -> None:
         assert isinstance(part.report, SendOnChange)  # noqa: S101 - who calls has looked
         self._period_us = part.period_us
-        self._most = part.report.maximum_silence_us // part.period_us + 1
+        self._most = part.report.maximum_silence_us // part.period_us
         self._last: tuple[int, tuple[Value, ...]] | None = None
 
     def lost(self) -> None:
@@ -36,6 +36,8 @@ class ChangeFilling:
         if self._last is None:
             return
         last_us, values = self._last
+        if instant_us - last_us > self._most * self._period_us + self._period_us:
+            return  # nobody is silent for so long: it does not sample any more
         for _ in range(self._most):
             last_us += self._period_us
             if last_us >= instant_us:

@@ -112,6 +112,7 @@ class StreamTable:
                 hint="give the new motes a stream of their own",
             )
         self.log = CommitLog(root)
+        self._holds_aggregates = any(field.name == FORM_COLUMN for field in self._table.schema().fields)
 
     @property
     def version(self) -> int:
@@ -171,11 +172,11 @@ class StreamTable:
             If the commit fails; then nothing of it is stored.
         """
         schema = arrow_schema(self.schema)
-        mode: Literal["default", "none"] = (
-            "default" if any(FORM_COLUMN in table.column_names for table in rows) else "none"
-        )
-        data = pa.concat_tables(rows, promote_options=mode) if rows else schema.empty_table()
-        widened: Literal["merge"] | None = None if mode == "none" else "merge"
+        aggregates = any(FORM_COLUMN in table.column_names for table in rows)
+        self._holds_aggregates |= aggregates
+        data = pa.concat_tables(rows, promote_options="default") if rows else schema.empty_table()
+        # Once there are columns for aggregates, rows without them are filled up.
+        widened: Literal["merge"] | None = "merge" if self._holds_aggregates else None
         metadata = {METADATA_PREFIX + _PROXIES: msgspec.json.encode(dict(position.proxies)).decode()}
         if position.watermark_us is not None:
             metadata[METADATA_PREFIX + _WATERMARK] = str(position.watermark_us)

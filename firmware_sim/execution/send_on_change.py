@@ -8,7 +8,7 @@ from protocols.programs import SamplingProgram, SendOnChange
 
 
 class ChangeReporter:
-    """Sends samples that differ from the last one sent."""
+    """Sends samples that differ from the last one sent; and in the end the last one, which tells all before it."""
 
     open_us: int | None = None
     suppressed = 0
@@ -19,9 +19,11 @@ class ChangeReporter:
         self._period_us = program.period_us
         self._silence_us = report.maximum_silence_us
         self._sent: tuple[int, Values] | None = None
+        self._latest: tuple[int, Values] | None = None
 
     def take(self, instant_us: int, values: Values) -> list[Stamped]:
         """Return the sample if it is news, or the last chance within the silence."""
+        self._latest = (instant_us, values)
         if self._sent is not None:
             sent_us, before = self._sent
             changed = any(map(_left, before, values, self._widths))
@@ -31,9 +33,10 @@ class ChangeReporter:
         return [(instant_us, Sample(0, values))]
 
     def close(self, until_us: int) -> list[Stamped]:
-        """Return nothing: nothing is ever open."""
+        """Return the last sample, if it was not sent."""
         _ = until_us
-        return []
+        latest, self._latest = self._latest, None
+        return [] if latest is None or latest == self._sent else [(latest[0], Sample(0, latest[1]))]
 
 
 def _left(before: SampleValue, now: SampleValue, width: float) -> bool:

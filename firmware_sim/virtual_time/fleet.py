@@ -96,6 +96,7 @@ class VirtualFleet:
         self._order = 0
         self._queue: list[tuple[int, int, int, Event | _Arrival]] = []
         self._wishes: list[int | None] = [None] * len(self.motes)
+        self._free_at_us = [begins_us] * len(self.motes)
         spread = START_SPREAD_US // max(1, len(self.motes))
         for place in range(len(self.motes)):
             self._put(begins_us + place * spread, place, PowerOn(begins_us + place * spread))
@@ -147,6 +148,8 @@ class VirtualFleet:
     def _transmit(self, place: int, now_us: int, sent: SendPacket) -> None:
         mote = self.motes[place]
         radio, bits = mote.meter.profile.radio, sent.payload_bits
+        # A radio sends one packet after the other.
+        now_us = max(now_us, self._free_at_us[place])
         carried = self.channel.carry(
             mote.description.name,
             encode(sent.packet),
@@ -155,7 +158,8 @@ class VirtualFleet:
             maximum_attempts=round(radio.maximum_attempts),
         )
         mote.meter.repeated(bits, carried.attempts - 1)
-        mote.transmitted(sent.packet, now_us + math.ceil(radio.airtime_us(bits) * carried.attempts))
+        self._free_at_us[place] = now_us + math.ceil(radio.airtime_us(bits) * carried.attempts)
+        mote.transmitted(sent.packet, self._free_at_us[place])
         for delivery in carried.deliveries:
             self._put(delivery.at_us, place, _Arrival(delivery.payload))
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.predicate_index import PredicateIndex
-from cluster.fjord.predicate_intervals import Interval, take_apart
+from cluster.plan.predicate_intervals import Interval, take_apart
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import Column, Scalar
 from protocols.streams import FieldType

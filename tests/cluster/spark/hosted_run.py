@@ -53,12 +53,13 @@ class Memory:
 class Run:
     """Feeds a table's versions to hosts, micro-batch by micro-batch, as Spark would."""
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(self, folder: Path, plan: Plan, schema: StreamSchema = TRAFFIC) -> None:
         self.folder = folder
+        self.schema = schema
         self.plans = PlanFiles(folder / "plans")
         self.plans.write(plan)
         self.epoch = plan.epoch
-        self.table = StreamTable(str(folder / "streams" / "traffic"), TRAFFIC)
+        self.table = StreamTable(str(folder / "streams" / schema.name), schema)
         self.stores = [Memory() for _ in range(BUCKETS)]
         self.rows: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
         self.errors: dict[str, list[str]] = {}
@@ -89,8 +90,8 @@ class Run:
         for origin in range(parts):
             task = UpstreamTask(
                 str(self.plans.folder), str(self.folder / "streams"), current, previous, BUCKETS, origin,
-                tuple(("traffic", path) for path in files[origin::parts]),
-                {} if watermark is None else {"traffic": watermark},
+                tuple((self.schema.name, path) for path in files[origin::parts]),
+                {} if watermark is None else {self.schema.name: watermark},
             )  # fmt: skip
             for batch in run_upstream(task):
                 for row in batch.to_pylist():

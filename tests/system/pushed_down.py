@@ -1,0 +1,210 @@
+"""Simulated motes, a proxy's decisions and the operators, one after another: no broker, no Spark, no waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cluster.ingest.arrow_batches import split_late, to_arrow
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.demand import demands_of
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.rewrite import rewrite
+from cluster.storage.stream_tables import StreamPosition
+from firmware_sim.mote import AFTER_THE_END_US
+from firmware_sim.mote_events import MoteDescription
+from firmware_sim.phenomena.phenomenon import Phenomenon
+from firmware_sim.radio.channel import RadioFaults
+from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
+from firmware_sim.virtual_time.gateway import Heard
+from protocols.acquisition.parts import ProgramStyle
+from protocols.batches import Batch
+from protocols.demands import QueryDemand, StreamDemand
+from protocols.errors import FrameError
+from protocols.frames import VERSION
+from protocols.packets import Control, decode_packet
+from protocols.power.profiles import find_profile
+from protocols.programs import ListenSchedule, SamplingProgram, parts_of
+from protocols.streams import StreamSchema
+from proxy.batching import BatchLimits
+from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet_instructions import FleetInstruction, ForMote
+from proxy.mote_events import Refused, SendControl
+from tests.cluster.spark.hosted_run import Run
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+
+
+@dataclass
+class ProxyOnTheAir:
+    """A proxy's fleet in the place of the simulator's gateway."""
+
+    fleet: Fleet
+    batches: list[Batch] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    heard: dict[str, Heard] = field(default_factory=dict)
+
+    def announce(self, motes: Sequence[MoteDescription], device: str) -> None:
+        """Let the motes be known."""
+        for mote in motes:
+            self.take(self.fleet.announcement(mote.announcement(1, device), radio_us=0, heard_us=0))
+
+    def receive(self, at_us: int, payload: bytes) -> Control | None:
+        """Take what arrived; return what to answer in the listen window."""
+        try:
+            packet = decode_packet(payload)
+        except FrameError:
+            return None
+        control = self.take(self.fleet.packet(packet, radio_us=at_us, heard_us=at_us))
+        self.take(self.fleet.time_passed(at_us))
+        self.batches += [cut.as_batch("p", "e") for cut in self.fleet.cut(at_us)]
+        return control
+
+    def take(self, instructions: Sequence[FleetInstruction]) -> Control | None:
+        """Note what was refused; return the control to send, if there is one."""
+        control = None
+        for each in instructions:
+            if isinstance(each, ForMote) and isinstance(each.instruction, SendControl):
+                control = each.instruction.control
+            elif isinstance(each, ForMote) and isinstance(each.instruction, Refused):
+                self.refused.append(each.instruction)
+        return control
+
+
+@dataclass
+class Outcome:
+    """Answers by query, what the motes ran in the end, and what the proxy refused."""
+
+    rows: dict[str, list[tuple[int, int, dict[str, Any]]]]
+    programs: dict[str, SamplingProgram]
+    batches: list[Batch]
+    refused: list[Refused]
+    joules: float
+    errors: dict[str, list[str]]
+
+
+def planned(queries: Mapping[str, str], schema: StreamSchema) -> tuple[PlannedQuery, ...]:
+    """Return queries as the registry would plan them."""
+    catalog = Catalog.of([schema])
+    return tuple(
+        PlannedQuery(name, number, rewrite(translate(sql, catalog).node).node)
+        for number, (name, sql) in enumerate(queries.items(), 1)
+    )
+
+
+def as_samples(demand: QueryDemand, schema: StreamSchema) -> QueryDemand:
+    """Return a demand for every sample, with nothing left to sensors."""
+    return QueryDemand(demand.query, tuple(each.name for each in schema.fields), demand.period_us)
+
+
+def run(
+    world: Phenomenon,
+    queries: Mapping[str, str],
+    folder: Path,
+    *,
+    raw: bool = False,
+    device: str = "telosb",
+    style: ProgramStyle | None = None,
+    faults: RadioFaults | None = None,
+    steps: int = 5,
+    seed: int = 1,
+    added_after_us: Mapping[str, int] | None = None,
+) -> Outcome:
+    """Run queries over a world from its begin to its end.
+
+    Parameters
+    ----------
+    world
+        Where the motes stand; all of one stream.
+    queries
+        By name.
+    folder
+        For plans and tables.
+    raw
+        True to let sensors send every sample that any query reads.
+    device, style, faults, seed
+        Of motes, programs, radio and chance.
+    steps
+        Micro-batches.
+    added_after_us
+        Queries that come later, and how much later.
+    """
+    schema = world.motes[0].stream
+    plans = planned(queries, schema)
+    later = added_after_us or {}
+    limits = FleetLimits(
+        style=style or ProgramStyle(7, ListenSchedule(5 * MINUTE, 20_000)), batches=BatchLimits(rows=50_000)
+    )
+    begins_us, ends_us = world.begins_us, world.ends_us
+    assert begins_us is not None
+    assert ends_us is not None
+    proxy = ProxyOnTheAir(Fleet("p", limits, now_us=begins_us))
+    proxy.announce(world.motes, device)
+    settings = VirtualSettings(find_profile(device), faults=faults or RadioFaults(), seed=seed)
+    motes = VirtualFleet(world, {}, settings)
+    motes.gateway = proxy  # type: ignore[assignment]
+    moments = sorted({0, *later.values()})
+    cuts: list[int] = []
+    for number, moment_us in enumerate(moments):
+        running = [plan for plan in plans if later.get(plan.name, 0) <= moment_us]
+        demands = tuple(
+            demand for plan in running for each in demands_of(plan.name, plan.node).values() for demand in each
+        )
+        if raw:
+            demands = tuple(as_samples(demand, schema) for demand in demands)
+        demand = StreamDemand(VERSION, "c", schema.name, number + 1, demands)
+        proxy.take(proxy.fleet.demand(schema.name, demand, radio_us=begins_us + moment_us))
+        cuts.append(len(proxy.batches))
+        until_us = begins_us + moments[number + 1] if number + 1 < len(moments) else ends_us + 20 * MINUTE
+        motes.run(until_us)
+    rows = Run(folder, Plan(1, tuple(plan for plan in plans if later.get(plan.name, 0) == 0)), schema)
+    _feed(rows, proxy.batches, steps, ends_us)
+    return Outcome(
+        rows.rows,
+        {mote.description.name: mote.program for mote in motes.motes},
+        proxy.batches,
+        proxy.refused,
+        sum(float(mote.meter.joules.sum()) for mote in motes.motes),
+        rows.errors,
+    )
+
+
+def _feed(rows: Run, batches: Sequence[Batch], steps: int, ends_us: int) -> None:
+    size = max(1, -(-len(batches) // steps))
+    watermark_us: int | None = None
+    for begin in range(0, len(batches), size):
+        chunk = batches[begin : begin + size]
+        tables = []
+        for batch in chunk:
+            if batch.rows:
+                on_time, late = split_late(to_arrow(batch, rows.schema), watermark_us)
+                assert late.num_rows == 0, "a proxy keeps its promises"
+                tables.append(on_time)
+            watermark_us = batch.watermark_us if watermark_us is None else max(watermark_us, batch.watermark_us)
+        assert watermark_us is not None
+        rows.table.append(tables, StreamPosition(watermark_us, {}), {})
+        rows.step()
+    rows.table.append([], StreamPosition(ends_us + AFTER_THE_END_US // 2, {}), {})
+    rows.step()
+
+
+def kinds(program: SamplingProgram) -> list[str]:
+    """Return what each part of a program does, in a word."""
+    return [
+        type(part.report).__name__ if part.report is not None else "bands" if part.bands else "all"
+        for part in parts_of(program)
+    ]
+
+
+def answers(outcome: Outcome, name: str) -> list[tuple[int, int, str]]:
+    """Return the answers of a query, sorted."""
+    return sorted(
+        (start, end, msgspec.json.encode(row, order="sorted").decode())
+        for start, end, row in outcome.rows.get(name, [])
+    )
