@@ -122,10 +122,10 @@ class Merger:
     def _merged(self, classes: Sequence[DemandClass], traits: SensorTraits) -> MergedProgram:
         schema = self.demands.schema
         if not classes or schema is None:
-            return MergedProgram(SLEEP, "nobody asks: sleep")
+            return self._asleep("nobody asks", traits)
         order = tuple(each.name for each in schema.sampled)
         if not order:
-            return MergedProgram(SLEEP, "its stream has no field to sample: sleep")
+            return self._asleep("its stream has no field to sample", traits)
         asked = needs_of(classes, schema, traits.default_period_us, self.style.samples_per_packet)
         sensor = Sensor(order, traits.minimum_period_us, traits.profile, traits.abilities)
         search = Search(sensor, self.style, self.observed)
@@ -141,6 +141,13 @@ class Merger:
             kept,
             tuple(asked.items()),
         )
+
+    def _asleep(self, why: str, traits: SensorTraits) -> MergedProgram:
+        """A sensor nobody asks listens as often as one that samples: the deployer says how soon it can be woken."""
+        listen = self.style.listen
+        program = SLEEP if listen == SLEEP.listen else SamplingProgram(listen=listen)
+        milliwatts = draw_of(program, traits, self.observed)
+        return MergedProgram(program, f"{why}: sleep", milliwatts, milliwatts)
 
 
 def within_reach(needs: Sequence[Need], minimum_period_us: int, search: Search) -> tuple[tuple[Need, ...], bool]:

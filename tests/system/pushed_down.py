@@ -98,9 +98,10 @@ def planned(queries: Mapping[str, str], schema: StreamSchema) -> tuple[PlannedQu
     )
 
 
-def as_samples(demand: QueryDemand, schema: StreamSchema) -> QueryDemand:
-    """Return a demand for every sample, with nothing left to sensors."""
-    return QueryDemand(demand.query, tuple(each.name for each in schema.fields), demand.period_us)
+def as_samples(demand: QueryDemand, schema: StreamSchema) -> tuple[QueryDemand, ...]:
+    """Return demands for every sample, with nothing left to sensors: where it is about events, the proxy finds them."""
+    everything = QueryDemand(demand.query, tuple(each.name for each in schema.fields), demand.period_us)
+    return (everything,) if demand.events is None else (everything, demand)
 
 
 def run(
@@ -157,7 +158,7 @@ def run(
             demand for plan in running for each in demands_of(plan.name, plan.node).values() for demand in each
         )
         if raw:
-            demands = tuple(as_samples(demand, schema) for demand in demands)
+            demands = tuple(each for demand in demands for each in as_samples(demand, schema))
         demand = StreamDemand(VERSION, "c", schema.name, number + 1, demands)
         proxy.take(proxy.fleet.demand(schema.name, demand, radio_us=begins_us + moment_us))
         cuts.append(len(proxy.batches))

@@ -28,7 +28,7 @@ SCHEMA = StreamSchema(
 
 
 class Road:
-    """Speeds in quarters, so that sums are exact whatever their order; now and then a slow stretch, now and then none."""
+    """Speeds in quarters, so that sums are exact whatever their order; now and then slow ones, now and then none."""
 
     def __init__(self, motes: int = 3, minutes: int = 30, begins_us: int = 7 * 86_400 * SECOND) -> None:
         self.begins_us = begins_us
@@ -62,13 +62,23 @@ class Road:
 
 
 QUERIES = {
-    "means": "SELECT segment, AVG(speed) AS speed, COUNT(*) AS n FROM traffic WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE) GROUP BY segment SAMPLE EVERY 2 SECONDS",
-    "extremes": "SELECT MIN(speed) AS low, MAX(speed) AS high, SUM(flow) AS flow FROM traffic WINDOW(RANGE 10 MINUTES SLIDE 5 MINUTES) SAMPLE EVERY 30 SECONDS",
+    "means": """
+        SELECT segment, AVG(speed) AS speed, COUNT(*) AS n
+        FROM traffic WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE) GROUP BY segment SAMPLE EVERY 2 SECONDS""",
+    "extremes": """
+        SELECT MIN(speed) AS low, MAX(speed) AS high, SUM(flow) AS flow
+        FROM traffic WINDOW(RANGE 10 MINUTES SLIDE 5 MINUTES) SAMPLE EVERY 30 SECONDS""",
     "slow": "SELECT sensor, speed FROM traffic WHERE speed < 10 SAMPLE EVERY 2 SECONDS",
-    "slow_share": "SELECT segment, COUNT(*) AS n FROM traffic WINDOW(RANGE 4 MINUTES SLIDE 2 MINUTES) WHERE speed BETWEEN 5 AND 45 AND segment = 3 GROUP BY segment SAMPLE EVERY 2 SECONDS",
+    "slow_share": """
+        SELECT segment, COUNT(*) AS n FROM traffic WINDOW(RANGE 4 MINUTES SLIDE 2 MINUTES)
+        WHERE speed BETWEEN 5 AND 45 AND segment = 3 GROUP BY segment SAMPLE EVERY 2 SECONDS""",
     "third": "SELECT sensor, speed, flow FROM traffic WHERE segment = 4 SAMPLE EVERY 20 SECONDS",
-    "middle": "SELECT segment, MEDIAN(speed) AS speed FROM traffic WINDOW(RANGE 3 MINUTES SLIDE 1 MINUTE) GROUP BY segment SAMPLE EVERY 1 MINUTE",
-    "odd": "SELECT COUNT(speed) AS n, COUNT(*) AS samples FROM traffic WINDOW(RANGE 3 MINUTES SLIDE 1 MINUTE) WHERE speed > flow",
+    "middle": """
+        SELECT segment, MEDIAN(speed) AS speed
+        FROM traffic WINDOW(RANGE 3 MINUTES SLIDE 1 MINUTE) GROUP BY segment SAMPLE EVERY 1 MINUTE""",
+    "odd": """
+        SELECT COUNT(speed) AS n, COUNT(*) AS samples
+        FROM traffic WINDOW(RANGE 3 MINUTES SLIDE 1 MINUTE) WHERE speed > flow""",
 }
 
 
@@ -199,3 +209,64 @@ def test_within_a_tolerance_values_differ_by_no_more(tmp_path: Path) -> None:
         assert value is None or abs(value - true[key]) <= 30.0
     assert found != true
     assert rough.joules < exact.joules
+
+
+ROAD = StreamSchema(
+    "road",
+    (
+        Field("sensor", FieldType.TEXT, fixed=True),
+        Field("lane", FieldType.INTEGER, fixed=True),
+        Field("level", FieldType.REAL),
+    ),
+)
+EVENTS = "road EVENTS(level ABOVE 0.6 BELOW 0.4)"
+VEHICLES = {
+    "passages": f"SELECT sensor, passing_us FROM {EVENTS} SAMPLE EVERY 100 MS",
+    "counts": f"""
+        SELECT lane, COUNT(*) AS n FROM {EVENTS} WINDOW(RANGE 2 MINUTES SLIDE 1 MINUTE)
+        GROUP BY lane SAMPLE EVERY 100 MS""",
+    "lengths": f"""
+        SELECT AVG(passing_us) AS us, COUNT(*) AS n FROM {EVENTS} WINDOW(RANGE 2 MINUTES SLIDE 1 MINUTE)
+        WHERE lane = 1 SAMPLE EVERY 100 MS""",
+    "slower": f"SELECT COUNT(*) AS n FROM {EVENTS} WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) SAMPLE EVERY 200 MS",
+    "levels": "SELECT sensor, level FROM road WHERE level > 0.9 SAMPLE EVERY 1 SECOND",
+}
+
+
+class Lanes(Road):
+    """Vehicles of random lengths at random times; levels rise and fall over three samples."""
+
+    def __init__(self, minutes: int = 8) -> None:
+        super().__init__(minutes=minutes)
+        self.motes = [
+            MoteDescription(f"r{lane}", "magnetometer", ROAD, {"sensor": f"r{lane}", "lane": lane}, SECOND, 50_000)
+            for lane in (1, 2)
+        ]
+
+    def sense(self, mote: int, instant_us: int, fields: tuple[str, ...]) -> tuple[float | int | None, ...]:
+        slot, within = divmod(instant_us, 5 * SECOND)
+        dice = hashlib.blake2b(f"{mote} {slot}".encode(), digest_size=3).digest()
+        begins, lasts = SECOND + dice[0] * 10_000, 300_000 + dice[1] * 2_000
+        if dice[2] < 100:
+            return (0.0,)
+        rising, falling = (within - begins) / 250_000, (begins + lasts - within) / 250_000
+        return (min(max(min(rising, falling), 0.0), 1.0),)
+
+
+@pytest.mark.parametrize("names", [
+    ["passages"], ["counts"], ["lengths"], ["passages", "counts"], ["counts", "slower"], ["counts", "levels"],
+    list(VEHICLES),
+])  # fmt: skip
+def test_events_are_the_same_wherever_they_are_seen(names: list[str], tmp_path: Path) -> None:
+    queries = {name: VEHICLES[name] for name in names}
+    on_motes = run(Lanes(), queries, tmp_path / "motes")
+    at_the_proxy = run(Lanes(), queries, tmp_path / "proxy", raw=True)
+    assert not on_motes.errors
+    assert not on_motes.refused
+    assert not at_the_proxy.refused
+    for name in names:
+        assert answers(on_motes, name) == answers(at_the_proxy, name), name
+        assert answers(on_motes, name)
+    seen = {kind for program in on_motes.programs.values() for kind in kinds(program)}
+    assert seen & {"VehicleEvents", "VehicleCount"}
+    assert on_motes.joules < at_the_proxy.joules

@@ -14,7 +14,17 @@ from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import Abilities, ProgramStyle
 from protocols.demands import EventDemand, PaneDemand, PropertyBand, QueryDemand
 from protocols.power.profiles import find_profile
-from protocols.programs import SLEEP, Band, DeadBand, ListenSchedule, Measure, Panes, Several, Threshold, parts_of
+from protocols.programs import (
+    Band,
+    DeadBand,
+    ListenSchedule,
+    Measure,
+    Panes,
+    SamplingProgram,
+    Several,
+    Threshold,
+    parts_of,
+)
 from protocols.streams import Field, FieldType, StreamSchema
 
 SECOND = 1_000_000
@@ -98,7 +108,7 @@ def test_sensors_that_no_query_is_about_sleep():
     ]
     assert merge(asked, segment=3)[0].program.fields == ("speed",)
     assert merge(asked, segment=9)[0].program.fields == ("flow",)
-    assert merge(asked, segment=1)[0].program == SLEEP
+    assert merge(asked, segment=1)[0].program == SamplingProgram(listen=LISTEN)
 
 
 def kinds(merged: MergedProgram) -> list[str]:
@@ -207,7 +217,7 @@ def test_every_need_is_answered_whatever_the_order(asked, most, random):
     asked = [own_form(each) for each in asked]
     merged, refused = merge(asked, most=most, minimum_period_us=SECOND, default_period_us=10 * SECOND)
     assert not refused
-    assert (merged.program == SLEEP) == (not asked)
+    assert merged.program.sleeping == (not asked)
     for need, _ in merged.needs:
         assert any(answers(part, need) for part in parts_of(merged.program)), need
     assert merged.milliwatts <= merged.raw_milliwatts * (1 + 1e-9)
