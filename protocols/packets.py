@@ -235,7 +235,20 @@ class SendAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
     """Say what you are: the proxy does not know this mote."""
 
 
-Instruction = RunProgram | SendAnnouncement
+class AdjustClock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """Move the sample clock. Only the first of a listen window counts, so that repeating it does no harm.
+
+    Parameters
+    ----------
+    by_us
+        Forward, or, if negative, back: the mote then waits with its next sample until its clock is there again, so that
+        no instant is sampled twice and no promise is broken.
+    """
+
+    by_us: Microseconds
+
+
+Instruction = RunProgram | SendAnnouncement | AdjustClock
 
 
 class Control(Frame, frozen=True):
@@ -251,6 +264,7 @@ decode_control = FrameDecoder(Control, max_bytes=MAX_CONTROL_BYTES)
 
 __all__ = [
     "VERSION",
+    "AdjustClock",
     "Announcement",
     "Control",
     "Health",

@@ -28,6 +28,10 @@ def proxy(
     data: Annotated[
         str | None, typer.Option(help="Folder of catalog and spool.", show_default=".fjord/proxy-<name>")
     ] = None,
+    drivers: Annotated[
+        str | None,
+        typer.Option(help="TOML file of drivers for devices of other makers.", metavar="FILE", show_default="none"),
+    ] = None,
     flush_interval: Annotated[
         int | None, duration_option(help="Longest wait of a sample for its batch.", shown_default="100ms")
     ] = None,
@@ -67,6 +71,7 @@ def proxy(
         "broker": broker,
         "username": username,
         "data": data,
+        "drivers": drivers,
         "flush_interval": flush_interval,
         "spool_size": spool_size,
         "silence_after": silence_after,
@@ -88,6 +93,7 @@ async def _run(settings: ProxySettings, password: str | None) -> None:
     import contextlib
     import signal
 
+    from proxy.drivers.settings import load_drivers
     from proxy.link_seam import mqtt_link
     from proxy.metrics import serve_metrics
     from proxy.service import ProxyService
@@ -97,11 +103,12 @@ async def _run(settings: ProxySettings, password: str | None) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     address = settings.broker_address(password)
+    drivers = load_drivers(Path(settings.drivers)) if settings.drivers else []
     with contextlib.ExitStack() as stack:
         stores = stack.enter_context(
             open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries)
         )
-        service = ProxyService(settings, stores, mqtt_link(address))
+        service = ProxyService(settings, stores, mqtt_link(address), drivers=drivers)
         if settings.metrics_port is not None:
             stack.callback(serve_metrics(service.metrics, settings.metrics_port))
         typer.echo(f"proxy: {settings.name} at broker {address}, data in {settings.folder}")

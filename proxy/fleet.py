@@ -5,12 +5,12 @@ Pure. The shell (:mod:`proxy.service`) hands over decoded frames and the time, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from protocols.acquisition.merging import SensorTraits, draw_of
 from protocols.acquisition.needs import RefusedDemand
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.parts import Abilities, ProgramStyle
 from protocols.catalog import MoteEntry, MoteState
 from protocols.demands import StreamDemand
 from protocols.errors import SchemaError
@@ -75,6 +75,8 @@ class Fleet:
         Radio clock now.
     programs, positions, streams
         What is remembered from before a restart: programs, how far packets were taken over, and how far streams came.
+    abilities_of
+        Returns what a mote can do.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class Fleet:
         programs: Iterable[SamplingProgram] = (),
         positions: Mapping[str, MotePosition] | None = None,
         streams: Iterable[StreamProgress] = (),
+        abilities_of: Callable[[str], Abilities] = lambda _: Abilities(),
     ) -> None:
+        self._abilities_of = abilities_of
         self.motes: dict[str, MoteTracking] = {}
         self.streams = {each.stream: StreamState(each, limits.batches, style=limits.style) for each in streams}
         self._proxy = proxy
@@ -122,12 +126,12 @@ class Fleet:
             return [RefuseAnnouncement(packet.mote, "too_many_motes", f"there are {self._limits.motes} motes already")]
         announcement = mote.announcement
         stream = None if announcement is None else self.streams[announcement.stream.name]
-        event = PacketReceived(packet, radio_us, heard_us, None if stream is None else stream.watermark_us)
+        event = PacketReceived(packet, radio_us, heard_us, None if stream is None else stream.progress.watermark_us)
         instructions: list[FleetInstruction] = []
         for each in mote.handle(event):
-            if isinstance(each, TuplesAccepted) and stream is not None and announcement is not None:
+            if type(each) is TuplesAccepted and stream is not None and announcement is not None:
                 if packet.sequence % _OBSERVES_EVERY == 0 and mote.sends_all:
-                    observe(stream.observed, announcement.stream, each.tuples)
+                    observe(stream.observed, announcement.stream, tuple(each.tuples))
                 dropped = stream.accept(each.tuples)
                 if dropped:
                     instructions.append(TuplesDropped(announcement.stream.name, dropped))
@@ -292,7 +296,7 @@ class Fleet:
         announcement = mote.announcement
         if announcement is None:
             return []
-        traits = traits_of(announcement)
+        traits = traits_of(announcement, self._abilities_of(announcement.mote))
         merged = stream.merger.merge(traits, announcement.properties)
         if reluctantly and merged.program != mote.desired:
             now_mw = draw_of(mote.desired, traits, stream.observed)
@@ -307,7 +311,7 @@ class Fleet:
         return remember + [ForMote(mote.mote, each) for each in changes]
 
 
-def traits_of(announcement: Announcement) -> SensorTraits:
+def traits_of(announcement: Announcement, abilities: Abilities) -> SensorTraits:
     """Return what decides about a mote's program; a device nobody knows is taken for an ordinary one."""
     device = announcement.device if announcement.device in preset_names() else USUAL_DEVICE
     return SensorTraits(
@@ -316,5 +320,6 @@ def traits_of(announcement: Announcement) -> SensorTraits:
         find_profile(device),
         announcement.battery_joules,
         announcement.lifetime_us,
-        device=device,
+        abilities,
+        device,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,8 +48,14 @@ class Greeting:
 MakeLink = Callable[[Greeting], Link]
 
 
-def greeting(proxy: str, epoch: str, since_us: int, on_connect: Callable[[], Awaitable[None]]) -> Greeting:
-    """Return the greeting of a proxy that began at `since_us`."""
+def greeting(
+    proxy: str,
+    epoch: str,
+    since_us: int,
+    on_connect: Callable[[], Awaitable[None]],
+    foreign: Iterable[str] = (),
+) -> Greeting:
+    """Return the greeting of a proxy that began at `since_us`, and whose drivers want messages on `foreign` topics."""
 
     def status(presence: Presence) -> Message:
         payload = encode(Status(VERSION, proxy, presence, epoch, since_us))
@@ -64,6 +70,7 @@ def greeting(proxy: str, epoch: str, since_us: int, on_connect: Callable[[], Awa
             Subscription(topics.acks(proxy)),
             Subscription(topics.announcement(proxy, "+")),
             Subscription(topics.packet(proxy, "+")),
+            *map(Subscription, foreign),
         ),
         birth=status(Presence.ONLINE),
         death=status(Presence.OFFLINE),

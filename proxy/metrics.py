@@ -37,6 +37,7 @@ COUNTERS: Mapping[str, Counted] = {
     "samples_dropped": Counted("Accepted samples given up as there was no room, by stream.", "stream"),
     "controls": Counted("Control frames sent in listen windows, by instruction.", "instruction"),
     "controls_unsent": Counted("Control frames not sent: the window had closed, or there was no connection."),
+    "device_messages": Counted("Messages of drivers to devices that are no motes of Fjord."),
     "motes_unresponsive": Counted("Motes that did not take up a program they were sent several times."),
     "motes_silent_times": Counted("Times a mote fell silent."),
     "mote_reboots": Counted("Times a mote began anew."),
@@ -67,8 +68,9 @@ class ProxyMetrics(Collector):
 
     def count(self, name: str, label: str = "", by: int = 1) -> int:
         """Add to a counter of :data:`COUNTERS` and return its new value."""
-        self._counts[name, label] += by
-        return self._counts[name, label]
+        key = name, label
+        total = self._counts[key] = self._counts.get(key, 0) + by
+        return total
 
     def value(self, name: str, label: str | None = None) -> int:
         """Return a counter; without a label, the sum over all labels."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Container, Sequence
 from functools import lru_cache
 
 import structlog
@@ -13,7 +14,14 @@ from protocols.demands import StreamDemand, decode_demand
 from protocols.errors import FrameError, TopicError
 from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
-from protocols.packets import RunProgram, decode_announcement, decode_packet
+from protocols.packets import (
+    AdjustClock,
+    Control,
+    RunProgram,
+    SendAnnouncement,
+    decode_announcement,
+    decode_packet,
+)
 from protocols.streams import StreamSchema
 from proxy.delivery import Delivery, Publisher
 from proxy.entry_schedule import EntrySchedule
@@ -48,6 +56,7 @@ from proxy.quarantine import Quarantine, RefusedFrame
 
 log = structlog.get_logger(__name__)
 
+_INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement", AdjustClock: "adjust_clock"}
 _parse_topic = lru_cache(maxsize=65_536)(topics.parse)
 
 
@@ -83,6 +92,9 @@ class Receiver:
         self.offers: dict[str, StreamSchema] = {}
         self.unoffered: set[str] = set()
         self.changes = CatalogChanges()
+        self.foreign_motes: Container[str] = ()
+        """Motes that drivers speak for, and what to do with what is to be told to one; False: it is none of them."""
+        self.to_driver: Callable[[str, Control, Message | None], Awaitable[bool]] | None = None
         self._proxy = proxy
         self._fleet = fleet
         self._delivery = delivery
@@ -116,16 +128,30 @@ class Receiver:
         except TopicError as error:
             self._refuse_frame(message, "topic", str(error))
         else:
-            await self.carry_out(instructions, message, radio_us)
+            for mote, control in self._note(instructions, message):
+                await self._send_control(mote, control, message, radio_us)
 
     async def carry_out(
         self, instructions: list[FleetInstruction], message: Message | None = None, radio_us: int = 0
     ) -> None:
         """Do what the fleet says; `message` is what led to it."""
+        for mote, control in self._note(instructions, message):
+            await self._send_control(mote, control, message, radio_us)
+
+    def _note(
+        self, instructions: list[FleetInstruction], message: Message | None
+    ) -> Sequence[tuple[str, SendControl]]:
+        """Do what can be done at once, which is all that most packets lead to; return what is to be sent."""
+        controls: Sequence[tuple[str, SendControl]] = ()
         for instruction in instructions:
             match instruction:
+                case ForMote(mote, TuplesAccepted(tuples)):
+                    self._metrics.count("samples", by=len(tuples.starts_us))
+                    self._entries.note(mote, changed=False)
+                case ForMote(mote, SendControl() as control):
+                    controls = [*controls, (mote, control)]
                 case ForMote(mote, inner):
-                    await self._for_mote(mote, inner, message, radio_us)
+                    self._for_mote(mote, inner, message)
                 case RememberAnnouncement(announcement):
                     self.changes.announcements[announcement.mote] = announcement
                 case RememberProgram(program, stream, reason):
@@ -140,6 +166,7 @@ class Receiver:
                     self._refuse("demands_refused", "", refused.reason, message, stream=stream, query=refused.query)
                 case TuplesDropped(stream, count):
                     self._dropped(stream, count)
+        return controls
 
     def _ack(self, message: Message, radio_us: int) -> list[FleetInstruction]:
         if message.retain:
@@ -161,6 +188,8 @@ class Receiver:
         packet = decode_packet(message.payload)
         if packet.mote != mote:
             raise FrameError("mote", f"packet of mote {packet.mote!r} on the topic of {mote!r}")
+        if mote in self.foreign_motes:
+            raise FrameError("mote", f"a driver of this proxy speaks for mote {mote!r}")
         self._metrics.count("packets")
         return self._fleet.packet(packet, radio_us=radio_us, heard_us=self._clocks.real())
 
@@ -170,6 +199,8 @@ class Receiver:
         announcement = decode_announcement(message.payload)
         if announcement.mote != mote:
             raise FrameError("mote", f"announcement of mote {announcement.mote!r} on the topic of {mote!r}")
+        if mote in self.foreign_motes:
+            raise FrameError("mote", f"a driver of this proxy speaks for mote {mote!r}")
         self._metrics.count("announcements")
         return self._fleet.announcement(announcement, radio_us=radio_us, heard_us=self._clocks.real())
 
@@ -184,14 +215,10 @@ class Receiver:
         self.changes.demands[stream] = demand
         return self._fleet.demand(stream, demand, radio_us=radio_us)
 
-    async def _for_mote(self, mote: str, instruction: MoteInstruction, message: Message | None, radio_us: int) -> None:
+    def _for_mote(self, mote: str, instruction: MoteInstruction, message: Message | None) -> None:
         match instruction:
             case PublishEntry(changed):
                 self._entries.note(mote, changed=changed)
-            case TuplesAccepted(tuples):
-                self._metrics.count("samples", by=len(tuples))
-            case SendControl():
-                await self._send_control(mote, instruction, radio_us)
             case Refused(reason, detail, samples):
                 if reason is Refusal.LATE:
                     self._metrics.count("samples_late", by=samples)
@@ -216,7 +243,9 @@ class Receiver:
                 self._metrics.count("motes_unresponsive")
                 log.warning("mote does not take up its program", mote=mote, attempts=attempts)
 
-    async def _send_control(self, mote: str, instruction: SendControl, radio_us: int) -> None:
+    async def _send_control(self, mote: str, instruction: SendControl, message: Message | None, radio_us: int) -> None:
+        if self.to_driver is not None and await self.to_driver(mote, instruction.control, message):
+            return
         if self._clocks.radio() - radio_us >= instruction.window_us:
             self._metrics.count("controls_unsent")
             return
@@ -227,12 +256,16 @@ class Receiver:
             self._metrics.count("controls_unsent")
             return
         for each in instruction.control.instructions:
-            self._metrics.count("controls", "run_program" if isinstance(each, RunProgram) else "send_announcement")
+            self._metrics.count("controls", _INSTRUCTION_LABELS[type(each)])
 
     def _dropped(self, stream: str, count: int) -> None:
         total = self._metrics.count("samples_dropped", stream, by=count)
         if (total - count).bit_length() != total.bit_length():
             log.error("no room: the oldest samples are dropped", stream=stream, samples=total)
+
+    def refuse(self, reason: str, detail: str, message: Message | None, mote: str) -> None:
+        """Count what a driver refuses, and keep the message that led to it."""
+        self._refuse("frames_refused", reason, detail, message, mote=mote)
 
     def _refuse_frame(self, message: Message, reason: str, detail: str) -> None:
         self._refuse("frames_refused", reason, detail, message, topic=message.topic[:120])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 
 import structlog
 
@@ -20,11 +20,13 @@ from protocols.mqtt import LinkError, Message
 from protocols.programs import ListenSchedule
 from proxy.batching import BatchLimits, CutBatch, MotePosition
 from proxy.delivery import Delivery
+from proxy.drivers.driver import Driver
 from proxy.entry_schedule import EntrySchedule
 from proxy.errors import StoreError
 from proxy.fleet import Fleet, FleetLimits
 from proxy.fleet_instructions import FleetInstruction
 from proxy.flushing import CatalogChanges, delete_acknowledged, store_batches, store_catalog, store_refused
+from proxy.foreign_devices import ForeignDevices, Spokesmen
 from proxy.link_seam import Clocks, MakeLink, greeting
 from proxy.metrics import ProxyMetrics
 from proxy.receiving import Receiver
@@ -69,16 +71,25 @@ class ProxyService:
         Makes its link to the broker.
     clocks
         Where the time comes from.
+    drivers
+        Of devices that are no motes of Fjord.
     """
 
     def __init__(
-        self, settings: ProxySettings, stores: Stores, make_link: MakeLink, *, clocks: Clocks | None = None
+        self,
+        settings: ProxySettings,
+        stores: Stores,
+        make_link: MakeLink,
+        *,
+        clocks: Clocks | None = None,
+        drivers: Iterable[Driver] = (),
     ) -> None:
         self.settings = settings
         self.stores = stores
         self.metrics = ProxyMetrics(self._gauges)
         self._clocks = clocks or Clocks()
         now_us = self._clocks.radio()
+        spokesmen = Spokesmen(drivers)
         self.fleet = Fleet(
             settings.name,
             fleet_limits(settings),
@@ -86,8 +97,11 @@ class ProxyService:
             programs=stores.catalog.programs(),
             positions=stores.spool.positions(),
             streams=stores.spool.progress(),
+            abilities_of=spokesmen.abilities_of,
         )
-        self._greeting = greeting(settings.name, stores.spool.epoch, self._clocks.real(), self._on_connect)
+        self._greeting = greeting(
+            settings.name, stores.spool.epoch, self._clocks.real(), self._on_connect, spokesmen.subscriptions
+        )
         self.link = make_link(self._greeting)
         self.entries = EntrySchedule(settings.entry_interval, settings.counters_interval)
         self.delivery = Delivery(
@@ -108,6 +122,10 @@ class ProxyService:
             entries=self.entries,
             clocks=self._clocks,
         )
+        self.foreign = ForeignDevices(
+            spokesmen, self.fleet, self.receiver, self.link, metrics=self.metrics, clocks=self._clocks
+        )
+        self.receiver.foreign_motes, self.receiver.to_driver = spokesmen.of, self.foreign.control
         self._flushing = asyncio.Lock()
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
         self._positions_us = now_us
@@ -125,6 +143,7 @@ class ProxyService:
                 tasks.create_task(self._flush_regularly(), name="flush"),
                 tasks.create_task(self._publish_catalog(), name="catalog"),
                 tasks.create_task(self._tell_time(), name="clock"),
+                tasks.create_task(self.foreign.publish(), name="devices"),
             ]
             await stop.wait()
             await self._say_farewell()
@@ -156,8 +175,10 @@ class ProxyService:
         return instructions + self.fleet.restore(self.stores.catalog.announcements())
 
     async def _receive(self, message: Message) -> None:
-        if not self._stopping:
-            await self.receiver.receive(message)
+        if self._stopping or await self.foreign.receive(message):
+            return
+        await self.receiver.receive(message)
+        await self.foreign.after(message)
 
     async def _flush_batches(self) -> None:
         batches, positions = self._uncommitted
@@ -254,6 +275,7 @@ class ProxyService:
             await asyncio.sleep(_CLOCK_SECONDS)
             now_us = self._clocks.radio()
             await self.receiver.carry_out(self.fleet.time_passed(now_us))
+            await self.foreign.time_passed()
             self.delivery.time_passed(now_us)
 
     async def _say_farewell(self) -> None:

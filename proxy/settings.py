@@ -56,6 +56,7 @@ class ProxySettings(BaseModel):
         "", description=f"User at the broker; empty for none. The password is read from {PASSWORD_VARIABLE} only."
     )
     data: str = Field("", description="Folder of catalog, spool and quarantine; empty takes .fjord/proxy-<name>.")
+    drivers: str = Field("", description="TOML file of drivers for devices of other makers; empty for none.")
     flush_interval: Duration = Field(100_000, description="At most this long an accepted sample waits for its batch.")
     batch_rows: int = Field(10_000, ge=1, le=1_000_000, description="Samples in one batch at most.")
     batch_size: Size = Field(4 * 1024 * 1024, le=7 * 1024 * 1024, description="Size of one batch at most.")

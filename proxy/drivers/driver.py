@@ -176,5 +176,8 @@ class Driver(Protocol):
     def announce(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
         """Say, or ask, again what a mote is: the fleet does not know it."""
 
+    def listen(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+        """Return an empty packet, in whose listen window the fleet may speak; nothing if the mote opens its own."""
+
     def time_passed(self, *, radio_us: int, heard_us: int) -> DriverOutput:
         """Return what is due; call it at least once a second."""

@@ -188,6 +188,13 @@ class JsonDriver:
         feed = self._feeds.get(mote)
         return NOTHING if feed is None else DriverOutput(frames=(feed.announcement(),))
 
+    def listen(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+        """Let the fleet speak: what it says is for this driver, which is always there."""
+        feed = self._feeds.get(mote)
+        if feed is None or feed.away:
+            return NOTHING
+        return DriverOutput(frames=(feed.empty(radio_us=radio_us, heard_us=heard_us),))
+
     def time_passed(self, *, radio_us: int, heard_us: int) -> DriverOutput:
         """Return the empty packets that are due."""
         beats = (feed.beat(radio_us=radio_us, heard_us=heard_us) for feed in self._feeds.values())

@@ -95,6 +95,11 @@ class NativeDriver:
         _ = heard_us
         return self._speak(mote, SendAnnouncement(), radio_us)
 
+    def listen(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+        """Return nothing: a mote listens when it likes."""
+        _ = mote, radio_us, heard_us
+        return NOTHING
+
     def time_passed(self, *, radio_us: int, heard_us: int) -> DriverOutput:
         """Return nothing: motes keep their own time."""
         _ = radio_us, heard_us

@@ -169,6 +169,13 @@ class Zigbee2MqttDriver:
         known = self._motes.get(mote)
         return NOTHING if known is None else DriverOutput(frames=(known.feed.announcement(),))
 
+    def listen(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+        """Let the fleet speak: the bridge is always there."""
+        known = self._motes.get(mote)
+        if known is None or known.feed.away:
+            return NOTHING
+        return DriverOutput(frames=(known.feed.empty(radio_us=radio_us, heard_us=heard_us),))
+
     def time_passed(self, *, radio_us: int, heard_us: int) -> DriverOutput:
         """Return the empty packets and the repeated requests that are due."""
         output = NOTHING

@@ -1,0 +1,274 @@
+"""Devices of other makers through the whole proxy: over a fake link, and over a broker.
+
+time      0           1                2                        3
+device    {"t": 20}                    {"t": 21}
+driver    announced, listens           sample
+demand                t every 10 s                              nobody asks
+to it                 its program, at once                      sleep, at once
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+
+from protocols import topics
+from protocols.batches import decode_batch
+from protocols.catalog import MoteState, decode_mote_entry
+from protocols.demands import QueryDemand, StreamDemand
+from protocols.frames import VERSION, encode
+from protocols.mqtt import BrokerAddress, Message
+from protocols.packets import AdjustClock, Control
+from protocols.programs import program_number
+from proxy.drivers.driver import EVERYTHING, NOTHING, PASSIVE, DriverOutput, Publication
+from proxy.drivers.settings import read_drivers
+from proxy.drivers.zigbee_reporting import REPORTING
+from proxy.foreign_devices import MOST_WAITING, abilities
+from proxy.link_seam import mqtt_link
+from proxy.service import ProxyService
+from proxy.settings import ProxySettings
+from proxy.stores import open_stores
+from tests.proxy.test_service import FakeLink, Field, published_batches, until
+
+S = 1_000_000
+RECORDED = Path(__file__).parent / "drivers" / "recorded"
+SONOFF = "0x00124b0025033adc"
+REQUESTS = "zigbee2mqtt/bridge/request/device/configure_reporting"
+RESPONSES = "zigbee2mqtt/bridge/response/device/configure_reporting"
+JSON_DRIVER = {
+    "kind": "json", "name": "rooms", "topic": "rooms/{mote}", "stream": "climate", "minimum_period": "1ms",
+    "field": [{"name": "t", "path": "t", "type": "real"}],
+}  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def running(tmp_path, drivers, make_link=FakeLink):
+    settings = ProxySettings(name="p", data=str(tmp_path / "data"), flush_interval=10_000, entry_interval=1)
+    if isinstance(drivers, list) and isinstance(drivers[0], dict):
+        drivers = read_drivers({"driver": drivers}, "test")
+    with open_stores(settings.folder, settings.name, quarantine_entries=100) as stores:
+        service = ProxyService(settings, stores, make_link, drivers=drivers)
+        stop = asyncio.Event()
+        task = asyncio.create_task(service.run(stop))
+        await asyncio.wait_for(service.link.connected.wait(), 10)
+        yield service
+        stop.set()
+        await asyncio.wait_for(task, 10)
+
+
+def demand(stream, *fields, period_us=None):
+    queries = (QueryDemand("q", fields, period_us),) if fields else ()
+    return StreamDemand(VERSION, "c", stream, 1, queries)
+
+
+async def say(service, topic, content, *, retain=False):
+    payload = content if isinstance(content, bytes) else json.dumps(content).encode()
+    await service.link.handle(Message(topic, payload, retain=retain))
+
+
+def rows(service, column="t"):
+    return [
+        value
+        for batch in published_batches(service.link)
+        for each in batch.columns
+        if each.name == column
+        for value in each.values(batch.rows)
+    ]
+
+
+async def test_what_a_json_device_says_comes_in_batches_and_nothing_is_sent_to_it(tmp_path):
+    async with running(tmp_path, [JSON_DRIVER]) as service:
+        assert [each.filter for each in service.link.greeting.subscriptions][-1] == "rooms/+"
+        await say(service, "rooms/kitchen", {"t": 19.0})
+        await say(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
+        mote = service.fleet.motes["kitchen"]
+        assert mote.state is MoteState.SAMPLING, "it runs its program at once, not in a window"
+        assert mote.running == program_number(mote.desired)
+        await asyncio.sleep(0.002)
+        await say(service, "rooms/kitchen", {"t": 20.5})
+        await until(lambda: rows(service))
+        assert rows(service) == [20.5]
+        await say(service, topics.demand("climate"), encode(demand("climate")), retain=True)
+        assert mote.state is MoteState.SLEEPING
+        assert service.metrics.value("controls", "run_program") == 2
+    assert not [each for each in service.link.published if "/control" in each.topic or each.topic.startswith("rooms")]
+
+
+async def test_a_device_heard_after_the_demand_begins_with_its_first_message(tmp_path):
+    async with running(tmp_path, [JSON_DRIVER]) as service:
+        await say(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
+        await say(service, "rooms/kitchen", {"t": 19.0})
+        assert service.fleet.motes["kitchen"].state is MoteState.SAMPLING
+
+
+async def test_a_bad_message_is_counted_and_kept_and_others_go_on(tmp_path):
+    async with running(tmp_path, [JSON_DRIVER]) as service:
+        await say(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
+        for content in (b"{", {"x": 1}, {"t": "warm"}, b"[" * 5_000):
+            await say(service, "rooms/hall", content)
+        await say(service, "rooms/hall", {"t": 1.0}, retain=True)
+        await say(service, "rooms/kitchen", {"t": 19.0})
+        await asyncio.sleep(0.002)
+        await say(service, "rooms/kitchen", {"t": 20.5})
+        await until(lambda: 20.5 in rows(service))
+        reasons = ("garbled", "missing", "type", "depth", "retained")
+        counts = {reason: service.metrics.value("frames_refused", reason) for reason in reasons}
+    assert sum(counts.values()) == 5
+    assert min(counts["missing"], counts["type"], counts["retained"]) == 1
+    with open_stores(tmp_path / "data", "p", quarantine_entries=100) as stores:
+        kept = stores.quarantine.frames()
+    assert {each.topic for each in kept} == {"rooms/hall"}
+
+
+class Broken:
+    """A driver with a fault of its own."""
+
+    name, capabilities, subscriptions = "broken", PASSIVE, ("broken/#", "rooms/+")
+
+    def received(self, *_arguments, **_times):
+        raise ZeroDivisionError
+
+    def time_passed(self, **_times):
+        raise KeyError("no")
+
+
+async def test_a_driver_that_fails_takes_nobody_with_it(tmp_path, frames):
+    good = read_drivers({"driver": [JSON_DRIVER]}, "test")
+    async with running(tmp_path, [Broken(), *good]) as service:
+        await say(service, "rooms/kitchen", {"t": 19.0})
+        await service.foreign.time_passed()
+        await say(service, topics.announcement("p", "m1"), encode(frames.announcement()))
+        assert set(service.fleet.motes) == {"kitchen", "m1"}
+        assert service.metrics.value("frames_refused", "driver_failed") >= 2
+
+
+async def test_names_belong_to_who_had_them_first(tmp_path, frames):
+    other = JSON_DRIVER | {"name": "cellars", "topic": "cellars/{mote}"}
+    async with running(tmp_path, [JSON_DRIVER, other]) as service:
+        await say(service, "rooms/one", {"t": 19.0})
+        await say(service, "cellars/one", {"t": 8.0})
+        await say(service, topics.announcement("p", "one"), encode(frames.announcement("one")))
+        await say(service, topics.packet("p", "one"), encode(frames.packet(0, mote="one")))
+        assert service.fleet.motes["one"].announcement.boot == 0
+        refused = service.metrics.value("frames_refused", "mote")
+        assert refused >= 3
+        await say(service, topics.announcement("p", "two"), encode(frames.announcement("two")))
+        await say(service, "rooms/two", {"t": 19.0})
+        assert service.fleet.motes["two"].announcement.boot == 1
+        assert service.metrics.value("frames_refused", "mote") > refused
+
+
+async def test_topics_of_fjord_are_not_for_drivers(tmp_path, frames):
+    greedy = JSON_DRIVER | {"topic": "fjord/v1/motes/p/{mote}/packet"}
+    async with running(tmp_path, [greedy]) as service:
+        await say(service, topics.announcement("p", "m1"), encode(frames.announcement()))
+        await say(service, topics.packet("p", "m1"), encode(frames.packet(0)))
+        assert service.metrics.value("packets") == 1
+        assert service.metrics.value("frames_refused") == 0
+
+
+async def test_a_restarted_proxy_takes_its_devices_on_again(tmp_path):
+    for value in (20.5, 21.5):
+        async with running(tmp_path, [JSON_DRIVER]) as service:
+            await say(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
+            await say(service, "rooms/kitchen", {"t": 19.0})
+            await asyncio.sleep(0.002)
+            await say(service, "rooms/kitchen", {"t": value})
+            await until(lambda value=value: value in rows(service))
+            assert service.metrics.value("packets_refused", "replayed") == 0
+
+
+async def test_the_clock_of_a_device_is_not_adjusted(tmp_path):
+    async with running(tmp_path, [JSON_DRIVER]) as service:
+        await say(service, "rooms/kitchen", {"t": 19.0})
+        assert await service.foreign.control("kitchen", Control(VERSION, "kitchen", (AdjustClock(5),)), None)
+        assert not await service.foreign.control("m1", Control(VERSION, "m1", (AdjustClock(5),)), None)
+        assert service.metrics.value("controls") == 0
+
+
+class Talkative(Broken):
+    """Sends many messages."""
+
+    def received(self, *_arguments, **_times):
+        return DriverOutput(publications=(Publication("x", b""),) * (MOST_WAITING + 7))
+
+    def time_passed(self, **_times):
+        return NOTHING
+
+
+async def test_messages_to_devices_are_bounded_and_late_ones_given_up(tmp_path):
+    async with running(tmp_path, [Talkative()]) as service:
+        await say(service, "broken/x", {})
+        assert service.metrics.value("controls_unsent") == 7
+        await until(lambda: service.metrics.value("device_messages") == MOST_WAITING)
+        service.link.fails = True
+        output = DriverOutput(publications=(Publication("x", b""), Publication("y", b"", before_radio_us=0)))
+        service.foreign._spokesmen.drivers[0].received = lambda *_, **__: output
+        await say(service, "broken/x", {})
+        await until(lambda: service.metrics.value("controls_unsent") == 9)
+
+
+def test_what_devices_can_do():
+    assert abilities(EVERYTHING) == abilities(EVERYTHING).__class__()
+    passive, reporting = abilities(PASSIVE), abilities(REPORTING)
+    assert not any((passive.filters, passive.sends_on_change, passive.aggregates, passive.several))
+    assert (reporting.sends_on_change, reporting.filters, reporting.detects_events) == (True, False, False)
+
+
+@pytest.mark.system
+async def test_a_zigbee_device_is_configured_through_its_bridge(tmp_path, broker):
+    address = BrokerAddress(broker.host, broker.port)
+    field = Field(address)
+    field.link._subscriptions.append(type(field.link._subscriptions[0])("zigbee2mqtt/bridge/request/#"))
+    keeping = asyncio.create_task(field.link.run(field.keep))
+    await asyncio.wait_for(field.link.connected.wait(), 10)
+
+    async def publish(topic, content, *, retain=False):
+        await field.link.publish(Message(topic, json.dumps(content).encode(), retain=retain))
+
+    await publish("zigbee2mqtt/bridge/devices", json.loads((RECORDED / "zigbee2mqtt_devices.json").read_text()),
+                  retain=True)  # fmt: skip
+    drivers = [{"kind": "zigbee2mqtt"}, JSON_DRIVER]
+    async with running(tmp_path, drivers, mqtt_link(address)) as service:
+        await until(lambda: SONOFF in service.fleet.motes)
+        wanted = demand("zigbee2mqtt_snzb_02", "temperature", "humidity", period_us=S)
+        await field.say(topics.demand("zigbee2mqtt_snzb_02"), wanted, retain=True)
+        await until(lambda: sum(each.topic == REQUESTS for each in field.heard) >= 2)
+        asked = [json.loads(each.payload) for each in field.heard if each.topic == REQUESTS]
+        assert {each["attribute"] for each in asked} == {"measuredValue"}
+        assert {each["cluster"] for each in asked} == {"msTemperatureMeasurement", "msRelativeHumidity"}
+        mote = service.fleet.motes[SONOFF]
+        assert mote.state is MoteState.CHANGING, "the bridge has not answered"
+
+        await publish("rooms/kitchen", "nonsense")
+        await publish(RESPONSES, "nonsense")
+        ids = {each["id"]: each for each in asked if each["id"] == SONOFF}
+        assert ids
+        for each in asked:
+            await publish(RESPONSES, {"data": {}, "status": "ok", "transaction": each["transaction"]})
+        await until(lambda: mote.state is MoteState.SAMPLING)
+
+        name = next(
+            each["friendly_name"]
+            for each in json.loads((RECORDED / "zigbee2mqtt_devices.json").read_text())
+            if each["ieee_address"] == SONOFF
+        )
+        state = {"temperature": 21.25, "humidity": 55.5, "battery": 80, "voltage": 3000, "linkquality": 100}
+        for _ in range(3):
+            await publish(f"zigbee2mqtt/{name}", state)
+            await asyncio.sleep(1.05)
+        batches = lambda: [each for each in field.frames(topics.batches("p"), decode_batch) if each.rows]  # noqa: E731
+        await until(batches)
+        columns = {each.name: each.values(batches()[0].rows) for each in batches()[0].columns}
+        assert columns["temperature"] == [21.25]
+        assert columns["humidity"] == [55.5]
+        entry = lambda: field.frames(topics.mote_entry("p", SONOFF), decode_mote_entry)[-1]  # noqa: E731
+        await until(lambda: entry().health is not None and entry().health.battery == 0.8)
+        assert service.metrics.value("device_messages") == len(asked)
+    keeping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await keeping
