@@ -38,6 +38,7 @@ from proxy.mote_events import (
     TuplesAccepted,
 )
 from proxy.mote_tracking import MoteTracking
+from proxy.neighbours import Neighbours
 from proxy.observing import observe
 from proxy.program_book import ProgramBook
 from proxy.stream_state import StreamProgress, StreamState
@@ -49,6 +50,7 @@ USUAL_DEVICE = "telosb"
 """What a mote is taken for that does not say what it is."""
 _WORTH_A_CHANGE = 0.9
 _OBSERVES_EVERY = 8
+_NO_BOOT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Fleet:
         What is remembered from before a restart: programs, how far packets were taken over, and how far streams came.
     abilities_of
         Returns what a mote can do.
+    neighbours
+        Say which motes are another proxy's.
     """
 
     def __init__(
@@ -89,8 +93,10 @@ class Fleet:
         positions: Mapping[str, MotePosition] | None = None,
         streams: Iterable[StreamProgress] = (),
         abilities_of: Callable[[str], Abilities] = lambda _: Abilities(),
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._abilities_of = abilities_of
+        self._neighbours = neighbours or Neighbours(proxy, 0)
         self.motes: dict[str, MoteTracking] = {}
         self.streams = {each.stream: StreamState(each, limits.batches, style=limits.style) for each in streams}
         self._proxy = proxy
@@ -223,6 +229,16 @@ class Fleet:
             batches += stream.cut(promises, radio_us)
         return batches
 
+    def has(self, mote: str) -> bool:
+        """Return whether a mote is in this proxy's catalog."""
+        found = self.motes.get(mote)
+        return found is not None and found.announcement is not None
+
+    def ask_again(self, mote: str, radio_us: int) -> None:
+        """Ask a mote whose announcement was refused what it is, when it listens next."""
+        if mote in self.motes and not self.has(mote):
+            self.motes[mote].handle(AnnouncementRefused(_NO_BOOT, radio_us))
+
     def entry(self, mote: str) -> MoteEntry | None:
         """Return a mote's entry in the catalog, None if it has not announced itself."""
         found = self.motes.get(mote)
@@ -268,6 +284,9 @@ class Fleet:
 
     def _problem(self, announcement: Announcement) -> tuple[str, str] | None:
         """Why an announcement cannot be taken: a word and a sentence; None if it can."""
+        other = self._neighbours.claimant(announcement.mote, ours=self.has(announcement.mote))
+        if other is not None:
+            return "two_proxies", f"mote {announcement.mote!r} is in the catalog of proxy {other!r}, which is online"
         try:
             check_properties(announcement)
         except SchemaError as error:

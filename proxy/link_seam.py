@@ -68,6 +68,9 @@ def greeting(
             Subscription(topics.demand("+")),
             Subscription(topics.cluster_status("+")),
             Subscription(topics.acks(proxy)),
+            # Whose motes are whose has to be known before they announce themselves.
+            Subscription(topics.proxy_status("+")),
+            Subscription(topics.mote_entry("+", "+")),
             Subscription(topics.announcement(proxy, "+")),
             Subscription(topics.packet(proxy, "+")),
             *map(Subscription, foreign),

@@ -52,6 +52,7 @@ from proxy.mote_events import (
     TuplesAccepted,
     WentSilent,
 )
+from proxy.neighbours import Neighbours, tell_fleet
 from proxy.quarantine import Quarantine, RefusedFrame
 
 log = structlog.get_logger(__name__)
@@ -95,6 +96,9 @@ class Receiver:
         self.foreign_motes: Container[str] = ()
         """Motes that drivers speak for, and what to do with what is to be told to one; False: it is none of them."""
         self.to_driver: Callable[[str, Control, Message | None], Awaitable[bool]] | None = None
+        self.neighbours: Neighbours | None = None
+        self.given_up: set[str] = set()
+        """Motes that another proxy has, whose entries are to be removed."""
         self._proxy = proxy
         self._fleet = fleet
         self._delivery = delivery
@@ -120,6 +124,10 @@ class Receiver:
                     instructions = self._cluster(message, radio_us)
                 case "demand":
                     instructions = self._demand(message, parsed.names[0], radio_us)
+                case "mote_entry" | "proxy_status" if self.neighbours is not None:
+                    news = self.neighbours.received(parsed, message.payload, self._fleet.has)
+                    self.given_up.update(news.given_up)
+                    instructions = tell_fleet(news, self._fleet, radio_us=radio_us, heard_us=self._clocks.real())
                 case _:
                     self._refuse_frame(message, "topic", f"nothing is expected on {message.topic}")
                     return
@@ -138,9 +146,7 @@ class Receiver:
         for mote, control in self._note(instructions, message):
             await self._send_control(mote, control, message, radio_us)
 
-    def _note(
-        self, instructions: list[FleetInstruction], message: Message | None
-    ) -> Sequence[tuple[str, SendControl]]:
+    def _note(self, instructions: list[FleetInstruction], message: Message | None) -> Sequence[tuple[str, SendControl]]:
         """Do what can be done at once, which is all that most packets lead to; return what is to be sent."""
         controls: Sequence[tuple[str, SendControl]] = ()
         for instruction in instructions:

@@ -29,6 +29,7 @@ from proxy.flushing import CatalogChanges, delete_acknowledged, store_batches, s
 from proxy.foreign_devices import ForeignDevices, Spokesmen
 from proxy.link_seam import Clocks, MakeLink, greeting
 from proxy.metrics import ProxyMetrics
+from proxy.neighbours import Neighbours
 from proxy.receiving import Receiver
 from proxy.settings import ProxySettings
 from proxy.stores import Stores
@@ -89,7 +90,9 @@ class ProxyService:
         self.metrics = ProxyMetrics(self._gauges)
         self._clocks = clocks or Clocks()
         now_us = self._clocks.radio()
+        began_us = self._clocks.real()
         spokesmen = Spokesmen(drivers)
+        neighbours = Neighbours(settings.name, began_us)
         self.fleet = Fleet(
             settings.name,
             fleet_limits(settings),
@@ -98,9 +101,10 @@ class ProxyService:
             positions=stores.spool.positions(),
             streams=stores.spool.progress(),
             abilities_of=spokesmen.abilities_of,
+            neighbours=neighbours,
         )
         self._greeting = greeting(
-            settings.name, stores.spool.epoch, self._clocks.real(), self._on_connect, spokesmen.subscriptions
+            settings.name, stores.spool.epoch, began_us, self._on_connect, spokesmen.subscriptions
         )
         self.link = make_link(self._greeting)
         self.entries = EntrySchedule(settings.entry_interval, settings.counters_interval)
@@ -125,6 +129,7 @@ class ProxyService:
         self.foreign = ForeignDevices(
             spokesmen, self.fleet, self.receiver, self.link, metrics=self.metrics, clocks=self._clocks
         )
+        self.receiver.neighbours = neighbours
         self.receiver.foreign_motes, self.receiver.to_driver = spokesmen.of, self.foreign.control
         self._flushing = asyncio.Lock()
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
@@ -259,6 +264,11 @@ class ProxyService:
                     topic = topics.stream_offer(self.settings.name, name)
                     await self.link.publish(Message(topic, encode(offer), retain=True))
                     self.receiver.unoffered.discard(name)
+                while self.receiver.given_up:
+                    mote = min(self.receiver.given_up)
+                    if not self.fleet.has(mote):
+                        await self.link.publish(Message(topics.mote_entry(self.settings.name, mote), b"", retain=True))
+                    self.receiver.given_up.discard(mote)
                 while due:
                     entry = self.fleet.entry(due[-1])
                     if entry is not None:

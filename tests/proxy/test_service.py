@@ -110,7 +110,7 @@ async def test_bad_frames_are_counted_kept_and_stop_nothing(settings, frames):
             (topics.acks("p"), b"", False),
             (topics.demand("weather"), encode(frames.demand()), True),
             ("fjord/v1/motes/p/b d/packet", packet, False),
-            (topics.proxy_status("p"), packet, False),
+            (topics.query_errors("q"), packet, False),
         ]:
             await say(service, topic, payload, retain=retain)
         counts = {

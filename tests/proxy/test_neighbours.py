@@ -1,0 +1,189 @@
+"""Two proxies for one mote.
+
+a         online --------------------------- offline
+                 entry m1
+b         online (later)
+m1 to b              refused: it is a's              taken
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols import topics
+from protocols.catalog import MoteEntry, MoteState, Presence, Status
+from protocols.errors import FrameError
+from protocols.frames import VERSION, encode
+from proxy.fleet_instructions import RefuseAnnouncement
+from proxy.neighbours import NO_NEWS, NeighbourNews, Neighbours
+from tests.proxy.test_service import introduce, running, say, settings, until
+
+__all__ = ["settings"]
+
+S = 1_000_000
+NOTHING_OURS, ALL_OURS = (lambda _: False), (lambda _: True)
+
+
+def entry_of(proxy, mote):
+    numbers = (0, 1, 1, 0, 0, 0, 0, 0, 0)
+    return MoteEntry(VERSION, mote, proxy, "loop", "traffic", {}, MoteState.SLEEPING, *numbers, None, 0)
+
+
+def status(neighbours, proxy, presence=Presence.ONLINE, since=1, ours=NOTHING_OURS):
+    payload = encode(Status(VERSION, proxy, presence, "e", since))
+    return neighbours.received(topics.parse(topics.proxy_status(proxy)), payload, ours)
+
+
+def entry(neighbours, proxy, mote, *, present=True, ours=NOTHING_OURS):
+    payload = encode(entry_of(proxy, mote)) if present else b""
+    return neighbours.received(topics.parse(topics.mote_entry(proxy, mote)), payload, ours)
+
+
+def test_a_mote_belongs_to_whoever_is_online_and_has_it():
+    b = Neighbours("b", 5)
+    assert entry(b, "a", "m1") == NO_NEWS
+    assert b.claimant("m1", ours=False) is None, "nobody knows whether a is there"
+    status(b, "a", since=9)
+    assert b.claimant("m1", ours=False) == "a"
+    assert b.claimant("m2", ours=False) is None
+    assert status(b, "a", Presence.OFFLINE) == NeighbourNews(freed=("m1",))
+    assert status(b, "a", Presence.OFFLINE) == NO_NEWS
+    assert b.claimant("m1", ours=False) is None
+    status(b, "a", since=9)
+    assert entry(b, "a", "m1", present=False) == NeighbourNews(freed=("m1",))
+    assert b.claimant("m1", ours=False) is None
+    assert entry(b, "a", "m1", present=False) == NO_NEWS
+
+
+@pytest.mark.parametrize(("since", "lost"), [(4, True), (5, True), (6, False)])
+@pytest.mark.parametrize("first", ["status", "entry"])
+def test_of_two_at_once_the_one_longer_online_keeps_it(since, lost, first):
+    b = Neighbours("b", 5)  # at the same instant the name decides: a is before b
+    news = [
+        status(b, "a", since=since, ours=ALL_OURS) if each == "status" else entry(b, "a", "m1", ours=ALL_OURS)
+        for each in sorted(["status", "entry"], key=lambda each: each != first)
+    ]
+    assert [each.given_up for each in news] == [(), ("m1",) if lost else ()]
+    assert b.claimant("m1", ours=True) == ("a" if lost else None)
+
+
+def test_what_we_said_ourselves_and_what_is_said_twice_is_no_news():
+    b = Neighbours("b", 5)
+    assert status(b, "b", since=0, ours=ALL_OURS) == NO_NEWS
+    assert entry(b, "b", "m1", ours=ALL_OURS) == NO_NEWS
+    assert b.claimant("m1", ours=False) is None
+    status(b, "a", since=1)
+    entry(b, "a", "m1")
+    topic = topics.parse(topics.mote_entry("a", "m1"))
+    assert b.received(topic, b"whatever comes again is not looked at", ALL_OURS) == NO_NEWS
+
+
+def test_a_mote_that_a_third_proxy_has_is_not_free():
+    b = Neighbours("b", 5)
+    for other in ("a", "c"):
+        status(b, other)
+        entry(b, other, "m1")
+    assert status(b, "a", Presence.OFFLINE) == NO_NEWS
+    assert b.claimant("m1", ours=False) == "c"
+    assert b.received(topics.parse(topics.proxy_status("c")), b"", NOTHING_OURS) == NeighbourNews(freed=("m1",))
+
+
+def test_what_is_no_status_or_entry_or_anothers_is_refused():
+    b = Neighbours("b", 5)
+    of_a = topics.parse(topics.mote_entry("a", "m1")), topics.parse(topics.proxy_status("a"))
+    for topic, payload in [
+        (of_a[0], b"\xc1"), (of_a[0], encode(entry_of("a", "m2"))), (of_a[0], encode(entry_of("c", "m1"))),
+        (of_a[1], b"\x00"), (of_a[1], encode(Status(VERSION, "c", Presence.ONLINE, "e", 0))),
+    ]:  # fmt: skip
+        with pytest.raises(FrameError):
+            b.received(topic, payload, NOTHING_OURS)
+
+
+def test_what_is_remembered_is_bounded():
+    b = Neighbours("b", 5, most_proxies=2, most_entries=3)
+    for proxy in ("a", "c", "d"):
+        status(b, proxy)
+        for number in range(5):
+            entry(b, proxy, f"{proxy}{number}")
+    found = [b.claimant(f"{proxy}{number}", ours=False) for proxy in "acd" for number in range(5)]
+    assert found == ["a"] * 3 + [None] * 12
+    entry(b, "a", "a0", present=False)
+    entry(b, "c", "c0")
+    assert b.claimant("c0", ours=False) == "c"
+
+
+SAID = st.tuples(st.sampled_from(["online", "offline", "has", "has not"]), st.sampled_from("ab"), st.sampled_from("xy"))
+
+
+@given(st.lists(SAID, max_size=30), st.booleans())
+def test_two_proxies_that_hear_the_same_never_both_give_up_or_both_keep(said, swapped):
+    since = {"a": 2, "b": 1} if swapped else {"a": 1, "b": 2}
+    all_of = {name: Neighbours(name, since[name]) for name in "ab"}
+    has, online = {name: set() for name in "ab"}, set()
+    for what, proxy, mote in said:
+        for each in all_of.values():
+            if what in {"online", "offline"}:
+                status(each, proxy, Presence(what), since[proxy])
+            else:
+                entry(each, proxy, mote, present=what == "has")
+        if what in {"online", "offline"}:
+            (online.add if what == "online" else online.discard)(proxy)
+        else:
+            (has[proxy].add if what == "has" else has[proxy].discard)(mote)
+    for mote in "xy":
+        if online == {"a", "b"} and mote in has["a"] & has["b"]:
+            first = min("ab", key=lambda name: since[name])
+            assert [all_of[name].claimant(mote, ours=True) for name in "ab"] == [
+                None if name == first else first for name in "ab"
+            ]
+
+
+async def hear_status(service, proxy, presence, since):
+    await say(service, topics.proxy_status(proxy), Status(VERSION, proxy, presence, "e", since), retain=True)
+
+
+async def test_a_mote_of_another_proxy_is_refused_until_that_is_gone(settings, frames):
+    async with running(settings) as service:
+        await hear_status(service, "a", Presence.ONLINE, 2**62)
+        await say(service, topics.mote_entry("a", "m1"), entry_of("a", "m1"), retain=True)
+        await introduce(service, frames)
+        assert service.metrics.value("announcements_refused", "two_proxies") == 1
+        assert service.fleet.entry("m1") is None
+        await say(service, topics.packet("p", "m1"), frames.packet(0, listen=50_000))
+        assert service.link.on(topics.control("p", "m1")) == [], "its boot was refused: it is not asked again"
+        await hear_status(service, "a", Presence.OFFLINE, 2**62)
+        await say(service, topics.packet("p", "m1"), frames.packet(1, listen=50_000, clock=1))
+        assert len(service.link.on(topics.control("p", "m1"))) == 1, "what are you?"
+        await say(service, topics.announcement("p", "m1"), frames.announcement())
+        await until(lambda: service.link.on(topics.mote_entry("p", "m1")))
+        refused = [each for each in service.stores.quarantine.frames() if each.reason == "two_proxies"]
+        assert all("'a'" in each.detail for each in refused)
+
+
+@pytest.mark.parametrize(("since", "kept"), [(0, False), (2**62, True)])
+async def test_of_two_that_took_it_at_once_the_younger_removes_its_entry(settings, frames, since, kept):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        entries = topics.mote_entry("p", "m1")
+        await until(lambda: service.link.on(entries))
+        await say(service, topics.mote_entry("a", "m1"), entry_of("a", "m1"), retain=True)
+        await hear_status(service, "a", Presence.ONLINE, since)
+        assert service.fleet.has("m1") is kept
+        if not kept:
+            await until(lambda: service.link.on(entries)[-1].payload == b"")
+            assert service.link.on(entries)[-1].retain
+        assert service.metrics.value("announcements_refused", "two_proxies") == (0 if kept else 1)
+
+
+def test_the_refusal_names_the_proxy(frames):
+    from proxy.fleet import Fleet, FleetLimits
+
+    neighbours = Neighbours("b", 5)
+    status(neighbours, "a")
+    entry(neighbours, "a", "m1")
+    fleet = Fleet("b", FleetLimits(), now_us=0, neighbours=neighbours)
+    (refused,) = fleet.announcement(frames.announcement(), radio_us=0, heard_us=0)
+    assert isinstance(refused, RefuseAnnouncement)
+    assert (refused.reason, "'a'" in refused.detail) == ("two_proxies", True)
