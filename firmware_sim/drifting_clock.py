@@ -44,6 +44,8 @@ class DriftingClock(SampleClock):
         self._true = true_clock
         self._drift = drift
         self._right_us = begins_radio_us
+        self._moved_us = 0
+        self._moved_in = 0
 
     @property
     def held(self) -> bool:
@@ -59,7 +61,19 @@ class DriftingClock(SampleClock):
         since_us = radio_us - self._right_us
         if self._drift.synchronise_every_us:
             since_us %= self._drift.synchronise_every_us
-        return round(self._drift.error_after_us + since_us * self._drift.parts_per_million * 1e-6)
+        moved_us = self._moved_us if self._synchronisations(radio_us) <= self._moved_in else 0
+        return round(self._drift.error_after_us + since_us * self._drift.parts_per_million * 1e-6) + moved_us
+
+    def adjusted(self, by_us: int, radio_us: int) -> SampleClock:
+        """Move this clock, which is one mote's own, until it is put right next; return it."""
+        now = self._synchronisations(radio_us)
+        self._moved_us = by_us + (self._moved_us if now == self._moved_in else 0)
+        self._moved_in = now
+        return self
+
+    def _synchronisations(self, radio_us: int) -> int:
+        every_us = self._drift.synchronise_every_us
+        return (radio_us - self._right_us) // every_us if every_us else 0
 
     def at(self, radio_us: int) -> int:
         """Return what it shows at a radio time."""

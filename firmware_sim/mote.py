@@ -33,6 +33,7 @@ from firmware_sim.wake_schedule import Schedule
 from protocols.errors import ProgramError
 from protocols.frames import VERSION, encode
 from protocols.packets import (
+    AdjustClock,
     Control,
     Health,
     Packet,
@@ -93,6 +94,7 @@ class Mote:
     _impatient_us: int | None = None
     _window_began_us: int = -(2**62)
     _listens_until_us: int = -(2**62)
+    _adjusted_in_us: int | None = None
     _sample_packets: int = 0
     _filtered_before: int = 0
     _suppressed_before: int = 0
@@ -134,6 +136,7 @@ class Mote:
         self._filtered_before = self._suppressed_before = 0
         self._change_program(SLEEP, radio_us)
         self._window_began_us = self._listens_until_us = -(2**62)
+        self._adjusted_in_us = None
         self.counters = MoteCounters()
         return [self._announce(), *self._work(radio_us)]
 
@@ -249,7 +252,27 @@ class Mote:
                     instructions.append(self._announce())
                 case RunProgram():
                     instructions.extend(self._load(radio_us, wanted))
+                case AdjustClock(by_us):
+                    instructions.extend(self._adjust(radio_us, by_us))
         return instructions
+
+    def _adjust(self, radio_us: int, by_us: int) -> list[Instruction]:
+        """Move the clock, once in a listen window: what comes twice would move it twice.
+
+        Moved back, the next sample waits until the clock is there. Moved forward, a single instant that it jumps over
+        is sampled at once, and several are not sampled.
+        """
+        if self.clock.held or self._adjusted_in_us == self._window_began_us:
+            return []
+        self._adjusted_in_us = self._window_began_us
+        self.counters.clock_adjustments += 1
+        self.clock = self.clock.adjusted(by_us, radio_us)
+        now_us = self.clock.at(radio_us)
+        if self.sampling and now_us - self._next_sample_us >= self.program.period_us:
+            self._close_execution()
+            self._next_sample_us = first_sample_at_or_after(now_us, self.program.period_us)
+            self._execution = Execution(self.program, self._next_sample_us)
+        return [WakeAt(self._schedule().wakes_at(radio_us))]
 
     def _load(self, radio_us: int, wanted: RunProgram) -> list[Instruction]:
         program = wanted.program

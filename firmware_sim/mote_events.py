@@ -49,6 +49,7 @@ class MoteCounters:
     late_ticks: int = 0
     control_received: int = 0
     control_missed: int = 0
+    clock_adjustments: int = 0
     programs_refused: int = 0
     samples_filtered: int = 0
     """Samples that lay in no band of the program."""

@@ -40,6 +40,11 @@ class SampleClock:
         if self._begins_radio_us is None:
             self._begins_radio_us = radio_us
 
+    def adjusted(self, by_us: int, radio_us: int) -> SampleClock:
+        """Return the clock of one of the motes that share this one, once it has been moved at a radio time."""
+        _ = radio_us
+        return AdjustedClock(self, by_us)
+
     def at(self, radio_us: int) -> int:
         """Return the sample time at a radio time."""
         if self._begins_radio_us is None:
@@ -54,3 +59,41 @@ class SampleClock:
         while self.at(radio_us) < sample_us:
             radio_us += 1
         return radio_us
+
+
+class AdjustedClock(SampleClock):
+    """A shared clock as a mote sees it whose own was moved.
+
+    Parameters
+    ----------
+    shared
+        What the others go by.
+    by_us
+        By how much this one is ahead.
+    """
+
+    def __init__(self, shared: SampleClock, by_us: int) -> None:
+        super().__init__(shared.origin_us + by_us, begins_radio_us=None, speed=shared.speed)
+        self._shared = shared
+        self._by_us = by_us
+
+    @property
+    def held(self) -> bool:
+        """True while the shared clock stands still."""
+        return self._shared.held
+
+    def release(self, radio_us: int) -> None:
+        """Let the shared clock run."""
+        self._shared.release(radio_us)
+
+    def adjusted(self, by_us: int, radio_us: int) -> SampleClock:
+        """Return this clock, moved once more."""
+        return self._shared.adjusted(self._by_us + by_us, radio_us)
+
+    def at(self, radio_us: int) -> int:
+        """Return the sample time at a radio time."""
+        return self._shared.at(radio_us) + self._by_us
+
+    def radio_time_of(self, sample_us: int) -> int | None:
+        """Return the first radio time at which the clock has reached a sample time; None while it is held."""
+        return self._shared.radio_time_of(sample_us - self._by_us)

@@ -53,6 +53,7 @@ def fleet_limits(settings: ProxySettings) -> FleetLimits:
             silence_after_us=settings.silence_after,
             patience_us=settings.patience,
             max_clock_ahead_us=settings.max_clock_ahead,
+            clock_tolerance_us=settings.clock_tolerance,
         ),
         batches=BatchLimits(settings.waiting_samples, settings.batch_rows, settings.batch_size),
         style=ProgramStyle(settings.samples_per_packet, ListenSchedule(settings.listen_every, settings.listen_for)),

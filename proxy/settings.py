@@ -78,6 +78,9 @@ class ProxySettings(BaseModel):
     max_clock_ahead: Duration | None = Field(
         None, description="Refuse packets whose clock is further ahead than this; unset takes any (replays need that)."
     )
+    clock_tolerance: Duration | None = Field(
+        None, description="Correct a mote's clock that may be off by more than this; unset never does (as replays need)."
+    )
     samples_per_packet: int = Field(1, ge=1, le=1024, description="Samples a mote packs into one packet.")
     listen_every: Duration = Field(_LISTEN.every_us, description="Time between two listen windows of a mote.")
     listen_for: Duration = Field(_LISTEN.for_us, le=60_000_000, description="Length of a listen window.")

@@ -27,12 +27,15 @@ class TrackingLimits:
         After so many controls without effect the mote is reported.
     max_clock_ahead_us
         How far a mote's clock may be ahead of real time; None does not look, as a replay runs on a clock of its own.
+    clock_tolerance_us
+        A mote whose clock may be off by more is told to move it; None for never.
     """
 
     silence_after_us: int | None = None
     patience_us: int = 10 * SECOND_US
     attempts: int = 5
     max_clock_ahead_us: int | None = None
+    clock_tolerance_us: int | None = None
 
     def silent_after_us(self, programs: Iterable[SamplingProgram]) -> int:
         """Return how long a mote that runs one of these programs may be unheard, in real time.

@@ -1,0 +1,140 @@
+"""By how much a mote's sample clock is behind real time, from when its packets were heard.
+
+Pure. A packet says what the mote's clock showed when it was sent. When it is heard, real time is ahead of that by the
+clock's offset and by the packet's delay; delays only add, so the least difference in a while is nearest to the offset::
+
+    heard - clock   |    x        x
+                    |  x    x  x     x   x      delays above the line
+                    |__x_______x_____x____x__   the offset, which drifts
+                                            time
+
+What every packet needs at least cannot be told from an offset and is part of what is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+
+BUCKET_US = 20_000_000
+"""Of all packets in so long a time the one with the least difference is kept."""
+MOST_BUCKETS = 12
+MOST_AGE_US = 3_600_000_000
+FASTEST_DRIFT = 200e-6
+"""No clock is worse; crystals are within a quarter of it."""
+JUMP_US = 50_000
+"""A difference that changes by more than this, and more than clocks drift, is a clock that was set."""
+_FEWEST_PACKETS = 3
+_FEWEST_CLOSED = 3
+"""Buckets from which a drift, and what is to be corrected, can be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEstimate:
+    """What is known of a clock.
+
+    Parameters
+    ----------
+    offset_us
+        By how much it is behind real time.
+    error_us
+        By how much that may be wrong, while the least delays of a few minutes differ by no more than is seen of them.
+    drift_ppm
+        By how much it is too slow, in parts per million; None if it has not been heard for long enough.
+    """
+
+    offset_us: int
+    error_us: int
+    drift_ppm: float | None = None
+
+
+class ClockOffset:
+    """The clock of one mote; bounded."""
+
+    __slots__ = ("_boot", "_buckets", "_drift", "_heard_us", "_least_us", "_packets")
+
+    def __init__(self) -> None:
+        self._boot: int | None = None
+        self._buckets: list[tuple[int, int, int]] = []
+        self._drift: float | None = None
+        self._heard_us = 0
+        self._least_us = 0
+        self._packets = 0
+
+    @property
+    def kept(self) -> tuple[tuple[int, int], ...]:
+        """The packets that count: when they were heard, and real time minus what the clock showed."""
+        return tuple((heard_us, behind_us) for _, heard_us, behind_us in self._buckets)
+
+    def restart(self) -> None:
+        """Forget everything: the clock was set, or told to be."""
+        self._buckets.clear()
+        self._drift = None
+        self._packets = 0
+
+    def heard(self, heard_us: int, clock_us: int, boot: int = 0) -> None:
+        """A packet was heard at real time `heard_us`, sent in a boot when the clock showed `clock_us`."""
+        behind_us = heard_us - clock_us
+        number = heard_us // BUCKET_US
+        buckets = self._buckets
+        if boot != self._boot or (buckets and (number < buckets[-1][0] or self._set_forward(heard_us, behind_us))):
+            self.restart()
+            self._boot = boot
+        self._heard_us = heard_us
+        self._packets += 1
+        if not buckets or number > buckets[-1][0]:
+            self._close(heard_us)
+            buckets.append((number, heard_us, behind_us))
+            self._least_us = min(each[2] for each in buckets)
+        elif behind_us < buckets[-1][2]:
+            buckets[-1] = (number, heard_us, behind_us)
+            self._least_us = min(self._least_us, behind_us)
+
+    def estimate(self) -> OffsetEstimate | None:
+        """Return the offset when the mote was heard last; None before a few packets."""
+        if self._packets < _FEWEST_PACKETS:
+            return None
+        at_us, drift = self._heard_us, self._drift or 0.0
+        level = [behind_us - drift * (heard_us - at_us) for _, heard_us, behind_us in self._buckets]
+        lowest = min(level)
+        first_us, last_us = self._buckets[0][1], self._buckets[-1][1]
+        error = FASTEST_DRIFT * (at_us - first_us)
+        if self._drift is not None:
+            seen = 2 * (max(level) - lowest) * (at_us - first_us) / (last_us - first_us)
+            error = min(2 * error, seen)
+        ppm = None if self._drift is None else drift * 1e6
+        return OffsetEstimate(round(lowest), round(error) + 1, ppm)
+
+    def correction_us(self, tolerance_us: int | None) -> int | None:
+        """Return by how much to move a clock that may be off by more than is tolerated; None to leave it alone."""
+        if tolerance_us is None or self._drift is None:
+            return None
+        found = self.estimate()
+        if found is None or abs(found.offset_us) <= found.error_us:
+            return None  # moving it might do more harm than good
+        return found.offset_us if abs(found.offset_us) + found.error_us > tolerance_us else None
+
+    def _set_forward(self, heard_us: int, behind_us: int) -> bool:
+        """Whether the difference is smaller than drift explains; no delay makes it smaller."""
+        if behind_us >= self._least_us - JUMP_US:
+            return False
+        least = min(each_us - FASTEST_DRIFT * (heard_us - when_us) for _, when_us, each_us in self._buckets)
+        return behind_us < least - JUMP_US
+
+    def _close(self, heard_us: int) -> None:
+        """The last bucket is full: forget what is too old, or from before the clock was set back."""
+        buckets = self._buckets
+        while buckets and (len(buckets) >= MOST_BUCKETS or heard_us - buckets[0][1] > MOST_AGE_US):
+            del buckets[0]
+        new, old = buckets[-2:], buckets[:-2]
+        if old:
+            # One bucket of late packets may be a busy network; two are not.
+            most = max(behind_us + FASTEST_DRIFT * (heard_us - when_us) for _, when_us, behind_us in old)
+            if min(behind_us for _, _, behind_us in new) > most + JUMP_US:
+                del buckets[:-2]
+        self._drift = None
+        if len(buckets) >= _FEWEST_CLOSED:
+            pairs = combinations(buckets, 2)
+            slopes = [(later[2] - sooner[2]) / (later[1] - sooner[1]) for sooner, later in pairs]
+            self._drift = min(FASTEST_DRIFT, max(-FASTEST_DRIFT, median(slopes)))
