@@ -79,7 +79,7 @@ class ProxySettings(BaseModel):
         None, description="Refuse packets whose clock is further ahead than this; unset takes any (replays need that)."
     )
     clock_tolerance: Duration | None = Field(
-        None, description="Correct a mote's clock that may be off by more than this; unset never does (as replays need)."
+        None, description="Correct motes' clocks that may be off by more than this; unset never does (as replays need)."
     )
     samples_per_packet: int = Field(1, ge=1, le=1024, description="Samples a mote packs into one packet.")
     listen_every: Duration = Field(_LISTEN.every_us, description="Time between two listen windows of a mote.")
