@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated
@@ -50,6 +50,9 @@ MEASURES_TOLD = (Measure.COUNT, Measure.SUM, Measure.MIN, Measure.MAX)
 _OFFSETS = np.dtype("<i4")
 _TOP_TWO_BITS, _CONTINUES = 0xC0, 0x80
 """UTF-8: a byte whose top two bits are 10 continues a character."""
+
+Order = npt.NDArray[np.intp]
+"""Places of rows."""
 
 ColumnName = Annotated[str, Meta(min_length=1, max_length=96, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
 
@@ -197,16 +200,34 @@ def _check_cuts(column: Column, offsets: npt.NDArray[np.int32], *, refuse_with: 
         raise refuse_with
 
 
-def make_column(name: str, kind: FieldType, values: Sequence[Value]) -> Column:
-    """Return the column that holds `values` (already checked against the field's type), None for NULL."""
-    present = b"" if None not in values else bytes(0 if value is None else 1 for value in values)
-    if kind is FieldType.TEXT:
-        pieces = [b"" if value is None else str(value).encode() for value in values]
-        offsets = np.zeros(len(pieces) + 1, _OFFSETS)
-        np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
-        return Column(name, kind, present, b"".join(pieces), offsets.tobytes())
-    filled: Iterable[Value] = (0 if value is None else value for value in values)
-    return Column(name, kind, present, np.array(list(filled), _NUMBERS[kind]).tobytes())
+def make_column(name: str, kind: FieldType, values: Sequence[Value], order: Order | None = None) -> Column:
+    """Return the column that holds `values` (already checked against the field's type), None for NULL.
+
+    Parameters
+    ----------
+    name, kind
+        As in :class:`Column`.
+    values
+        One per row.
+    order
+        The places of the values in the order in which they are to stand; None leaves them as they are.
+    """
+    known = None not in values
+    present = b"" if known else _ordered([value is not None for value in values], np.dtype(np.uint8), order)
+    if kind is not FieldType.TEXT:
+        filled = values if known else [0 if value is None else value for value in values]
+        return Column(name, kind, present, _ordered(filled, _NUMBERS[kind], order))
+    pieces = [b"" if value is None else str(value).encode() for value in values]
+    if order is not None:
+        pieces = [pieces[place] for place in order.tolist()]
+    offsets = np.zeros(len(pieces) + 1, _OFFSETS)
+    np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
+    return Column(name, kind, present, b"".join(pieces), offsets.tobytes())
+
+
+def _ordered(values: Sequence[Value], kind: np.dtype[np.generic], order: Order | None) -> bytes:
+    numbers = np.array(values, kind)
+    return (numbers if order is None else numbers[order]).tobytes()
 
 
 def make_columns(
@@ -214,26 +235,31 @@ def make_columns(
     starts_us: Sequence[int],
     motes: Sequence[str],
     at_default_rate: Sequence[bool],
-    values: dict[FieldName, Sequence[Value]],
+    values: Mapping[FieldName, Sequence[Value]],
+    *,
+    order: Order | None = None,
 ) -> tuple[Column, ...]:
     """Return the columns of a batch in the order of the wire: those of Fjord, then the stream's fields.
 
-    A field that `values` lacks is NULL in every row.
+    A field that `values` lacks is NULL in every row. `order` is as in :func:`make_column`.
     """
     nothing: list[Value] = [None] * len(starts_us)
     return (
-        make_column(START_COLUMN, FieldType.INTEGER, list(starts_us)),
-        make_column(MOTE_COLUMN, FieldType.TEXT, list(motes)),
-        make_column(DEFAULT_RATE_COLUMN, FieldType.BOOLEAN, list(at_default_rate)),
-        *(make_column(field.name, field.type, values.get(field.name, nothing)) for field in schema.fields),
+        make_column(START_COLUMN, FieldType.INTEGER, starts_us, order),
+        make_column(MOTE_COLUMN, FieldType.TEXT, motes, order),
+        make_column(DEFAULT_RATE_COLUMN, FieldType.BOOLEAN, at_default_rate, order),
+        *(make_column(field.name, field.type, values.get(field.name, nothing), order) for field in schema.fields),
     )
 
 
-def aggregate_columns(schema: StreamSchema, values: Mapping[str, Sequence[Value]], rows: int) -> tuple[Column, ...]:
-    """Return the columns of :func:`aggregate_fields`; one that `values` lacks is NULL in every row."""
+def aggregate_columns(
+    schema: StreamSchema, values: Mapping[str, Sequence[Value]], rows: int, order: Order | None = None
+) -> tuple[Column, ...]:
+    """Return the columns of :func:`aggregate_fields`, as :func:`make_columns` does."""
     nothing: list[Value] = [None] * rows
     return tuple(
-        make_column(field.name, field.type, values.get(field.name, nothing)) for field in aggregate_fields(schema)
+        make_column(field.name, field.type, values.get(field.name, nothing), order)
+        for field in aggregate_fields(schema)
     )
 
 

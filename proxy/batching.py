@@ -6,10 +6,11 @@ The wait is bounded: when the spool is full or its disk is slow, the oldest wait
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from operator import attrgetter
-from typing import NamedTuple
+
+import numpy as np
 
 from protocols.batches import (
     EXCEPT_COLUMN,
@@ -18,60 +19,13 @@ from protocols.batches import (
     SAMPLES_COLUMN,
     Batch,
     Column,
+    Order,
     aggregate_columns,
     make_columns,
 )
 from protocols.frames import VERSION, Value
 from protocols.streams import FieldType, StreamSchema
-
-_BYTES_PER_TEXT = 6
-"""Of offset and presence, besides the text itself."""
-_BYTES_PER_NUMBER = 9
-_BYTES_PER_AGGREGATE = 64
-
-
-class MotePosition(NamedTuple):
-    """Up to where the packets of a mote have been taken over."""
-
-    mote: str
-    boot: int
-    sequence: int
-    clock_us: int
-
-
-class Aggregated(NamedTuple):
-    """What a tuple is that is no plain sample; see the columns of :func:`protocols.batches.aggregate_fields`."""
-
-    form: str | None = None
-    excepted: str | None = None
-    pane_us: int | None = None
-    samples: int | None = None
-    measures: tuple[tuple[str, Value], ...] = ()
-    """By column."""
-
-
-class WaitingTuple(NamedTuple):
-    """A tuple, with the packet it came in.
-
-    Parameters
-    ----------
-    start_us
-        Instant of the sample.
-    values
-        One per field of the stream, in order.
-    position
-        Of the packet.
-    at_default_rate
-        Whether the mote would have taken it at its default period too.
-    aggregated
-        None for a sample that counts for everybody.
-    """
-
-    start_us: int
-    values: tuple[Value, ...]
-    position: MotePosition
-    at_default_rate: bool = True
-    aggregated: Aggregated | None = None
+from proxy.waiting_tuples import Aggregated, MotePosition, PacketTuples, TupleSize, WaitingTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,39 +40,52 @@ class CutBatch:
         Its number.
     watermark_us, sampling
         As in :class:`protocols.batches.Batch`.
-    tuples
-        In stamp order.
+    packets
+        Their tuples, in the order in which they came.
     """
 
     schema: StreamSchema
     sequence: int
     watermark_us: int
     sampling: bool
-    tuples: tuple[WaitingTuple, ...] = ()
+    packets: tuple[PacketTuples, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many tuples it has."""
+        return sum(map(len, self.packets))
+
+    @property
+    def tuples(self) -> tuple[WaitingTuple, ...]:
+        """Its tuples, in stamp order."""
+        return tuple(sorted(chain.from_iterable(self.packets), key=attrgetter("start_us")))
 
     @property
     def positions(self) -> dict[str, MotePosition]:
         """How far each mote has been taken over with this batch."""
-        latest: dict[str, MotePosition] = {}
-        for each in self.tuples:
-            before = latest.get(each.position.mote)
-            if before is None or before[:3] < each.position[:3]:
-                latest[each.position.mote] = each.position
-        return latest
+        latest: dict[str, PacketTuples] = {}
+        for each in self.packets:
+            before = latest.get(each.mote)
+            if before is None or (before.boot, before.sequence) < (each.boot, each.sequence):
+                latest[each.mote] = each
+        return {mote: each.position for mote, each in latest.items()}
 
     def as_batch(self, proxy: str, epoch: str) -> Batch:
-        """Return the frame."""
-        fields = self.schema.fields
-        by_field = zip(*(each.values for each in self.tuples), strict=True) if self.tuples else ((),) * len(fields)
+        """Return the frame, with the tuples in stamp order."""
+        packets, fields = self.packets, self.schema.fields
+        starts_us = [start_us for each in packets for start_us in each.starts_us]
+        by_field = zip(*[row for each in packets for row in each.rows], strict=True) if packets else repeat(())
+        order = stamp_order(starts_us)
         columns = make_columns(
             self.schema,
-            [each.start_us for each in self.tuples],
-            [each.position.mote for each in self.tuples],
-            [each.at_default_rate for each in self.tuples],
-            {field.name: values for field, values in zip(fields, by_field, strict=True)},
+            starts_us,
+            [mote for each in packets for mote in repeat(each.mote, len(each.starts_us))],
+            [at_default_rate for each in packets for at_default_rate in each.at_default_rate],
+            {field.name: values for field, values in zip(fields, by_field, strict=False)},
+            order=order,
         )
-        if any(each.aggregated is not None for each in self.tuples):
-            columns += self._aggregate_columns()
+        if any(each.aggregated for each in packets):
+            columns += self._aggregate_columns(order)
         return Batch(
             version=VERSION,
             proxy=proxy,
@@ -127,12 +94,12 @@ class CutBatch:
             sequence=self.sequence,
             watermark_us=self.watermark_us,
             sampling=self.sampling,
-            rows=len(self.tuples),
+            rows=len(starts_us),
             columns=columns,
         )
 
-    def _aggregate_columns(self) -> tuple[Column, ...]:
-        told = [each.aggregated or _PLAIN for each in self.tuples]
+    def _aggregate_columns(self, order: Order | None) -> tuple[Column, ...]:
+        told = [each.aggregated or _PLAIN for packet in self.packets for each in packet]
         measured = {name for each in told for name, _ in each.measures}
         by_row = [dict(each.measures) for each in told]
         values: dict[str, list[Value]] = {
@@ -142,7 +109,15 @@ class CutBatch:
             SAMPLES_COLUMN: [each.samples for each in told],
             **{name: [row.get(name) for row in by_row] for name in measured},
         }
-        return aggregate_columns(self.schema, values, len(told))
+        return aggregate_columns(self.schema, values, len(told), order)
+
+
+def stamp_order(starts_us: list[int]) -> Order | None:
+    """Return the places of tuples in stamp order, those of one stamp as they came; None if they are in order."""
+    starts = np.array(starts_us, np.int64)
+    if bool((starts[1:] >= starts[:-1]).all()):
+        return None
+    return np.argsort(starts, kind="stable")
 
 
 _PLAIN = Aggregated()
@@ -171,49 +146,73 @@ class WaitingTuples:
 
     limits: BatchLimits
     dropped: int = 0
-    _queue: deque[WaitingTuple] = field(default_factory=deque)
+    _queue: deque[PacketTuples] = field(default_factory=deque)
+    _count: int = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return self._count
 
-    def add(self, tuples: Iterable[WaitingTuple]) -> int:
-        """Let tuples wait; return how many of the oldest were dropped for them."""
-        self._queue.extend(tuples)
-        excess = max(0, len(self._queue) - self.limits.waiting)
-        for _ in range(excess):
-            self._queue.popleft()
-        self.dropped += excess
+    def add(self, packet: PacketTuples) -> int:
+        """Let the tuples of a packet wait; return how many of the oldest were dropped for them."""
+        self._queue.append(packet)
+        self._count += len(packet.starts_us)
+        excess = self._count - self.limits.waiting
+        if excess <= 0:
+            return 0
+        self._drop(excess)
         return excess
 
     def give_up(self) -> int:
         """Drop all that waits; return how many."""
-        count = len(self._queue)
+        count = self._count
         self._queue.clear()
+        self._count = 0
         self.dropped += count
         return count
 
-    def take(self, schema: StreamSchema) -> tuple[WaitingTuple, ...]:
-        """Take the tuples of one batch, in stamp order; none if none wait."""
-        rows = min(len(self._queue), self.limits.rows)
+    def take(self, schema: StreamSchema) -> tuple[PacketTuples, ...]:
+        """Take the tuples of one batch, in the order in which they came; none if none wait."""
         texts = [place for place, each in enumerate(schema.fields) if each.type is FieldType.TEXT]
-        fixed_bytes = sum(
-            _BYTES_PER_TEXT if each.type is FieldType.TEXT else _BYTES_PER_NUMBER for each in schema.fields
-        )
-        size_bytes = 0
-        taken: list[WaitingTuple] = []
-        while len(taken) < rows:
-            values = self._queue[0].values
-            size_bytes += fixed_bytes + _BYTES_PER_NUMBER + _BYTES_PER_TEXT + len(self._queue[0].position.mote)
-            for place in texts:
-                text = values[place]
-                if isinstance(text, str):
-                    size_bytes += len(text.encode())
-            aggregated = self._queue[0].aggregated
-            if aggregated is not None:
-                size_bytes += _BYTES_PER_AGGREGATE + _BYTES_PER_NUMBER * len(aggregated.measures)
-                size_bytes += len(aggregated.excepted or "")
-            if taken and size_bytes > self.limits.size_bytes:
-                break
-            taken.append(self._queue.popleft())
-        taken.sort(key=attrgetter("start_us"))
+        size = TupleSize(len(schema.fields), texts)
+        rows, size_bytes = self.limits.rows, self.limits.size_bytes
+        taken: list[PacketTuples] = []
+        while self._queue:
+            packet = self._queue.popleft()
+            count, packet_bytes = len(packet.starts_us), size.of(packet)
+            if count <= rows and packet_bytes <= size_bytes:
+                taken.append(packet)
+                rows -= count
+                size_bytes -= packet_bytes
+                continue
+            fitting = _fitting(packet, size, rows, size_bytes)
+            if not taken:
+                fitting = max(fitting, 1)
+            if fitting:
+                taken.append(packet.cut(0, fitting))
+            if fitting < count:
+                self._queue.appendleft(packet.cut(fitting, None))
+            break
+        self._count -= sum(map(len, taken))
         return tuple(taken)
+
+    def _drop(self, count: int) -> None:
+        self._count -= count
+        self.dropped += count
+        while count:
+            packet = self._queue.popleft()
+            if len(packet) > count:
+                self._queue.appendleft(packet.cut(count))
+                return
+            count -= len(packet)
+
+
+def _fitting(packet: PacketTuples, size: TupleSize, rows: int, size_bytes: int) -> int:
+    """Return how many tuples of a packet have room: `rows` and `size_bytes` are left."""
+    for place in range(min(rows, len(packet))):
+        size_bytes -= size.of(packet.cut(place, place + 1))
+        if size_bytes < 0:
+            return place
+    return min(rows, len(packet))
+
+
+__all__ = ["Aggregated", "BatchLimits", "CutBatch", "MotePosition", "PacketTuples", "WaitingTuple", "WaitingTuples"]

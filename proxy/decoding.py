@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from typing import Annotated, Any, cast
+
+import msgspec
+from msgspec import Meta
 
 from protocols.errors import SchemaError
 from protocols.frames import Value
@@ -10,7 +16,28 @@ from protocols.packets import Announcement
 from protocols.programs import SamplingProgram
 from protocols.streams import Field, FieldType, check_value
 
-_EXACT: dict[FieldType, type] = {FieldType.REAL: float, FieldType.TEXT: str, FieldType.BOOLEAN: bool}
+_KINDS: dict[FieldType, Any] = {
+    FieldType.INTEGER: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None,
+    FieldType.REAL: float | None,
+    FieldType.TEXT: str | None,
+    FieldType.BOOLEAN: bool | None,
+}
+"""What :func:`protocols.streams.check_value` takes, as msgspec understands it."""
+_MOST_FORMS = 1_024
+
+
+class SampleValues(msgspec.Struct, array_like=True, gc=False):
+    """The values of the samples of a packet. msgspec checks them in a tenth of the time that Python takes."""
+
+    values: list[tuple[Value, ...]]
+
+
+@lru_cache(maxsize=_MOST_FORMS)
+def _form_of(types: tuple[FieldType, ...]) -> type[SampleValues]:
+    """Return the form of samples of fields of these types."""
+    values: Any = tuple.__class_getitem__(tuple(_KINDS[each] for each in types))
+    form: Any = msgspec.defstruct("SampleValues", [("values", list[values])], bases=(SampleValues,), gc=False)
+    return cast("type[SampleValues]", form)
 
 
 class RowDecoder:
@@ -33,33 +60,62 @@ class RowDecoder:
 
     def __init__(self, announcement: Announcement, program: SamplingProgram) -> None:
         names = announcement.stream.field_names
-        self._template: list[Value] = [announcement.properties.get(name) for name in names]
-        self._slots: list[tuple[int, type | None, Field]] = []
+        self._blank: tuple[Value, ...] = tuple(announcement.properties.get(name) for name in names)
+        self._fields: list[Field] = []
+        places = list(range(len(names)))
         for name in program.fields:
             field = announcement.stream.field(name)
             if field.fixed:
                 raise SchemaError(f"field {name!r} is a property of the mote and cannot be sampled")
-            self._slots.append((names.index(name), _EXACT.get(field.type), field))
+            places[names.index(name)] = len(names) + len(self._fields)
+            self._fields.append(field)
+        self._form = _form_of(tuple(field.type for field in self._fields))
+        self._fixed, self._arrange = self._blank, None
+        before = len(names) - len(self._fields)
+        if places == [*range(before), *range(len(names), len(names) + len(self._fields))]:
+            self._fixed = self._blank[:before]  # what is sampled comes last, in order
+        else:
+            self._arrange = _picker(places)
 
     @property
     def blank(self) -> tuple[Value, ...]:
         """The row of a mote of which nothing was sampled: its fixed fields only."""
-        return tuple(self._template)
+        return self._blank
 
     def row(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        """Return the row of a sample.
+        """Return the row of a sample; raises as :meth:`rows`."""
+        return self.rows((tuple(values),))[0]
+
+    def rows(self, samples: Sequence[tuple[Value, ...]]) -> tuple[tuple[Value, ...], ...]:
+        """Return the rows of samples.
 
         Raises
         ------
         SchemaError
             If the number of values or the type of one is wrong.
         """
-        if len(values) != len(self._slots):
-            raise SchemaError(f"sample has {len(values)} values, its program samples {len(self._slots)} fields")
-        row = self._template.copy()
-        for value, (place, exact, field) in zip(values, self._slots, strict=True):
-            row[place] = value if type(value) is exact else check_value(field, value)
-        return tuple(row)
+        try:
+            given: Iterable[tuple[Value, ...]] = msgspec.convert((samples,), self._form).values
+        except (msgspec.ValidationError, OverflowError):
+            given = [self._checked(values) for values in samples]  # says what is wrong
+        fixed, arrange = self._fixed, self._arrange
+        if arrange is None:
+            return tuple([fixed + values for values in given])
+        return tuple([arrange(fixed + values) for values in given])
+
+    def _checked(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Look at values one by one: NULL is of every type, and a whole number may stand for a real one."""
+        if len(values) != len(self._fields):
+            raise SchemaError(f"sample has {len(values)} values, its program samples {len(self._fields)} fields")
+        return tuple(check_value(field, value) for field, value in zip(self._fields, values, strict=True))
+
+
+def _picker(places: Sequence[int]) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
+    """Return what takes values from these places."""
+    if len(places) == 1:
+        (place,) = places
+        return lambda values: (values[place],)
+    return itemgetter(*places)
 
 
 def check_properties(announcement: Announcement) -> None:

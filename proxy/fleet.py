@@ -49,7 +49,6 @@ WEIGHS_AGAIN_AFTER_US = 600 * SECOND_US
 USUAL_DEVICE = "telosb"
 """What a mote is taken for that does not say what it is."""
 _WORTH_A_CHANGE = 0.9
-_OBSERVES_EVERY = 8
 _NO_BOOT = -1
 
 
@@ -117,7 +116,7 @@ class Fleet:
             if stream is None or mote is None or stream.schema not in {None, announcement.stream}:
                 continue
             mote.restore(announcement)
-            self._fed_by.setdefault(announcement.stream.name, {})[mote.mote] = mote
+            self._join_stream(stream, announcement.stream.name, mote)
             if stream.schema is None:
                 instructions.append(OfferStream(announcement.stream))
                 refused = stream.describe(announcement.stream)
@@ -136,7 +135,7 @@ class Fleet:
         instructions: list[FleetInstruction] = []
         for each in mote.handle(event):
             if type(each) is TuplesAccepted and stream is not None and announcement is not None:
-                if packet.sequence % _OBSERVES_EVERY == 0 and mote.sends_all:
+                if packet.sequence % stream.observes_every == 0 and mote.sends_all:
                     observe(stream.observed, announcement.stream, tuple(each.tuples))
                 dropped = stream.accept(each.tuples)
                 if dropped:
@@ -169,7 +168,7 @@ class Fleet:
                 instructions.append(TuplesDropped(name, dropped))
             instructions.append(OfferStream(announcement.stream))
             instructions += [RefuseDemand(name, each) for each in stream.describe(announcement.stream)]
-        self._fed_by.setdefault(name, {})[mote.mote] = mote
+        self._join_stream(stream, name, mote)
         for each in mote.handle(AnnouncementReceived(announcement, radio_us, heard_us)):
             instructions.append(ForMote(mote.mote, each))
         if known != announcement:
@@ -301,6 +300,11 @@ class Fleet:
                 f"mote {announcement.mote!r} gives stream {name!r} other fields than {min(others)!r} does"
             )
         return None
+
+    def _join_stream(self, stream: StreamState, name: str, mote: MoteTracking) -> None:
+        feeding = self._fed_by.setdefault(name, {})
+        feeding[mote.mote] = mote
+        stream.fed_by(len(feeding))
 
     def _leave_stream(self, mote: MoteTracking) -> None:
         if mote.announcement is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from protocols.acquisition.needs import RefusedDemand
 from protocols.packets import Announcement
 from protocols.programs import SamplingProgram
@@ -11,9 +13,8 @@ from protocols.streams import StreamSchema
 from proxy.mote_events import MoteInstruction
 
 
-@dataclass(frozen=True, slots=True)
-class ForMote:
-    """An instruction of one mote's state machine."""
+class ForMote(msgspec.Struct, frozen=True, gc=False):
+    """An instruction of one mote's state machine. One is made for each packet, so it has to be quick to make."""
 
     mote: str
     instruction: MoteInstruction

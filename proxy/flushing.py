@@ -44,7 +44,7 @@ def store_batches(
     for each in cut:
         name = each.schema.name
         payload = encode_batch(each.as_batch(proxy, stores.spool.epoch))
-        spooled.append(SpooledBatch(name, each.sequence, len(each.tuples), payload))
+        spooled.append(SpooledBatch(name, each.sequence, each.rows, payload))
         progress[name] = StreamProgress(name, each.sequence, each.watermark_us, each.sampling)
         for mote, position in each.positions.items():
             known = latest.get(mote)

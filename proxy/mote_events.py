@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from protocols.acquisition.merging import MergedProgram, SensorTraits
 from protocols.packets import Announcement, Control, Packet
 from protocols.programs import SamplingProgram
-from proxy.batching import WaitingTuple
+from proxy.waiting_tuples import PacketTuples
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,8 @@ class AnnouncementRefused:
     radio_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class PacketReceived:
-    """A packet of the mote arrived.
+class PacketReceived(msgspec.Struct, frozen=True, gc=False):
+    """A packet of the mote arrived. One is made for each, so it has to be quick to make.
 
     Parameters
     ----------
@@ -108,11 +109,13 @@ class SendControl:
     window_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class TuplesAccepted:
-    """Forward these."""
+class TuplesAccepted(msgspec.Struct, frozen=True, gc=False):
+    """Forward these, and publish the mote's catalog entry when convenient: its counters have changed.
 
-    tuples: tuple[WaitingTuple, ...]
+    It is all that most packets lead to.
+    """
+
+    tuples: PacketTuples
 
 
 @dataclass(frozen=True, slots=True)

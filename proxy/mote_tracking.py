@@ -6,16 +6,28 @@ and what the mote's part in the stream's low watermark is.
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from protocols.acquisition.merging import MergedProgram, SensorTraits
 from protocols.catalog import MoteEntry, MoteState
 from protocols.errors import SchemaError
 from protocols.frames import VERSION
-from protocols.packets import Announcement, Control, Health, Packet, RunProgram, SendAnnouncement
+from protocols.packets import (
+    AdjustClock,
+    Announcement,
+    Control,
+    Health,
+    Instruction,
+    Packet,
+    RunProgram,
+    SendAnnouncement,
+)
 from protocols.programs import SECOND_US, SLEEP, SamplingProgram, SendOnChange
-from proxy.batching import MotePosition
+from proxy.clock_offset import ClockOffset
+from proxy.late_tuples import drop_late
+from proxy.mote_entries import MoteDoings, make_entry
 from proxy.mote_events import (
     AnnouncementReceived,
     AnnouncementRefused,
@@ -35,9 +47,10 @@ from proxy.mote_events import (
     TuplesAccepted,
     WentSilent,
 )
-from proxy.packet_numbers import PacketNumbers
+from proxy.packet_numbers import NEXT, PacketNumbers
 from proxy.program_records import ProgramRecords
 from proxy.tracking_limits import MoteCounters, TrackingLimits
+from proxy.waiting_tuples import MotePosition, PacketTuples
 from proxy.watermarks import LOWEST_US, Promise
 
 if TYPE_CHECKING:
@@ -93,6 +106,7 @@ class MoteTracking:
         self._records = ProgramRecords(book)
         self._merged: MergedProgram | None = None
         self._traits: SensorTraits | None = None
+        self._clock = ClockOffset()
 
     def restore(self, announcement: Announcement) -> None:
         """Take over what the mote announced before the proxy's restart."""
@@ -161,52 +175,21 @@ class MoteTracking:
 
     def entry(self) -> MoteEntry | None:
         """Return the mote's entry in the catalog; None before it has announced itself."""
-        announcement = self.announcement
-        if announcement is None:
+        if self.announcement is None:
             return None
-        running = self._book.get(self.running or 0)
-        return MoteEntry(
-            version=VERSION,
-            mote=self.mote,
-            proxy=self._proxy,
-            kind=announcement.kind,
-            stream=announcement.stream.name,
-            properties=announcement.properties,
-            state=self.state,
-            period_us=0 if running is None else running.period_us,
-            default_period_us=announcement.default_period_us,
-            minimum_period_us=announcement.minimum_period_us,
-            program=self.running or 0,
-            packets_received=self.counters.packets_received,
-            packets_lost=self.counters.packets_lost,
-            packets_rejected=self.counters.packets_rejected,
-            samples_received=self.counters.samples_received,
-            samples_late=self.counters.samples_late,
+        number = self.running or 0
+        running = self._book.get(number)
+        doings = MoteDoings(self.state, running, number, self.desired, self._merged, self._traits)
+        offset = self._clock.estimate()
+        entry = make_entry(
+            self._proxy,
+            self.announcement,
+            doings=doings,
+            counters=self.counters,
             health=self._health,
             heard_us=self._heard_us,
-            **self._energy(announcement),
         )
-
-    def _energy(self, announcement: Announcement) -> dict[str, Any]:
-        """Return what the entry says about what the mote should do, and what that costs."""
-        merged, traits = self._merged, self._traits
-        about: dict[str, Any] = {
-            "device": announcement.device,
-            "battery_joules": announcement.battery_joules,
-            "lifetime_us": announcement.lifetime_us,
-        }
-        if merged is None or traits is None:
-            return about
-        days = traits.days(merged.milliwatts)
-        return {
-            **about,
-            "doing": merged.reason,
-            "milliwatts": merged.milliwatts,
-            "lifetime_days": days if math.isfinite(days) else None,
-            "stretched": merged.stretched,
-            "lifetime_kept": merged.lifetime_kept,
-            "wanted": self.desired,
-        }
+        return entry if offset is None else msgspec.structs.replace(entry, clock_offset_us=offset.offset_us)
 
     def _announced(self, event: AnnouncementReceived) -> list[MoteInstruction]:
         self._refused_boot = None
@@ -266,28 +249,34 @@ class MoteTracking:
             self.counters.packets_rejected += 1
             return [refused, PublishEntry(changed=False)]
         instructions = self._advance(packet)
-        was_running = self.running
-        if was_running != packet.program:
+        changed = self.running != packet.program
+        if changed:
             self.running = packet.program
             self._records.began(packet.program)
             if packet.program == self._desired_number:
                 self._unanswered = 0
             self._reconsider(event.radio_us)
         instructions += self._hear(event.radio_us, event.heard_us)
+        self._clock.heard(event.heard_us, packet.clock_us, packet.boot)
+        accepted = None
         if packet.records or self._records.fills(packet.program):
-            instructions += self._take_records(packet, event.watermark_us)
+            accepted = self._take_records(packet, event.watermark_us, instructions)
         if packet.listen_us > 0:
             instructions += self._speak(packet, event.watermark_us)
-        instructions.append(PublishEntry(changed=was_running != packet.program))
+        if accepted is not None:
+            instructions.append(accepted)
+        if changed or accepted is None:
+            instructions.append(PublishEntry(changed=changed))
         return instructions
 
     def _refuse(self, packet: Packet, heard_us: int) -> Refused | None:
         if self.numbers.is_replayed(packet):
-            _, boot, sequence, _ = self.numbers.position
-            detail = f"packet {packet.sequence} of boot {packet.boot} after packet {sequence} of boot {boot}"
+            before = self.numbers
+            after = f"after packet {before.sequence} of boot {before.boot}"
+            detail = f"packet {packet.sequence} of boot {packet.boot} {after}"
             return Refused(Refusal.REPLAYED, detail, len(packet.samples))
         ahead_us = self._limits.max_clock_ahead_us
-        if ahead_us is not None:
+        if ahead_us is not None and max(packet.clock_us, packet.promise_us) - heard_us > ahead_us:
             # A promise may be ahead of the clock by the period of any program the mote still follows.
             programs = (self._book.get(number) or SLEEP for number in (packet.program, self.running or 0))
             period_us = max(program.period_us for program in (self.desired, *programs))
@@ -300,54 +289,61 @@ class MoteTracking:
         """Take note of the packet's numbers and promise."""
         instructions: list[MoteInstruction] = []
         advance = self.numbers.advance(packet)
-        if advance.rebooted:
-            instructions.append(Rebooted(packet.boot))
-            self.promise_us = None
-            self._records.began_anew()
-        if advance.lost:
-            self.counters.packets_lost += advance.lost
-            instructions.append(PacketsLost(advance.lost))
-            self._records.lost(packet.program)
-        self.promise_us = packet.promise_us if self.promise_us is None else max(self.promise_us, packet.promise_us)
+        if advance is not NEXT:
+            if advance.rebooted:
+                instructions.append(Rebooted(packet.boot))
+                self.promise_us = None
+                self._records.began_anew()
+            if advance.lost:
+                self.counters.packets_lost += advance.lost
+                instructions.append(PacketsLost(advance.lost))
+                self._records.lost(packet.program)
+        if self.promise_us is None or packet.promise_us > self.promise_us:
+            self.promise_us = packet.promise_us
         self.counters.packets_received += 1
         return instructions
 
-    def _take_records(self, packet: Packet, watermark_us: int | None) -> list[MoteInstruction]:
-        reported = sum(not isinstance(record, Health) for record in packet.records)
+    def _take_records(
+        self, packet: Packet, watermark_us: int | None, instructions: list[MoteInstruction]
+    ) -> TuplesAccepted | None:
+        """Return the tuples that are taken over, if any; add what is refused to `instructions`."""
         for record in packet.records:
-            if isinstance(record, Health):
+            if type(record) is Health:
                 self._health = record
-        if self.announcement is None:
-            if not reported:
-                return []
-            return [self._reject(Refusal.UNANNOUNCED, f"mote {self.mote!r} has not announced itself", reported)]
-        taking = self._records.of(packet.program)
+        taking = None if self.announcement is None else self._records.of(packet.program)
         if taking is None:
-            if not reported:
-                return []
-            detail = f"samples were taken under program {packet.program}, which this proxy does not know"
-            return [self._reject(Refusal.UNKNOWN_PROGRAM, detail, reported)]
+            instructions += self._reject_unread(packet)
+            return None
         try:
-            tuples = taking.take(packet, self.numbers.position)
+            tuples = taking.take(packet)
         except SchemaError as error:
-            return [self._reject(Refusal.SHAPE, str(error), reported)]
-        lowest_us = LOWEST_US if watermark_us is None else watermark_us
-        instructions: list[MoteInstruction] = []
-        on_time = tuple(each for each in tuples if each.start_us >= lowest_us)
-        late = len(tuples) - len(on_time)
-        if late:
-            self.counters.samples_late += late
-            oldest_us = min(each.start_us for each in tuples)
-            detail = f"stamped up to {(lowest_us - oldest_us) / SECOND_US:.3f} s before the stream's watermark"
-            instructions.append(Refused(Refusal.LATE, detail, late))
-        if on_time:
-            self.counters.samples_received += len(on_time)
-            instructions.append(TuplesAccepted(on_time))
-        return instructions
+            instructions.append(self._reject(Refusal.SHAPE, str(error), packet))
+            return None
+        if tuples is None:
+            return None
+        on_time: PacketTuples | None = tuples
+        if watermark_us is not None:
+            on_time, late = drop_late(tuples, watermark_us)
+            if late is not None:
+                self.counters.samples_late += late.samples
+                instructions.append(late)
+        if on_time is None:
+            return None
+        self.counters.samples_received += len(on_time.starts_us)
+        return TuplesAccepted(on_time)
 
-    def _reject(self, reason: Refusal, detail: str, records: int) -> Refused:
+    def _reject_unread(self, packet: Packet) -> list[MoteInstruction]:
+        """Nothing reads the records of the packet."""
+        if all(isinstance(each, Health) for each in packet.records):
+            return []
+        if self.announcement is None:
+            return [self._reject(Refusal.UNANNOUNCED, f"mote {self.mote!r} has not announced itself", packet)]
+        detail = f"samples were taken under program {packet.program}, which this proxy does not know"
+        return [self._reject(Refusal.UNKNOWN_PROGRAM, detail, packet)]
+
+    def _reject(self, reason: Refusal, detail: str, packet: Packet) -> Refused:
         self.counters.packets_rejected += 1
-        return Refused(reason, detail, records)
+        return Refused(reason, detail, sum(not isinstance(each, Health) for each in packet.records))
 
     def _speak(self, packet: Packet, watermark_us: int | None) -> list[MoteInstruction]:
         """Use the listen window that the packet opens."""
@@ -355,16 +351,24 @@ class MoteTracking:
             if self._refused_boot == packet.boot:
                 return []
             return [self._control(SendAnnouncement(), packet)]
+        instructions = self._correct_clock(packet)
         if packet.program == self._desired_number:
-            return []
+            return instructions
         not_before_us = packet.promise_us if watermark_us is None else watermark_us
         told = max(not_before_us, self._told_not_before_us or LOWEST_US)
         self._told_not_before_us = told
         self._unanswered += 1
-        instructions: list[MoteInstruction] = [self._control(RunProgram(self.desired, told), packet)]
+        instructions.append(self._control(RunProgram(self.desired, told), packet))
         if self._unanswered == self._limits.attempts + 1:
             instructions.append(NeverAcknowledged(self._limits.attempts))
         return instructions
 
-    def _control(self, instruction: RunProgram | SendAnnouncement, packet: Packet) -> SendControl:
+    def _correct_clock(self, packet: Packet) -> list[MoteInstruction]:
+        by_us = self._clock.correction_us(self._limits.clock_tolerance_us)
+        if by_us is None:
+            return []
+        self._clock.restart()  # whether the mote heard it will be seen from its packets
+        return [self._control(AdjustClock(by_us), packet)]
+
+    def _control(self, instruction: Instruction, packet: Packet) -> SendControl:
         return SendControl(Control(VERSION, self.mote, (instruction,)), packet.listen_us)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocols.packets import Packet
-from proxy.batching import MotePosition
+from proxy.waiting_tuples import MotePosition
 from proxy.watermarks import LOWEST_US
 
 
@@ -18,6 +18,10 @@ class Advance:
 
     lost: int
     rebooted: bool
+
+
+NEXT = Advance(0, rebooted=False)
+"""The packet that was expected."""
 
 
 class PacketNumbers:
@@ -32,18 +36,24 @@ class PacketNumbers:
     """
 
     def __init__(self, mote: str, position: MotePosition | None = None) -> None:
-        self.position = position or MotePosition(mote, -1, -1, LOWEST_US)
+        _, self.boot, self.sequence, self._clock_us = position or MotePosition(mote, -1, -1, LOWEST_US)
+        self._mote = mote
         self._announced_boot: int | None = None
+
+    @property
+    def position(self) -> MotePosition:
+        """Up to where packets have been taken."""
+        return MotePosition(self._mote, self.boot, self.sequence, self._clock_us)
 
     @property
     def heard(self) -> bool:
         """Whether any packet was ever taken."""
-        return self.position.boot >= 0
+        return self.boot >= 0
 
     def announced(self, boot: int) -> bool:
         """The mote announced itself in this boot; return whether that is a new one."""
         self._announced_boot = boot
-        return boot > self.position.boot
+        return boot > self.boot
 
     def is_replayed(self, packet: Packet) -> bool:
         """Return whether the packet was taken before.
@@ -51,18 +61,20 @@ class PacketNumbers:
         A mote that lost its counters begins with small numbers, too. It has announced itself since the last packet and
         its clock went on, unlike a replay's.
         """
-        if (packet.boot, packet.sequence) > self.position[1:3]:
+        if packet.boot > self.boot or (packet.boot == self.boot and packet.sequence > self.sequence):
             return False
-        return not (self._announced_boot == packet.boot and packet.clock_us > self.position.clock_us)
+        return not (self._announced_boot == packet.boot and packet.clock_us > self._clock_us)
 
     def advance(self, packet: Packet) -> Advance:
         """Take a packet that is not replayed."""
-        expected = self.position.sequence + 1
-        rebooted = self.heard and (packet.boot != self.position.boot or packet.sequence < expected)
+        expected = self.sequence + 1
+        rebooted = self.heard and (packet.boot != self.boot or packet.sequence < expected)
         if rebooted:
             expected = 0
         elif not self.heard:
             expected = packet.sequence  # what was before is not ours to count
-        self.position = MotePosition(self.position.mote, packet.boot, packet.sequence, packet.clock_us)
+        self.boot, self.sequence, self._clock_us = packet.boot, packet.sequence, packet.clock_us
         self._announced_boot = None
+        if packet.sequence <= expected and not rebooted:
+            return NEXT
         return Advance(max(0, packet.sequence - expected), rebooted)

@@ -73,9 +73,10 @@ class ProgramRecords:
 
     def of(self, number: int) -> RecordTaking | None:
         """Return what reads the records of a program; None if it is not known, or of another stream."""
-        if number not in self._taking:
-            self._taking[number] = self._made(number)
-        return self._taking[number]
+        taking = self._taking.get(number)
+        if taking is None and number not in self._taking:
+            taking = self._taking[number] = self._made(number)
+        return taking
 
     def _made(self, number: int) -> RecordTaking | None:
         program = self._book.get(number)

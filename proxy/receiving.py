@@ -151,13 +151,12 @@ class Receiver:
         controls: Sequence[tuple[str, SendControl]] = ()
         for instruction in instructions:
             match instruction:
-                case ForMote(mote, TuplesAccepted(tuples)):
-                    self._metrics.count("samples", by=len(tuples.starts_us))
-                    self._entries.note(mote, changed=False)
-                case ForMote(mote, SendControl() as control):
-                    controls = [*controls, (mote, control)]
-                case ForMote(mote, inner):
-                    self._for_mote(mote, inner, message)
+                case ForMote():
+                    mote, inner = instruction.mote, instruction.instruction
+                    if isinstance(inner, SendControl):
+                        controls = [*controls, (mote, inner)]
+                    else:
+                        self._for_mote(mote, inner, message)
                 case RememberAnnouncement(announcement):
                     self.changes.announcements[announcement.mote] = announcement
                 case RememberProgram(program, stream, reason):
@@ -223,6 +222,9 @@ class Receiver:
 
     def _for_mote(self, mote: str, instruction: MoteInstruction, message: Message | None) -> None:
         match instruction:
+            case TuplesAccepted():
+                self._metrics.count("samples", by=len(instruction.tuples.starts_us))
+                self._entries.note(mote, changed=False)
             case PublishEntry(changed):
                 self._entries.note(mote, changed=changed)
             case Refused(reason, detail, samples):

@@ -8,11 +8,11 @@ from protocols.frames import Value
 from protocols.packets import Announcement, Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
 from protocols.programs import Panes, SamplingProgram, SendOnChange, parts_of
 from protocols.streams import FieldType, check_value
-from proxy.batching import Aggregated, MotePosition, WaitingTuple
 from proxy.change_filling import ChangeFilling
 from proxy.decoding import RowDecoder
 from proxy.event_detection import EventDetection
 from proxy.program_routes import Needs, Routes, routes_of
+from proxy.waiting_tuples import Aggregated, MotePosition, PacketTuples, WaitingTuple
 
 MOST_SAMPLES_FILLED = 100_000
 """From one packet."""
@@ -85,18 +85,18 @@ class RecordTaking:
         for detection in self._detections:
             detection.lost()
 
-    def take(self, packet: Packet, position: MotePosition) -> list[WaitingTuple]:
-        """Return the tuples of a packet, in no particular order.
+    def take(self, packet: Packet) -> PacketTuples | None:
+        """Return the tuples of a packet, in no particular order; None if there are none.
 
         Raises
         ------
         SchemaError
             If a record does not fit the program.
         """
-        taken: list[WaitingTuple] = []
         if self._plain:
-            self._take_plain(packet, position, taken)
-            return taken
+            return self._take_plain(packet)
+        position = MotePosition(packet.mote, packet.boot, packet.sequence, packet.clock_us)
+        taken: list[WaitingTuple] = []
         for record in packet.records:
             match record:
                 case Sample():
@@ -117,19 +117,29 @@ class RecordTaking:
                     pass
         for number, filling in self._fillings.items():
             self._fill(number, filling, packet.promise_us, position, taken)
-        return taken
+        return PacketTuples.of(taken) if taken else None
 
-    def _take_plain(self, packet: Packet, position: MotePosition, taken: list[WaitingTuple]) -> None:
+    def _take_plain(self, packet: Packet) -> PacketTuples | None:
         """Samples of one part that everybody sees as they are: most packets."""
-        decode, clock_us, period_us = self._whole.row, packet.clock_us, self._announcement.default_period_us
-        excepted = None if self.routes.excepted is None else Aggregated(excepted=self.routes.excepted)
-        for record in packet.records:
-            if type(record) is Sample:
-                start_us = clock_us - record.age_us
-                row = decode(record.values)
-                taken.append(WaitingTuple(start_us, row, position, start_us % period_us == 0, excepted))
-            elif type(record) is not Health:
+        samples = [each for each in packet.records if type(each) is Sample]
+        if len(samples) < len(packet.records):
+            if any(not isinstance(each, Sample | Health) for each in packet.records):
                 raise SchemaError("a report of a kind that its program does not ask for")
+            if not samples:
+                return None
+        clock_us, period_us = packet.clock_us, self._announcement.default_period_us
+        starts_us = tuple([clock_us - each.age_us for each in samples])
+        excepted = self.routes.excepted
+        return PacketTuples(
+            packet.mote,
+            packet.boot,
+            packet.sequence,
+            clock_us,
+            starts_us,
+            self._whole.rows([each.values for each in samples]),
+            tuple([start_us % period_us == 0 for start_us in starts_us]),
+            () if excepted is None else (Aggregated(excepted=excepted),) * len(starts_us),
+        )
 
     def _sample(self, start_us: int, sample: Sample, position: MotePosition, taken: list[WaitingTuple]) -> None:
         row = self._decoder(sample.parts).row(sample.values)

@@ -5,7 +5,7 @@ Pure. Where a batch is cut, the low watermark moves; both go out together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from protocols.acquisition.merging import Merger
@@ -15,11 +15,18 @@ from protocols.acquisition.parts import ProgramStyle
 from protocols.demands import StreamDemand
 from protocols.programs import SECOND_US
 from protocols.streams import StreamSchema
-from proxy.batching import BatchLimits, CutBatch, WaitingTuple, WaitingTuples
+from proxy.batching import BatchLimits, CutBatch, WaitingTuples
+from proxy.waiting_tuples import PacketTuples
 from proxy.watermarks import LOWEST_US, Promise, advance
 
 REASSURE_AFTER_US = 10 * SECOND_US
 """While motes sample, the cluster hears at least this often that the proxy is there: slow motes are no dead proxy."""
+
+
+OBSERVES_EVERY = 8
+"""One in so many packets of a mote shows what its values are like."""
+_ENOUGH_SHOW = 16
+"""Motes that do so for each packet in turn. Where many feed a stream, fewer packets of each are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,10 @@ class StreamState:
         What the deployer decides about sampling programs.
     observed
         What values its motes have shown.
+    touched
+        Whether something has happened that may be worth a cut.
+    observes_every
+        Of so many packets of a mote, one shows what its values are like.
     """
 
     progress: StreamProgress
@@ -57,6 +68,7 @@ class StreamState:
     observed: Observed = field(default_factory=Observed)
     merger: Merger = field(init=False)
     touched: bool = True
+    observes_every: int = OBSERVES_EVERY
     _waiting: WaitingTuples = field(init=False)
     _demand: StreamDemand | None = None
     _cut_us: int | None = None
@@ -75,10 +87,14 @@ class StreamState:
         """Tuples that wait for the next batch."""
         return len(self._waiting)
 
-    def accept(self, tuples: Sequence[WaitingTuple]) -> int:
-        """Let tuples wait for the next batch; return how many old ones were dropped for them."""
+    def accept(self, packet: PacketTuples) -> int:
+        """Let the tuples of a packet wait for the next batch; return how many old ones were dropped for them."""
         self.touched = True
-        return self._waiting.add(tuples)
+        return self._waiting.add(packet)
+
+    def fed_by(self, motes: int) -> None:
+        """Take note of how many motes feed the stream."""
+        self.observes_every = max(OBSERVES_EVERY, motes // _ENOUGH_SHOW)
 
     def demand(self, demand: StreamDemand | None) -> tuple[RefusedDemand, ...]:
         """Take the demand on this stream, None for none; return what of it cannot be answered."""

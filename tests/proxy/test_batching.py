@@ -1,28 +1,31 @@
 from __future__ import annotations
 
+from operator import itemgetter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.batches import decode_batch, encode_batch
 from protocols.streams import Field, FieldType, StreamSchema
-from proxy.batching import BatchLimits, CutBatch, MotePosition, WaitingTuple, WaitingTuples
+from proxy.batching import BatchLimits, CutBatch, MotePosition, PacketTuples, WaitingTuple, WaitingTuples
 
 SCHEMA = StreamSchema("s", (Field("a", FieldType.REAL), Field("t", FieldType.TEXT), Field("b", FieldType.BOOLEAN)))
 
 
 def waiting(start, *values, mote="m", sequence=0):
-    return WaitingTuple(start, values or (1.0, "x", None), MotePosition(mote, 1, sequence, 0))
+    return PacketTuples.of([WaitingTuple(start, values or (1.0, "x", None), MotePosition(mote, 1, sequence, 0))])
 
 
 def queue(*tuples, **limits):
     made = WaitingTuples(BatchLimits(**limits))
-    made.add(tuples)
+    for each in tuples:
+        made.add(each)
     return made
 
 
-def starts(tuples):
-    return [each.start_us for each in tuples]
+def starts(packets):
+    return [each.start_us for each in CutBatch(SCHEMA, 1, 0, False, packets).tuples]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,7 @@ def test_size_counts_the_text():
 
 def test_dropped_are_the_oldest_and_counted():
     made = queue(waiting(1), waiting(2), waiting=2)
-    assert made.add([waiting(3)]) == 1
+    assert made.add(waiting(3)) == 1
     assert (made.dropped, starts(made.take(SCHEMA))) == (1, [2, 3])
 
 
@@ -86,4 +89,4 @@ def test_batch_holds_what_waited(rows):
     made = decode_batch(encode_batch(CutBatch(SCHEMA, 1, 0, False, tuples).as_batch("p", "e")))
     columns = [column.values(made.rows) for column in made.columns]
     found = [tuple(each) for each in zip(*columns, strict=True)] if rows else []
-    assert found == [(start, "m", True, *values) for start, *values in rows]
+    assert found == sorted([(start, "m", True, *values) for start, *values in rows], key=itemgetter(0))

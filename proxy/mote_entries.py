@@ -1,0 +1,89 @@
+"""What the catalog says about a mote. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.acquisition.merging import MergedProgram, SensorTraits
+from protocols.catalog import MoteEntry, MoteState
+from protocols.frames import VERSION
+from protocols.packets import Announcement, Health
+from protocols.programs import SamplingProgram
+from proxy.tracking_limits import MoteCounters
+
+
+@dataclass(frozen=True, slots=True)
+class MoteDoings:
+    """What a mote does, and what it should do.
+
+    Parameters
+    ----------
+    state
+        In a word.
+    running, program
+        Its program, None if the proxy does not know it, and the program's number.
+    desired, merged, traits
+        What it should run, what that answers at what cost, and by which traits it was chosen; None if nobody asks.
+    """
+
+    state: MoteState
+    running: SamplingProgram | None
+    program: int
+    desired: SamplingProgram
+    merged: MergedProgram | None
+    traits: SensorTraits | None
+
+
+def make_entry(
+    proxy: str,
+    announcement: Announcement,
+    *,
+    doings: MoteDoings,
+    counters: MoteCounters,
+    health: Health | None,
+    heard_us: int,
+) -> MoteEntry:
+    """Return the catalog entry of a mote that has announced itself."""
+    running = doings.running
+    return MoteEntry(
+        version=VERSION,
+        mote=announcement.mote,
+        proxy=proxy,
+        kind=announcement.kind,
+        stream=announcement.stream.name,
+        properties=announcement.properties,
+        state=doings.state,
+        period_us=0 if running is None else running.period_us,
+        default_period_us=announcement.default_period_us,
+        minimum_period_us=announcement.minimum_period_us,
+        program=doings.program,
+        packets_received=counters.packets_received,
+        packets_lost=counters.packets_lost,
+        packets_rejected=counters.packets_rejected,
+        samples_received=counters.samples_received,
+        samples_late=counters.samples_late,
+        health=health,
+        heard_us=heard_us,
+        device=announcement.device,
+        battery_joules=announcement.battery_joules,
+        lifetime_us=announcement.lifetime_us,
+        **_energy(doings),
+    )
+
+
+def _energy(doings: MoteDoings) -> dict[str, Any]:
+    """Return what the entry says about what the mote should do, and what that costs."""
+    merged, traits = doings.merged, doings.traits
+    if merged is None or traits is None:
+        return {}
+    days = traits.days(merged.milliwatts)
+    return {
+        "doing": merged.reason,
+        "milliwatts": merged.milliwatts,
+        "lifetime_days": days if math.isfinite(days) else None,
+        "stretched": merged.stretched,
+        "lifetime_kept": merged.lifetime_kept,
+        "wanted": doings.desired,
+    }
