@@ -217,11 +217,12 @@ def make_column(name: str, kind: FieldType, values: Sequence[Value], order: Orde
     if kind is not FieldType.TEXT:
         filled = values if known else [0 if value is None else value for value in values]
         return Column(name, kind, present, _ordered(filled, _NUMBERS[kind], order))
-    pieces = [b"" if value is None else str(value).encode() for value in values]
+    encoded = {value: b"" if value is None else str(value).encode() for value in set(values)}  # most texts stand often
+    pieces = [encoded[value] for value in values]
     if order is not None:
         pieces = [pieces[place] for place in order.tolist()]
     offsets = np.zeros(len(pieces) + 1, _OFFSETS)
-    np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
+    np.cumsum(list(map(len, pieces)), out=offsets[1:])
     return Column(name, kind, present, b"".join(pieces), offsets.tobytes())
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from protocols.errors import FrameError, TopicError
 from protocols.frames import (
     KIBIBYTE,
     VERSION,
@@ -21,6 +23,7 @@ from protocols.frames import (
 )
 from protocols.programs import MOST_PARTS, SamplingProgram
 from protocols.streams import FieldName, StreamSchema
+from protocols.topics import check_name
 
 MAX_PACKET_BYTES = 64 * KIBIBYTE
 MAX_ANNOUNCEMENT_BYTES = 16 * KIBIBYTE
@@ -145,7 +148,7 @@ class Packet(Frame, frozen=True):
     Parameters
     ----------
     mote
-        Who sends it; must be the mote of the topic.
+        Who sends it; must be the mote of the topic. :data:`decode_packet` checks that it is a name.
     boot
         How often the mote has booted.
     sequence
@@ -162,7 +165,7 @@ class Packet(Frame, frozen=True):
         What the program reports, in stamp order, and now and then the mote's health.
     """
 
-    mote: Name
+    mote: Annotated[str, Meta(min_length=1, max_length=64)]
     boot: Counter
     sequence: Counter
     clock_us: Microseconds
@@ -258,7 +261,28 @@ class Control(Frame, frozen=True):
     instructions: Annotated[tuple[Instruction, ...], Meta(min_length=1, max_length=16)]
 
 
-decode_packet = FrameDecoder(Packet, max_bytes=MAX_PACKET_BYTES)
+class PacketDecoder(FrameDecoder[Packet]):
+    """Decodes packets. It looks at a mote's name when it is new: matching takes as long as the rest of a packet."""
+
+    def __init__(self) -> None:
+        super().__init__(Packet, max_bytes=MAX_PACKET_BYTES)
+
+    def __call__(self, payload: bytes | bytearray | memoryview) -> Packet:
+        """Return the packet in `payload`; raises as :class:`protocols.frames.FrameDecoder` does."""
+        packet = super().__call__(payload)
+        _check_mote(packet.mote)
+        return packet
+
+
+@lru_cache(maxsize=65_536)
+def _check_mote(mote: str) -> None:
+    try:
+        check_name(mote)
+    except TopicError as error:
+        raise FrameError("shape", f"packet does not fit its format: {error.message} - at `$[1]`") from error
+
+
+decode_packet = PacketDecoder()
 decode_announcement = FrameDecoder(Announcement, max_bytes=MAX_ANNOUNCEMENT_BYTES)
 decode_control = FrameDecoder(Control, max_bytes=MAX_CONTROL_BYTES)
 

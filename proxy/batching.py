@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain
 from operator import attrgetter
 
 import numpy as np
@@ -72,16 +72,17 @@ class CutBatch:
 
     def as_batch(self, proxy: str, epoch: str) -> Batch:
         """Return the frame, with the tuples in stamp order."""
-        packets, fields = self.packets, self.schema.fields
-        starts_us = [start_us for each in packets for start_us in each.starts_us]
-        by_field = zip(*[row for each in packets for row in each.rows], strict=True) if packets else repeat(())
+        packets, width = self.packets, len(self.schema.fields)
+        starts_us = list(chain.from_iterable([each.starts_us for each in packets]))
+        # All values one after another: those of a field are then every so many.
+        values = list(chain.from_iterable(chain.from_iterable([each.rows for each in packets])))
         order = stamp_order(starts_us)
         columns = make_columns(
             self.schema,
             starts_us,
-            [mote for each in packets for mote in repeat(each.mote, len(each.starts_us))],
-            [at_default_rate for each in packets for at_default_rate in each.at_default_rate],
-            {field.name: values for field, values in zip(fields, by_field, strict=False)},
+            list(chain.from_iterable([(each.mote,) * len(each.starts_us) for each in packets])),
+            list(chain.from_iterable([each.at_default_rate for each in packets])),
+            {field.name: values[place::width] for place, field in enumerate(self.schema.fields)},
             order=order,
         )
         if any(each.aggregated for each in packets):

@@ -49,12 +49,17 @@ from proxy.mote_events import (
 )
 from proxy.packet_numbers import NEXT, PacketNumbers
 from proxy.program_records import ProgramRecords
+from proxy.reordering import Reordering
 from proxy.tracking_limits import MoteCounters, TrackingLimits
 from proxy.waiting_tuples import MotePosition, PacketTuples
 from proxy.watermarks import LOWEST_US, Promise
 
 if TYPE_CHECKING:
     from proxy.program_book import ProgramBook
+
+
+CLOCK_EVERY_US = 100_000
+"""A mote's clock is looked at no more often than this."""
 
 
 class MoteTracking:
@@ -107,6 +112,8 @@ class MoteTracking:
         self._merged: MergedProgram | None = None
         self._traits: SensorTraits | None = None
         self._clock = ClockOffset()
+        self.reordering = Reordering(limits.reorder_within_us)
+        self._clock_us = LOWEST_US
 
     def restore(self, announcement: Announcement) -> None:
         """Take over what the mote announced before the proxy's restart."""
@@ -242,6 +249,16 @@ class MoteTracking:
         self.silent = False
         return [HeardAgain(), PublishEntry(changed=True)]
 
+    def delayed(self, event: PacketReceived) -> list[MoteInstruction]:
+        """Return what to do about a packet that waits for others: the mote is there, and may listen now."""
+        instructions = self._hear(event.radio_us, event.heard_us)
+        return instructions + (self._speak(event.packet, event.watermark_us) if event.packet.listen_us > 0 else [])
+
+    def doubled(self, packet: Packet) -> list[MoteInstruction]:
+        """Return what to do about a packet that has come before and still waits for others."""
+        detail = f"packet {packet.sequence} of boot {packet.boot} waits for others already"
+        return [self._reject(Refusal.REPLAYED, detail, packet), PublishEntry(changed=False)]
+
     def _packet(self, event: PacketReceived) -> list[MoteInstruction]:
         packet = event.packet
         refused = self._refuse(packet, event.heard_us)
@@ -257,7 +274,9 @@ class MoteTracking:
                 self._unanswered = 0
             self._reconsider(event.radio_us)
         instructions += self._hear(event.radio_us, event.heard_us)
-        self._clock.heard(event.heard_us, packet.clock_us, packet.boot)
+        if not 0 <= event.heard_us - self._clock_us < CLOCK_EVERY_US:
+            self._clock_us = event.heard_us
+            self._clock.heard(event.heard_us, packet.clock_us, packet.boot)
         accepted = None
         if packet.records or self._records.fills(packet.program):
             accepted = self._take_records(packet, event.watermark_us, instructions)
