@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from protocols.acquisition.merging import SensorTraits, draw_of
 from protocols.acquisition.needs import RefusedDemand
 from protocols.acquisition.parts import Abilities, ProgramStyle
@@ -41,6 +43,7 @@ from proxy.mote_tracking import MoteTracking
 from proxy.neighbours import Neighbours
 from proxy.observing import observe
 from proxy.program_book import ProgramBook
+from proxy.reordering import HeldPacket
 from proxy.stream_state import StreamProgress, StreamState
 from proxy.tracking_limits import TrackingLimits
 
@@ -129,6 +132,42 @@ class Fleet:
         mote = self.motes.get(packet.mote) or self._mote(packet.mote)
         if mote is None:
             return [RefuseAnnouncement(packet.mote, "too_many_motes", f"there are {self._limits.motes} motes already")]
+        if mote.reordering.passes(packet, mote.numbers.boot, mote.numbers.sequence):
+            return self._take(mote, packet, radio_us, heard_us)
+        return self._in_order(mote, HeldPacket(packet, radio_us, heard_us))
+
+    def _in_order(self, mote: MoteTracking, arrived: HeldPacket) -> list[FleetInstruction]:
+        """Take what no gap holds back; what waits is not taken, but its mote may be spoken to now."""
+        packet, radio_us = arrived.packet, arrived.radio_us
+        numbers = mote.numbers
+        arrival = mote.reordering.received(arrived, (numbers.boot, numbers.sequence) if numbers.heard else None)
+        if len(arrival.ready) == 1 and arrival.ready[0] is arrived:
+            return self._take(mote, packet, radio_us, arrived.heard_us)
+        event = PacketReceived(packet, radio_us, arrived.heard_us, self._watermark_us(mote))
+        found = mote.doubled(packet) if arrival.replayed else mote.delayed(event)
+        return [ForMote(mote.mote, each) for each in found] + self._take_waiting(mote, arrival.ready, radio_us)
+
+    def _take_waiting(self, mote: MoteTracking, waited: Iterable[HeldPacket], radio_us: int) -> list[FleetInstruction]:
+        """Take packets that waited: their listen windows are used, or over."""
+        instructions: list[FleetInstruction] = []
+        for each in waited:
+            packet = msgspec.structs.replace(each.packet, listen_us=0)
+            instructions += self._take(mote, packet, radio_us, each.heard_us)
+        return instructions
+
+    def give_up_gaps(self) -> list[FleetInstruction]:
+        """Return what to do about all packets that wait for others, when no more will come."""
+        instructions: list[FleetInstruction] = []
+        for mote in self.motes.values():
+            instructions += self._take_waiting(mote, mote.reordering.give_up(), self._now_us)
+        return instructions
+
+    def _watermark_us(self, mote: MoteTracking) -> int | None:
+        known = mote.announcement
+        return None if known is None else self.streams[known.stream.name].progress.watermark_us
+
+    def _take(self, mote: MoteTracking, packet: Packet, radio_us: int, heard_us: int) -> list[FleetInstruction]:
+        """Return what to do about the next packet of a mote."""
         announcement = mote.announcement
         stream = None if announcement is None else self.streams[announcement.stream.name]
         event = PacketReceived(packet, radio_us, heard_us, None if stream is None else stream.progress.watermark_us)
@@ -152,16 +191,17 @@ class Fleet:
         if mote is None:
             detail = f"there are {self._limits.motes} motes already"
             return [RefuseAnnouncement(announcement.mote, "too_many_motes", detail)]
+        # After a reboot nothing that is missing will come any more, and packets may be numbered from 0 again.
+        instructions = self._take_waiting(mote, mote.reordering.give_up(), radio_us)
         problem = self._problem(announcement)
         if problem is not None:
             self._leave_stream(mote)
             mote.handle(AnnouncementRefused(announcement.boot, radio_us))
-            return [RefuseAnnouncement(announcement.mote, *problem)]
+            return [*instructions, RefuseAnnouncement(announcement.mote, *problem)]
         stream = self.streams[name]
         known = mote.announcement
         if known is None or known.stream.name != name:
             self._leave_stream(mote)
-        instructions: list[FleetInstruction] = []
         if stream.schema != announcement.stream:
             dropped = stream.give_up_waiting()
             if dropped:
@@ -197,6 +237,8 @@ class Fleet:
             instructions += self._weigh_again(radio_us)
         forgotten: list[str] = []
         for mote in self.motes.values():
+            if mote.reordering:
+                instructions += self._take_waiting(mote, mote.reordering.time_passed(radio_us), radio_us)
             held = mote.promise
             instructions += [ForMote(mote.mote, each) for each in mote.handle(TimePassed(radio_us))]
             if mote.announcement is None:

@@ -54,6 +54,7 @@ def fleet_limits(settings: ProxySettings) -> FleetLimits:
             patience_us=settings.patience,
             max_clock_ahead_us=settings.max_clock_ahead,
             clock_tolerance_us=settings.clock_tolerance,
+            reorder_within_us=settings.reorder_within,
         ),
         batches=BatchLimits(settings.waiting_samples, settings.batch_rows, settings.batch_size),
         style=ProgramStyle(settings.samples_per_packet, ListenSchedule(settings.listen_every, settings.listen_for)),
@@ -291,6 +292,7 @@ class ProxyService:
 
     async def _say_farewell(self) -> None:
         self._stopping = True
+        await self.receiver.carry_out(self.fleet.give_up_gaps())
         await self.flush()
         with contextlib.suppress(LinkError, TimeoutError):
             async with asyncio.timeout(_FAREWELL_SECONDS):

@@ -81,6 +81,9 @@ class ProxySettings(BaseModel):
     clock_tolerance: Duration | None = Field(
         None, description="Correct motes' clocks that may be off by more than this; unset never does (as replays need)."
     )
+    reorder_within: Annotated[int, BeforeValidator(_duration), Field(ge=0, json_schema_extra={"form": _DURATION})] = (
+        Field(2_000_000, description="Packets wait so long for those they overtook; 0s takes them as they come.")
+    )
     samples_per_packet: int = Field(1, ge=1, le=1024, description="Samples a mote packs into one packet.")
     listen_every: Duration = Field(_LISTEN.every_us, description="Time between two listen windows of a mote.")
     listen_for: Duration = Field(_LISTEN.for_us, le=60_000_000, description="Length of a listen window.")

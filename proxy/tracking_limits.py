@@ -29,6 +29,8 @@ class TrackingLimits:
         How far a mote's clock may be ahead of real time; None does not look, as a replay runs on a clock of its own.
     clock_tolerance_us
         A mote whose clock may be off by more is told to move it; None for never.
+    reorder_within_us
+        How long packets wait for those that they overtook; 0 for not at all.
     """
 
     silence_after_us: int | None = None
@@ -36,6 +38,7 @@ class TrackingLimits:
     attempts: int = 5
     max_clock_ahead_us: int | None = None
     clock_tolerance_us: int | None = None
+    reorder_within_us: int = 0
 
     def silent_after_us(self, programs: Iterable[SamplingProgram]) -> int:
         """Return how long a mote that runs one of these programs may be unheard, in real time.

@@ -1,0 +1,135 @@
+"""Packets that overtook each other on their way, put in order again: within a bound, then what is missing is lost.
+
+Pure. A packet after a gap waits until the gap is filled, or has been there for too long::
+
+    arrives     1    2    4    5         3                 7                6
+    goes on     1    2                   3 4 5             .  waits  .  7   replayed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocols.packets import Packet
+
+MOST_HELD = 64
+"""Packets of one mote that wait; with more, the first gap is given up."""
+
+Number = tuple[int, int]
+"""Boot and sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPacket:
+    """A packet, and when it was heard."""
+
+    packet: Packet
+    radio_us: int
+    heard_us: int
+
+    @property
+    def number(self) -> Number:
+        """Its boot and sequence."""
+        return self.packet.boot, self.packet.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What to do when a packet has arrived.
+
+    Parameters
+    ----------
+    ready
+        Packets to take, in this order.
+    replayed
+        Whether the one that arrived waits already.
+    """
+
+    ready: tuple[HeldPacket, ...] = ()
+    replayed: bool = False
+
+
+class Reordering:
+    """The packets of one mote that wait.
+
+    Parameters
+    ----------
+    within_us
+        How long a gap may stay; 0 does not wait.
+    most
+        How many packets may wait.
+    """
+
+    __slots__ = ("_held", "_most", "_within_us")
+
+    def __init__(self, within_us: int, most: int = MOST_HELD) -> None:
+        self._within_us = within_us
+        self._most = most
+        self._held: dict[Number, HeldPacket] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def passes(self, packet: Packet, boot: int, sequence: int) -> bool:
+        """Return whether a packet goes on at once, as nearly all do: none waits, and it is the next one."""
+        if self._held:
+            return False
+        return self._within_us == 0 or (packet.sequence == sequence + 1 and packet.boot == boot)
+
+    def received(self, arrived: HeldPacket, taken: Number | None) -> Arrival:
+        """Return what to do with a packet, where `taken` is the last one taken over, None if there is none.
+
+        One that is not after `taken` goes on at once: it is a replay, or from a mote that lost its counters, and who
+        takes packets can tell which.
+        """
+        number = arrived.number
+        if number in self._held:
+            return Arrival(replayed=True)
+        if taken is None or number <= taken or self._within_us == 0:
+            return Arrival((arrived,))
+        if not self._held and _follows(number, taken):
+            return Arrival((arrived,))
+        self._held[number] = arrived
+        ready = self._release_next(taken, arrived.radio_us)
+        while len(self._held) > self._most:
+            ready += self._release_run()
+        return Arrival(ready)
+
+    def time_passed(self, radio_us: int) -> tuple[HeldPacket, ...]:
+        """Return the packets that have waited long enough for others, in order."""
+        ready: tuple[HeldPacket, ...] = ()
+        while self._held and radio_us - self._gap_seen_us() >= self._within_us:
+            ready += self._release_run()
+        return ready
+
+    def give_up(self) -> tuple[HeldPacket, ...]:
+        """Return all packets that wait, in order: nothing will come any more."""
+        ready = tuple(self._held[number] for number in sorted(self._held))
+        self._held.clear()
+        return ready
+
+    def _release_next(self, taken: Number, radio_us: int) -> tuple[HeldPacket, ...]:
+        """Return the packets that no gap holds back any more, for it was filled or has been there too long."""
+        ready: tuple[HeldPacket, ...] = ()
+        if _follows(min(self._held), taken):
+            ready = self._release_run()
+        return ready + self.time_passed(radio_us)
+
+    def _release_run(self) -> tuple[HeldPacket, ...]:
+        """Return the first packets that wait, up to the next gap."""
+        run: list[HeldPacket] = []
+        for number in sorted(self._held):
+            if run and not _follows(number, run[-1].number):
+                break
+            run.append(self._held.pop(number))
+        return tuple(run)
+
+    def _gap_seen_us(self) -> int:
+        """Return when the first gap was seen: with the first packet from behind it."""
+        return min(each.radio_us for each in self._held.values())
+
+
+def _follows(number: Number, before: Number) -> bool:
+    """Return whether no packet is missing between two; a boot begins with 0, and how the last one ended is unknown."""
+    boot, sequence = number
+    return sequence == (before[1] + 1 if boot == before[0] else 0)
