@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -11,16 +11,21 @@ import msgspec
 from msgspec import Meta
 
 from firmware_sim.mote_events import MoteDescription
+from firmware_sim.phenomena.phenomenon import Phenomenon
 from firmware_sim.phenomena.worlds import make_world
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.surroundings import Climate, Solar
+from protocols.acquisition.observed import Observed
 from protocols.durations import DurationError, parse_duration_us
 from protocols.errors import ProgramError, SettingsError
 from protocols.power.constants_file import convert, line_of, read_table
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile
 from protocols.programs import ListenSchedule
+
+DAY_US = 86_400_000_000
+SHORT_US = 600_000_000
 
 
 class _Listen(msgspec.Struct, forbid_unknown_fields=True, rename={"window": "for"}):
@@ -78,6 +83,8 @@ class FleetPlan:
         Sample period for queries that ask for none.
     samples_per_packet, listen
         How its proxy lets the motes report.
+    observed
+        What the values in its world are like: on it depends which programs are the cheapest.
     """
 
     name: str
@@ -86,6 +93,7 @@ class FleetPlan:
     default_period_us: int
     samples_per_packet: int
     listen: ListenSchedule
+    observed: Observed = field(default_factory=Observed)
 
 
 def load_fleet(path: Path) -> FleetPlan:
@@ -117,7 +125,8 @@ def read_fleet(text: str, origin: str) -> FleetPlan:
             raise wrong(path, error.message, error.hint) from error
 
     try:
-        descriptions = tuple(make_world(table.world, motes=table.motes).motes)
+        world = make_world(table.world, motes=table.motes)
+        descriptions = tuple(world.motes)
     except SettingsError as error:
         raise wrong("world", error.message, error.hint) from error
     found: dict[str, PlacedMote] = {}
@@ -160,7 +169,33 @@ def read_fleet(text: str, origin: str) -> FleetPlan:
         descriptions[0].default_period_us if default_period is None else duration_us(default_period, "default_period"),
         table.samples_per_packet,
         listen,
+        observe(world, over_us=SHORT_US if table.world == "road" else DAY_US),
     )
+
+
+def observe(world: Phenomenon, *, over_us: int, looks: int = 512) -> Observed:
+    """Return what values in a world are like, looked at here and there for a while.
+
+    Parameters
+    ----------
+    world
+        The world.
+    over_us
+        How long; a world that has to be acted out vehicle by vehicle is not looked at for a day.
+    looks
+        How often.
+    """
+    observed = Observed(spacing_us=world.motes[0].default_period_us)
+    for number in range(looks):
+        place = number % len(world.motes)
+        mote = world.motes[place]
+        fields = tuple(each.name for each in mote.stream.sampled)
+        instant_us = (world.begins_us or 0) + number * (over_us // looks)
+        before, after = (world.sense(place, each, fields) for each in (instant_us, instant_us + mote.default_period_us))
+        for name, one, other in zip(fields, before, after, strict=True):
+            if isinstance(one, int | float) and isinstance(other, int | float):
+                observed.see(name, float(other), float(one))
+    return observed
 
 
 def _examples(descriptions: tuple[MoteDescription, ...]) -> str:

@@ -1,28 +1,58 @@
-"""The sampling program that answers a set of queries, as today's proxy folds them: raw samples for all.
-
-All fields anybody reads, at the longest period that has every sample anybody asks for.
-"""
+"""The sampling programs that answer a set of queries, as the proxy chooses them (:mod:`protocols.acquisition`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
 
 from firmware_sim.lifetime.fleet_file import FleetPlan, PlacedMote
 from firmware_sim.lifetime.query_file import AskingQuery
-from protocols.programs import SLEEP, SamplingProgram
+from protocols.acquisition.merging import MergedProgram, Merger, SensorTraits, workload_for
+from protocols.acquisition.needs import fold_demands
+from protocols.acquisition.parts import Abilities, ProgramStyle
+from protocols.power.estimate import Workload
+from protocols.programs import SamplingProgram
+
+ONLY_SAMPLES = Abilities(filters=False, sends_on_change=False, aggregates=False, detects_events=False, several=False)
+"""What motes can do that send every sample as it was taken."""
+
+
+class FleetFolding:
+    """Programs of a fleet's motes under a set of queries.
+
+    Parameters
+    ----------
+    fleet
+        The fleet.
+    queries
+        Who asks.
+    pushed_down
+        False if motes are to send every sample that any query reads.
+    """
+
+    def __init__(self, fleet: FleetPlan, queries: Sequence[AskingQuery], *, pushed_down: bool = True) -> None:
+        demands = [demand for each in queries for demand in each.demands]
+        folded = fold_demands(demands, fleet.motes[0].description.stream)
+        style = ProgramStyle(fleet.samples_per_packet, fleet.listen)
+        self._fleet = fleet
+        self._merger = Merger(folded, style, fleet.observed)
+        self._abilities = Abilities() if pushed_down else ONLY_SAMPLES
+
+    def merged(self, mote: PlacedMote) -> MergedProgram:
+        """Return what a mote runs, and why."""
+        traits = SensorTraits(
+            self._fleet.default_period_us,
+            mote.description.minimum_period_us,
+            mote.profile,
+            abilities=self._abilities,
+            device=mote.profile.name,
+        )
+        return self._merger.merge(traits, mote.description.properties)
+
+    def workload(self, mote: PlacedMote, program: SamplingProgram) -> Workload:
+        """Return what a mote meets with that program."""
+        return workload_for(program, self._fleet.observed, loss=mote.loss)
 
 
 def program_for(mote: PlacedMote, fleet: FleetPlan, queries: Sequence[AskingQuery]) -> SamplingProgram:
     """Return what a mote runs under these queries; it sleeps under none."""
-    demands = [demand for each in queries for demand in each.demands]
-    if not demands:
-        return SamplingProgram(listen=fleet.listen) if fleet.listen != SLEEP.listen else SLEEP
-    wanted = {name for demand in demands for name in demand.fields}
-    sampled = [each.name for each in mote.description.stream.sampled]
-    fields = tuple(name for name in sampled if name in wanted) or tuple(sampled[:1])
-    periods_us = {demand.period_us or fleet.default_period_us for demand in demands}
-    shared_us = gcd(*periods_us)
-    least_us = mote.description.minimum_period_us
-    period_us = shared_us if shared_us >= least_us else max(min(periods_us), least_us)
-    return SamplingProgram(fields, period_us, fleet.samples_per_packet, fleet.listen)
+    return FleetFolding(fleet, queries).merged(mote).program

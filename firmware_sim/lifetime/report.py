@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from firmware_sim.lifetime.fleet_file import FleetPlan
-from firmware_sim.lifetime.folding import program_for
+from firmware_sim.lifetime.folding import FleetFolding
 from firmware_sim.lifetime.prediction import predicted_days
 from firmware_sim.lifetime.query_file import AskingQuery
 from firmware_sim.power.many_motes import VirtualMote
@@ -18,7 +18,7 @@ from firmware_sim.power.virtual_run import Outcome, run_motes
 from protocols.durations import format_duration
 from protocols.errors import ProgramError
 from protocols.power.component import named
-from protocols.power.estimate import Workload, draw_mw
+from protocols.power.estimate import draw_mw
 from protocols.power.limits import check_program
 from protocols.programs import SamplingProgram
 
@@ -186,11 +186,20 @@ def make_report(
     return LifetimeReport(fleet, tuple(mote.program for mote in motes), outcome, predicted, tuple(costs))
 
 
-def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery]) -> list[VirtualMote]:
-    """Return the fleet's motes with the programs that the queries need."""
+def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery], *, pushed_down: bool = True) -> list[VirtualMote]:
+    """Return the fleet's motes with the programs that the queries need.
+
+    Parameters
+    ----------
+    fleet, queries
+        Whose motes, and who asks.
+    pushed_down
+        False if motes are to send every sample that any query reads.
+    """
+    folding = FleetFolding(fleet, queries, pushed_down=pushed_down)
     found = []
     for mote in fleet.motes:
-        program = program_for(mote, fleet, queries)
+        program = folding.merged(mote).program
         try:
             check_program(mote.profile, program)
         except ProgramError as error:
@@ -204,7 +213,7 @@ def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery]) -> list[Virt
                 mote.profile,
                 program,
                 mote.battery,
-                Workload(loss=mote.loss),
+                folding.workload(mote, program),
                 mote.climate,
                 mote.solar,
             )

@@ -167,16 +167,29 @@ def within_reach(needs: Sequence[Need], minimum_period_us: int, search: Search) 
 
 def draw_of(program: SamplingProgram, traits: SensorTraits, observed: Observed) -> float:
     """Return the mean draw of a program on a sensor, in milliwatts; infinite if it cannot run it."""
-    parts = (
-        []
-        if program.sleeping
-        else [Part(part.fields, part.period_us, part.bands, _part_report(part)) for part in parts_of(program)]
-    )
     try:
-        workload = Workload(loss=observed.loss) if program.sleeping else workload_of(parts, observed)
-        return float(draw_mw(traits.profile, program, workload).sum())
+        return float(draw_mw(traits.profile, program, workload_for(program, observed)).sum())
     except OverloadError:
         return math.inf
+
+
+def workload_for(program: SamplingProgram, observed: Observed, *, loss: float | None = None) -> Workload:
+    """Return what a sensor meets with a program in a world as observed.
+
+    Parameters
+    ----------
+    program
+        What it runs.
+    observed
+        What values of its stream are like.
+    loss
+        Of its own radio; None takes what was observed of all.
+    """
+    if program.sleeping:
+        return Workload(observed.vehicles_per_second, loss=observed.loss if loss is None else loss)
+    parts = [Part(part.fields, part.period_us, part.bands, _part_report(part)) for part in parts_of(program)]
+    found = workload_of(parts, observed)
+    return found if loss is None else replace(found, loss=loss)
 
 
 def _part_report(part: SamplingProgram) -> PartReport | None:

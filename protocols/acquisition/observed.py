@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from protocols.acquisition.needs import Bands
+from protocols.acquisition.needs import Bands, Intervals
 
 REMEMBERED = 2_048
 STEPS = 64
@@ -24,6 +24,8 @@ class FieldValues:
 
     values: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     changes: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    pairs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    """Each value and the one before it."""
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class Observed:
     """Values seen on a stream, of all its sensors together."""
 
     fields: dict[str, FieldValues] = field(default_factory=dict)
+    spacing_us: int = 0
+    """Time between a value and the one before it; 0 if nobody knows."""
     vehicles_per_second: float = 1.0
     loss: float = 0.0
 
@@ -41,6 +45,7 @@ class Observed:
             seen.values.append(value)
             if before is not None:
                 seen.changes.append(abs(value - before))
+                seen.pairs.append((value, before))
 
     def kept_share(self, bands: Bands) -> float:
         """Return the share of samples in bands; those of different fields are taken to be independent."""
@@ -50,9 +55,22 @@ class Observed:
             if seen is None or not seen.values:
                 share *= UNKNOWN_KEPT
                 continue
-            inside = sum(any(low <= value <= high for low, high in intervals) for value in seen.values)
+            inside = sum(_inside(value, intervals) for value in seen.values)
             share *= inside / len(seen.values)
         return _rounded(share)
+
+    def following_share(self, bands: Bands, period_us: int) -> float:
+        """Return how likely a sample in bands is followed by another: values that matter come in runs."""
+        share = 1.0
+        for name, intervals in bands:
+            seen = self.fields.get(name)
+            pairs = () if seen is None else tuple(seen.pairs)
+            before = [value for value, earlier in pairs if _inside(earlier, intervals)]
+            if not before:
+                return 0.0
+            share *= sum(_inside(value, intervals) for value in before) / len(before)
+        apart = period_us / self.spacing_us if self.spacing_us else 1.0
+        return _rounded(min(float(share**apart), 1 - LEAST_SHARE)) if bands else 0.0
 
     def changed_share(self, widths: Iterable[tuple[str, float]]) -> float:
         """Return the share of samples of which a field has left its dead band since the one before."""
@@ -63,6 +81,10 @@ class Observed:
                 return 1.0
             unchanged *= sum(change <= width for change in seen.changes) / len(seen.changes)
         return _rounded(1 - unchanged)
+
+
+def _inside(value: float, intervals: Intervals) -> bool:
+    return any(low <= value <= high for low, high in intervals)
 
 
 def _rounded(share: float) -> float:

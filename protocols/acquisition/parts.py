@@ -80,7 +80,8 @@ def changing_part(needs: Sequence[Need], order: Sequence[FieldName]) -> Part | N
 def aggregating_parts(needs: Sequence[Need], order: Sequence[FieldName], listen_every_us: int = 0) -> list[Part]:
     """Return the parts that send panes of which all windows of these needs can be made; none if none would do.
 
-    Panes further apart than listen windows may cost less if they are divided: where they come, nobody has to ask.
+    Panes further apart than `listen_every_us` may cost less if they are divided: where they come, nobody has to ask,
+    and those that come together with others need no packet of their own.
     """
     first = needs[0]
     if any(

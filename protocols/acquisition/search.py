@@ -7,11 +7,11 @@ divide them are tried; with many, needs are joined and moved as long as that sav
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from protocols.acquisition.covering import answers
+from protocols.acquisition.covering import answers, holds_all
 from protocols.acquisition.needs import Need, NeedKind, intervals_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import (
@@ -28,7 +28,7 @@ from protocols.errors import OverloadError, ProgramError
 from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
 from protocols.power.limits import check_program, most_records
 from protocols.power.profile import DeviceProfile
-from protocols.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange
+from protocols.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange, Several, parts_of
 from protocols.streams import FieldName
 
 MOST_TRIED_EXHAUSTIVELY = 5
@@ -81,17 +81,30 @@ class Search:
         self._sensor = sensor
         self._style = style
         self._observed = observed
-        self._known: dict[tuple[Part, ...], Candidate] = {}
+        self._known: dict[frozenset[Part], Candidate] = {}
+        self._found: dict[tuple[Need, ...], Candidate] = {}
+        self._thorough = True
         self.tried = 0
 
     def cheapest(self, needs: Sequence[Need]) -> Candidate:
         """Return the cheapest program that answers all needs."""
         left = undominated(needs)
-        if len(left) <= MOST_TRIED_EXHAUSTIVELY:
-            divisions = [division for division in partitions(len(left)) if self._allows(len(division))]
+        found = self._found.get(left)
+        if found is None:
+            found = self._found[left] = self._cheapest(left)
+        return found
+
+    def _cheapest(self, needs: tuple[Need, ...]) -> Candidate:
+        self._thorough = len(needs) <= MOST_TRIED_EXHAUSTIVELY
+        if self._thorough:
+            divisions = [division for division in partitions(len(needs)) if self._allows(len(division))]
         else:
-            divisions = self._descended(left)
-        return min((self._best_of(division, left) for division in divisions), key=lambda found: found.milliwatts)
+            divisions = self._descended(needs)
+        best = min((self._best_of(division, needs) for division in divisions), key=lambda found: found.milliwatts)
+        if self._thorough:
+            return best
+        self._thorough = True
+        return self._priced(tuple(_part_of(part) for part in parts_of(best.program)), needs)
 
     def raw(self, needs: Sequence[Need]) -> Candidate:
         """Return the program that sends every sample that is needed, as it was taken."""
@@ -128,7 +141,8 @@ class Search:
 
     def _best_of(self, division: Sequence[Sequence[int]], needs: Sequence[Need]) -> Candidate:
         """Return the best program with so divided needs, whatever kind its parts are."""
-        order, able, every_us = self._sensor.order, self._sensor.abilities, self._style.listen.every_us
+        order, able = self._sensor.order, self._sensor.abilities
+        every_us = 1 if self._thorough else self._style.listen.every_us
         choices = [_choices(tuple(needs[number] for number in group), order, able, every_us) for group in division]
         best: Candidate | None = None
         for parts in _products(choices):
@@ -141,11 +155,12 @@ class Search:
 
     def _candidate(self, parts: tuple[Part, ...], needs: Sequence[Need]) -> Candidate:
         # The same parts in another order are the same program.
-        key = tuple(sorted(set(parts), key=repr))
+        key = frozenset(parts)
         found = self._known.get(key)
         if found is None:
             self.tried += 1
-            found = self._known[key] = self._priced(key, needs)
+            needed = tuple(sorted(_needed(key), key=repr))
+            found = self._known[key] = self._priced(needed, needs)
         return found
 
     def _priced(self, parts: tuple[Part, ...], needs: Sequence[Need]) -> Candidate:
@@ -156,7 +171,7 @@ class Search:
             return Candidate(single, math.inf)
         patience_us = min(need.patience_us for need in needs)
         best = Candidate(single, math.inf)
-        for program in _packed(single, sensor.profile, style, workload, patience_us):
+        for program in _packed(single, sensor.profile, style, workload, patience_us, thorough=self._thorough):
             try:
                 check_program(sensor.profile, program)
                 milliwatts = float(draw_mw(sensor.profile, program, workload).sum())
@@ -175,6 +190,7 @@ def workload_of(parts: Sequence[Part], observed: Observed) -> Workload:
             observed.changed_share((each.field, each.width) for each in part.report.dead_bands)
             if isinstance(part.report, SendOnChange)
             else 1.0,
+            observed.following_share(intervals_of(part.bands), part.every_us),
         )
         for part in parts
     )
@@ -184,6 +200,7 @@ def workload_of(parts: Sequence[Part], observed: Observed) -> Workload:
         first.kept,
         first.changed,
         observed.loss,
+        first.following,
         shares if len(parts) > 1 else (),
     )
 
@@ -241,7 +258,7 @@ def _choices(
     plain = sampling_part(needs, order)
     if not able.filters and plain.bands:
         plain = Part(plain.fields, plain.every_us)
-    found: list[Part | None] = [plain]
+    found: list[Part | None] = [plain, Part(plain.fields, plain.every_us)] if plain.bands else [plain]
     if able.sends_on_change:
         found.append(changing_part(needs, order))
     if able.aggregates:
@@ -260,6 +277,21 @@ def _products(choices: Sequence[Sequence[Part]]) -> Iterator[tuple[Part, ...]]:
             yield (each, *rest)
 
 
+def _needed(parts: Iterable[Part]) -> list[Part]:
+    """Return parts without those that send only samples that another one sends anyway."""
+    return [part for part in parts if not any(other != part and _includes(other, part) for other in parts)]
+
+
+def _includes(one: Part, other: Part) -> bool:
+    return (
+        one.report is None
+        and other.report is None
+        and other.every_us % one.every_us == 0
+        and set(other.fields) <= set(one.fields)
+        and holds_all(intervals_of(one.bands), intervals_of(other.bands))
+    )
+
+
 def _goes_together(parts: Sequence[Part]) -> bool:
     """What a changed sample leaves out can be filled in only if no other part's samples stand in between."""
     senders = [part for part in parts if sends_samples(part)]
@@ -267,7 +299,13 @@ def _goes_together(parts: Sequence[Part]) -> bool:
 
 
 def _packed(
-    program: SamplingProgram, profile: DeviceProfile, style: ProgramStyle, workload: Workload, patience_us: int
+    program: SamplingProgram,
+    profile: DeviceProfile,
+    style: ProgramStyle,
+    workload: Workload,
+    patience_us: int,
+    *,
+    thorough: bool,
 ) -> Iterator[SamplingProgram]:
     """Yield a program with as many records to a packet as radio, deployer and patience allow, and with fewer.
 
@@ -280,7 +318,10 @@ def _packed(
         rate = rates_of(program, workload).records
         most = max(1, min(most, math.floor(rate * patience_us / 1e6 + 1e-9)))
         patience_us = 0
-    sizes = set(range(1, most + 1)) if most <= _FEW_RECORDS else {1, 2, 3, 5, most // 2, most}
+    if not thorough:
+        sizes = {most}
+    else:
+        sizes = set(range(1, most + 1)) if most <= _FEW_RECORDS else {1, 2, 3, 5, most // 2, most}
     for size in sorted(sizes):
         yield _with_packets(program, size, 0 if size == 1 else patience_us)
 
@@ -289,6 +330,11 @@ def _with_packets(program: SamplingProgram, packet: int, patience_us: int) -> Sa
     return SamplingProgram(
         program.fields, program.period_us, packet, program.listen, program.bands, program.report, patience_us
     )
+
+
+def _part_of(part: SamplingProgram) -> Part:
+    assert not isinstance(part.report, Several)  # noqa: S101 - a part has none itself
+    return Part(part.fields, part.period_us, part.bands, part.report)
 
 
 def _strength(need: Need) -> tuple[object, ...]:

@@ -33,10 +33,11 @@ _LONGEST_CYCLE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Share of samples in a part's bands, and of those the share that left its dead band."""
+    """Of samples those in a part's bands; of those the ones that left its dead band, and that another one follows."""
 
     kept: float = 1.0
     changed: float = 1.0
+    following: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Workload:
         Share of those that are outside the dead band of what was sent before.
     loss
         Probability that a transmission is not acknowledged.
+    following_share
+        Probability that a sample in the bands is followed by another.
     parts
         The shares of each part of a program that has several, in their order; those above hold for all if it is empty.
     """
@@ -61,6 +64,7 @@ class Workload:
     kept_share: float = 1.0
     changed_share: float = 1.0
     loss: float = 0.0
+    following_share: float = 0.0
     parts: tuple[Shares, ...] = ()
 
 
@@ -105,7 +109,7 @@ def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
     elif is_regular(program):
         found = when_regular(records / per_packet, every_s)
     elif program.patience_us:
-        found = when_impatient(records, per_packet, program.patience_us / 1e6, every_s)
+        found = when_irregular(_impatient_packets(program, workload), 1, every_s)
         filled = records / found.packets if found.packets > 0 else 0.0
         return Rates(samples, records, found.packets, found.asks, found.listens, filled, 0.0, bits)
     else:
@@ -115,16 +119,54 @@ def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
     )
 
 
+def _impatient_packets(program: SamplingProgram, workload: Workload) -> float:
+    """Return how many packets a second leave, full or because a record has waited long enough.
+
+    Patience is short against the pauses between runs of samples in a band, and between regular records: each run fills
+    packets of its own, and regular records share one only if they are due together.
+    """
+    parts, per_packet = parts_of(program), program.samples_per_packet
+    regular: set[int] = set()
+    packets = 0.0
+    for part, shares in zip(parts, _shares_of(program, workload), strict=True):
+        rate = _records(part, shares, workload.vehicles_per_second)
+        if is_regular(part):
+            regular.add(part.interval_us or part.period_us)
+        elif part.report is None:
+            packets += rate * (1 - shares.following) / (1 - shares.following**per_packet)
+        else:
+            packets += when_impatient(
+                rate, per_packet, program.patience_us / 1e6, program.listen.every_us / 1e6
+            ).packets
+    return packets + _instants_per_second(tuple(sorted(regular)))
+
+
+@lru_cache(maxsize=4096)
+def _instants_per_second(periods_us: tuple[int, ...]) -> float:
+    """Return how many instants a second are multiples of at least one of several periods."""
+    if not periods_us:
+        return 0.0
+    cycle_us, tick_us = math.lcm(*periods_us), math.gcd(*periods_us)
+    if cycle_us // tick_us > _LONGEST_CYCLE:
+        return min(sum(1e6 / period_us for period_us in periods_us), 1e6 / tick_us)
+    due = _due_together(tuple(period_us // tick_us for period_us in periods_us))
+    return sum(due.values()) / (cycle_us / 1e6)
+
+
+def _shares_of(program: SamplingProgram, workload: Workload) -> tuple[Shares, ...]:
+    alone = Shares(workload.kept_share, workload.changed_share, workload.following_share)
+    return workload.parts or (alone,) * len(parts_of(program))
+
+
 def _all_records(program: SamplingProgram, workload: Workload) -> tuple[float, float]:
     """Return how many records come per second, and their mean length in bits."""
     if not isinstance(program.report, Several):
         shares = Shares(workload.kept_share, workload.changed_share)
         return _records(program, shares, workload.vehicles_per_second), float(record_bits(program))
     parts = parts_of(program)
-    shares_of = workload.parts or (Shares(workload.kept_share, workload.changed_share),) * len(parts)
     total, bits = 0.0, 0.0
     senders: list[tuple[SamplingProgram, float]] = []
-    for part, shares in zip(parts, shares_of, strict=True):
+    for part, shares in zip(parts, _shares_of(program, workload), strict=True):
         if part.report is None:
             senders.append((part, shares.kept if part.bands else 1.0))
             continue

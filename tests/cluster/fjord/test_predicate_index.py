@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.predicate_index import PredicateIndex
-from cluster.plan.predicate_intervals import Interval, take_apart
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import Column, Scalar
+from cluster.plan.predicate_intervals import Interval, take_apart
 from protocols.streams import FieldType
 
 COLUMNS = (

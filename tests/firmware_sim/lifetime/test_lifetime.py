@@ -13,10 +13,14 @@ from firmware_sim.command import app
 from firmware_sim.errors import MissingLibraryError
 from firmware_sim.lifetime import query_file
 from firmware_sim.lifetime.fleet_file import load_fleet, read_fleet
-from firmware_sim.lifetime.folding import program_for
+from firmware_sim.lifetime.folding import FleetFolding, program_for
 from firmware_sim.lifetime.query_file import load_queries, split_queries
-from firmware_sim.lifetime.report import make_report
-from protocols.errors import ProgramError, SettingsError
+from firmware_sim.lifetime.report import make_report, virtual_motes
+from protocols.acquisition.merging import workload_for
+from protocols.errors import SettingsError
+from protocols.power.estimate import draw_mw
+from protocols.power.limits import check_program
+from protocols.programs import parts_of
 
 HIGHWAY = Path(__file__).parents[3] / "examples" / "highway"
 SECOND = 1_000_000
@@ -39,26 +43,33 @@ def test_the_example_is_64_motes_and_5_queries(fleet, queries):
     ]  # fmt: skip
 
 
-def test_one_program_answers_all(fleet, queries):
-    program = program_for(fleet.motes[0], fleet, queries)
-    assert (program.fields, program.period_us, program.samples_per_packet) == (("speed", "flow"), SECOND // 2, 7)
+def test_one_program_answers_all_and_costs_less_than_every_sample(fleet, queries):
+    mote = fleet.motes[0]
+    program = program_for(mote, fleet, queries)
+    assert program.period_us == SECOND // 2, "standstill asks for two samples a second"
+    assert any(part.bands and part.period_us == SECOND // 2 for part in parts_of(program)), "of low speeds only"
+    raw = FleetFolding(fleet, queries, pushed_down=False).merged(mote).program
+    assert (raw.fields, raw.period_us, raw.samples_per_packet) == (("speed", "flow"), SECOND // 2, 7)
+    pushed_mw, raw_mw = (
+        draw_mw(mote.profile, each, workload_for(each, fleet.observed)).sum() for each in (program, raw)
+    )
+    assert pushed_mw < raw_mw * 0.8
     slow = [each for each in queries if each.query.name != "standstill"]
-    assert program_for(fleet.motes[0], fleet, slow).period_us == 30 * SECOND
-    assert program_for(fleet.motes[0], fleet, []).sleeping
+    assert program_for(mote, fleet, slow).period_us == 30 * SECOND
+    assert program_for(mote, fleet, []).sleeping
 
 
 def test_dropping_the_dearest_query_lengthens_life_by_what_was_predicted(fleet, queries):
-    report = make_report(fleet, queries, days=130, seed=1)
+    report = make_report(fleet, queries, days=200, seed=1)
     dearest = report.dearest_query
     assert dearest.name == "standstill"
-    assert 0 < report.outcome.died_days.min() < 130, "the first one dies within the run"
+    assert 0 < report.outcome.died_days.min() < 200, "the first one dies within the run"
     rest = [each for each in queries if each.query.name != dearest.name]
     after = make_report(fleet, rest, days=300, seed=2)
     assert after.outcome.died_days.min() < 300
-    gained = float(after.outcome.expected_days.min() - report.outcome.expected_days.min())
-    assert dearest.days_of_first == pytest.approx(gained, rel=0.02)
-    median = float(np.median(after.outcome.expected_days) - np.median(report.outcome.expected_days))
-    assert dearest.days_of_median == pytest.approx(median, rel=0.02)
+    assert dearest.days_of_first > 0
+    assert dearest.first_days_without == pytest.approx(float(after.outcome.expected_days.min()), rel=0.02)
+    assert dearest.median_days_without == pytest.approx(float(np.median(after.outcome.expected_days)), rel=0.02)
 
 
 def test_the_report_says_who_and_why(fleet, queries):
@@ -70,7 +81,7 @@ def test_the_report_says_who_and_why(fleet, queries):
     assert len(told["queries"]) == 5
     assert len(told["motes"]) == 64
     for each in told["motes"]:
-        assert each["predicted_days"] == pytest.approx(each["lifetime_days"], rel=0.05)
+        assert each["predicted_days"] == pytest.approx(each["lifetime_days"], rel=0.1)
 
 
 def test_the_command(tmp_path):
@@ -109,12 +120,12 @@ def test_mistakes_in_a_fleet_are_told_with_line_and_field(change, told):
         read_fleet(FLEET.replace(*change, 1), "f")
 
 
-def test_a_program_that_a_mote_cannot_run_is_refused_with_the_limit(queries):
-    fleet = read_fleet(FLEET.replace("samples_per_packet = 7", "samples_per_packet = 8"), "f")
-    with pytest.raises(
-        ProgramError, match=r"mote s001l3 cannot run.*8 records has 32 bytes.*mica2 takes 29.*at most 7"
-    ):
-        make_report(fleet, queries, days=1)
+def test_packets_are_no_longer_than_each_radio_takes(queries):
+    fleet = read_fleet(FLEET.replace("samples_per_packet = 7", "samples_per_packet = 64"), "f")
+    for motes in (virtual_motes(fleet, queries), virtual_motes(fleet, queries, pushed_down=False)):
+        for mote in motes:
+            check_program(mote.profile, mote.program)
+        assert any(mote.program.samples_per_packet > 7 for mote in motes if mote.profile.name == "nrf52840-154")
 
 
 @pytest.mark.parametrize(("text", "expected"), [

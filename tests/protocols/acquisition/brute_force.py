@@ -50,6 +50,8 @@ def least_milliwatts(
             senders = [part for part in parts if part.report is None or isinstance(part.report, SendOnChange)]
             if len(senders) > 1 and any(part.report is not None for part in senders):
                 continue
+            if any(_idle(part, other) for part in parts for other in parts):
+                continue
             for packet in range(1, most_per_packet + 1):
                 best = min(best, cost(parts, order, packet, patience_us, profile, listen, observed))
     return best
@@ -71,6 +73,7 @@ def cost(
             observed.changed_share((each.field, each.width) for each in part.report.dead_bands)
             if isinstance(part.report, SendOnChange)
             else 1.0,
+            observed.following_share(_by_field(part.bands), part.every_us),
         )
         for part in parts
     )
@@ -78,7 +81,9 @@ def cost(
         if len(parts) == 1:
             (part,) = parts
             program = SamplingProgram(part.fields, part.every_us, packet, listen, part.bands, part.report)
-            workload = Workload(observed.vehicles_per_second, shares[0].kept, shares[0].changed, observed.loss)
+            workload = Workload(
+                observed.vehicles_per_second, shares[0].kept, shares[0].changed, observed.loss, shares[0].following
+            )
         else:
             tick_us = math.gcd(*(part.every_us for part in parts))
             fields = tuple(name for name in order if any(name in part.fields for part in parts))
@@ -132,6 +137,19 @@ def kinds(group: Sequence[Need], order: Sequence[str]) -> Iterator[Part]:
         if all(need.kind is NeedKind.TALLIES for need in group):
             for pane_us in _panes(group):
                 yield Part(first.fields, every_us, (), VehicleCount(first.threshold, pane_us))
+
+
+def _idle(part: Part, other: Part) -> bool:
+    """Return whether a part sends only samples that another one sends anyway: no program has such a part."""
+    if part == other or part.report is not None or other.report is not None or part.every_us % other.every_us:
+        return False
+    if not set(part.fields) <= set(other.fields):
+        return False
+    inner, outer = dict(_by_field(part.bands)), dict(_by_field(other.bands))
+    return all(
+        name in inner and all(any(low <= a and b <= high for low, high in outer[name]) for a, b in inner[name])
+        for name in outer
+    )
 
 
 def _panes(group: Sequence[Need]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from protocols.acquisition.needs import Need, NeedKind, united
@@ -60,7 +60,7 @@ def world(kept: float, still: float) -> Observed:
     return observed
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
 @given(
     st.lists(needs(), min_size=1, max_size=4),
     st.sampled_from(preset_names()),
@@ -78,7 +78,7 @@ def test_the_chosen_program_is_the_cheapest(
     assert found.milliwatts <= best * 1.01 or found.milliwatts == best == math.inf
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
 @given(st.lists(needs(), min_size=6, max_size=6, unique=True), st.sampled_from(["telosb", "mica2"]))
 def test_stepping_downhill_finds_it_too(wanted: list[Need], device: str) -> None:
     profile, listen, observed = find_profile(device), ListenSchedule(60 * SECOND, 50_000), world(0.05, 0.5)
