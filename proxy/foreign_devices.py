@@ -142,7 +142,7 @@ class ForeignDevices:
 
     async def receive(self, message: Message) -> bool:
         """Take a message if it is none of Fjord's own; return whether it was taken."""
-        if not self._spokesmen.drivers or message.topic.startswith(_OWN_TOPICS):
+        if message.topic.startswith(_OWN_TOPICS):
             return False
         async with self._turn:  # frames of a device must reach the fleet in the order of their numbers
             for driver in self._spokesmen.drivers:

@@ -94,6 +94,7 @@ class ProxyService:
         now_us = self._clocks.radio()
         began_us = self._clocks.real()
         spokesmen = Spokesmen(drivers)
+        self._has_drivers = bool(spokesmen.drivers)
         neighbours = Neighbours(settings.name, began_us)
         self.fleet = Fleet(
             settings.name,
@@ -182,10 +183,11 @@ class ProxyService:
         return instructions + self.fleet.restore(self.stores.catalog.announcements())
 
     async def _receive(self, message: Message) -> None:
-        if self._stopping or await self.foreign.receive(message):
+        if self._stopping or (self._has_drivers and await self.foreign.receive(message)):
             return
         await self.receiver.receive(message)
-        await self.foreign.after(message)
+        if self._has_drivers:
+            await self.foreign.after(message)
 
     async def _flush_batches(self) -> None:
         batches, positions = self._uncommitted
