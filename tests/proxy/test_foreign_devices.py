@@ -56,7 +56,9 @@ JSON_DRIVER = {
 
 @contextlib.asynccontextmanager
 async def running(tmp_path, drivers, make_link=FakeLink):
-    settings = ProxySettings(name="p", data=str(tmp_path / "data"), flush_interval=10_000, entry_interval=1)
+    settings = ProxySettings(
+        name="p", data=str(tmp_path / "data"), flush_interval=10_000, entry_interval=1, counters_interval=1
+    )
     if isinstance(drivers, list) and isinstance(drivers[0], dict):
         drivers = read_drivers({"driver": drivers}, "test")
     with open_stores(settings.folder, settings.name, quarantine_entries=100) as stores:
