@@ -52,7 +52,7 @@ class OffsetEstimate:
 class ClockOffset:
     """The clock of one mote; bounded."""
 
-    __slots__ = ("_boot", "_buckets", "_drift", "_heard_us", "_least_us", "_packets")
+    __slots__ = ("_began_us", "_boot", "_buckets", "_drift", "_heard_us", "_least_us", "_lowest_us", "_packets")
 
     def __init__(self) -> None:
         self._boot: int | None = None
@@ -61,6 +61,7 @@ class ClockOffset:
         self._heard_us = 0
         self._least_us = 0
         self._packets = 0
+        self._began_us = self._lowest_us = 0
 
     @property
     def kept(self) -> tuple[tuple[int, int], ...]:
@@ -70,12 +71,21 @@ class ClockOffset:
     def restart(self) -> None:
         """Forget everything: the clock was set, or told to be."""
         self._buckets.clear()
-        self._drift = None
+        self._boot = self._drift = None
         self._packets = 0
 
     def heard(self, heard_us: int, clock_us: int, boot: int = 0) -> None:
         """A packet was heard at real time `heard_us`, sent in a boot when the clock showed `clock_us`."""
         behind_us = heard_us - clock_us
+        if (
+            behind_us >= self._lowest_us
+            and self._began_us <= heard_us < self._began_us + BUCKET_US
+            and boot == self._boot
+        ):
+            # As most packets: not the least delayed of its bucket.
+            self._heard_us = heard_us
+            self._packets += 1
+            return
         number = heard_us // BUCKET_US
         buckets = self._buckets
         if boot != self._boot or (buckets and (number < buckets[-1][0] or self._set_forward(heard_us, behind_us))):
@@ -90,6 +100,7 @@ class ClockOffset:
         elif behind_us < buckets[-1][2]:
             buckets[-1] = (number, heard_us, behind_us)
             self._least_us = min(self._least_us, behind_us)
+        self._began_us, self._lowest_us = number * BUCKET_US, buckets[-1][2]
 
     def estimate(self) -> OffsetEstimate | None:
         """Return the offset when the mote was heard last; None before a few packets."""
