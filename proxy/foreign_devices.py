@@ -86,7 +86,7 @@ class Spokesmen:
             What the fleet knows of the mote; drivers announce boot 0, and a mote of Fjord has booted at least once.
         """
         other = self.of.get(mote)
-        if other is not None and other is not driver:
+        if other is not None and other is not driver and other.owns(mote):
             return f"mote {mote!r} is a device of driver {other.name!r}: give {driver.name!r} a prefix"
         if other is None and announced is not None and announced.boot > 0:
             return f"mote {mote!r} is one of Fjord's own: give driver {driver.name!r} a prefix"
@@ -101,7 +101,7 @@ class Frames(Protocol):
     ) -> None:
         """Do what the fleet says."""
 
-    def refuse(self, reason: str, detail: str, message: Message | None, mote: str) -> None:
+    def refuse(self, reason: str, detail: str, message: Message, mote: str) -> None:
         """Count a refusal, and keep the message that led to it."""
 
 
@@ -212,13 +212,13 @@ class ForeignDevices:
             output = asking(radio_us=self._clocks.radio(), heard_us=self._clocks.real())
         except Exception as error:  # a driver reads what strangers wrote: none of it may end the proxy
             log.exception("a driver failed", driver=driver.name)
-            self._frames.refuse("driver_failed", f"driver {driver.name!r}: {error!r}", message, "")
+            self._frames.refuse("driver_failed", f"driver {driver.name!r}: {error!r}", message or _unasked(driver), "")
         else:
             await self._carry_out(driver, output, message)
 
     async def _carry_out(self, driver: Driver, output: DriverOutput, message: Message | None = None) -> None:
         for refusal in output.refusals:
-            self._frames.refuse(refusal.reason, refusal.detail, message, refusal.mote)
+            self._frames.refuse(refusal.reason, refusal.detail, message or _unasked(driver), refusal.mote)
         for remark in output.remarks:
             log.info("device", mote=remark.mote, driver=driver.name, remark=remark.text)
         for publication in output.publications:
@@ -233,7 +233,7 @@ class ForeignDevices:
         known = self._fleet.motes.get(frame.mote)
         problem = self._spokesmen.problem(driver, frame.mote, None if known is None else known.announcement)
         if problem:
-            self._frames.refuse("mote", problem, message, frame.mote)
+            self._frames.refuse("mote", problem, message or _unasked(driver), frame.mote)
             return
         self._spokesmen.of[frame.mote] = driver
         radio_us, heard_us = self._clocks.radio(), self._clocks.real()
@@ -244,3 +244,8 @@ class ForeignDevices:
             self._metrics.count("packets")
             instructions = self._fleet.packet(frame, radio_us=radio_us, heard_us=heard_us)
         await self._frames.carry_out(instructions, message, radio_us)
+
+
+def _unasked(driver: Driver) -> Message:
+    """Return what stands for the message that led to something, where none did but time."""
+    return Message(f"drivers/{driver.name}", b"")

@@ -271,7 +271,7 @@ class Receiver:
         if (total - count).bit_length() != total.bit_length():
             log.error("no room: the oldest samples are dropped", stream=stream, samples=total)
 
-    def refuse(self, reason: str, detail: str, message: Message | None, mote: str) -> None:
+    def refuse(self, reason: str, detail: str, message: Message, mote: str) -> None:
         """Count what a driver refuses, and keep the message that led to it."""
         self._refuse("frames_refused", reason, detail, message, mote=mote)
 

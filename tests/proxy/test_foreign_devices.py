@@ -155,6 +155,9 @@ async def test_a_driver_that_fails_takes_nobody_with_it(tmp_path, frames):
         await say(service, topics.announcement("p", "m1"), encode(frames.announcement()))
         assert set(service.fleet.motes) == {"kitchen", "m1"}
         assert service.metrics.value("frames_refused", "driver_failed") >= 2
+    with open_stores(tmp_path / "data", "p", quarantine_entries=100) as stores:
+        kept = [(each.topic, each.reason) for each in stores.quarantine.frames()]
+    assert {("rooms/kitchen", "driver_failed"), ("drivers/broken", "driver_failed")} <= set(kept)
 
 
 async def test_names_belong_to_who_had_them_first(tmp_path, frames):
