@@ -81,7 +81,7 @@ class CutBatch:
             self.schema,
             starts_us,
             list(chain.from_iterable([(each.mote,) * len(each.starts_us) for each in packets])),
-            list(chain.from_iterable([each.at_default_rate for each in packets])),
+            self._at_default_rate(starts_us),
             {field.name: values[place::width] for place, field in enumerate(self.schema.fields)},
             order=order,
         )
@@ -98,6 +98,15 @@ class CutBatch:
             rows=len(starts_us),
             columns=columns,
         )
+
+    def _at_default_rate(self, starts_us: list[int]) -> list[bool]:
+        """Return which tuples count as taken at their mote's default period."""
+        packets = self.packets
+        if any(each.aggregated for each in packets):
+            return [each.at_default_rate for packet in packets for each in packet]
+        periods_us = np.repeat([each.default_period_us for each in packets], [len(each.starts_us) for each in packets])
+        found: list[bool] = (np.array(starts_us, np.int64) % periods_us.astype(np.int64) == 0).tolist()
+        return found
 
     def _aggregate_columns(self, order: Order | None) -> tuple[Column, ...]:
         told = [each.aggregated or _PLAIN for packet in self.packets for each in packet]

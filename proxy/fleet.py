@@ -46,6 +46,7 @@ from proxy.program_book import ProgramBook
 from proxy.reordering import HeldPacket
 from proxy.stream_state import StreamProgress, StreamState
 from proxy.tracking_limits import TrackingLimits
+from proxy.waiting_tuples import PacketTuples
 
 WEIGHS_AGAIN_AFTER_US = 600 * SECOND_US
 """What values are like is looked at this often, and programs chosen by it."""
@@ -132,6 +133,12 @@ class Fleet:
         mote = self.motes.get(packet.mote) or self._mote(packet.mote)
         if mote is None:
             return [RefuseAnnouncement(packet.mote, "too_many_motes", f"there are {self._limits.motes} motes already")]
+        announcement = mote.announcement
+        if announcement is not None:
+            stream = self.streams[announcement.stream.name]
+            tuples = mote.goes_on(packet, radio_us, heard_us, stream.progress.watermark_us)
+            if tuples is not None:
+                return self._accept(stream, mote, tuples)
         if mote.reordering.passes(packet, mote.numbers.boot, mote.numbers.sequence):
             return self._take(mote, packet, radio_us, heard_us)
         return self._in_order(mote, HeldPacket(packet, radio_us, heard_us))
@@ -173,16 +180,21 @@ class Fleet:
         event = PacketReceived(packet, radio_us, heard_us, None if stream is None else stream.progress.watermark_us)
         instructions: list[FleetInstruction] = []
         for each in mote.handle(event):
-            if type(each) is TuplesAccepted and stream is not None and announcement is not None:
-                if packet.sequence % stream.observes_every == 0 and mote.sends_all:
-                    observe(stream.observed, announcement.stream, tuple(each.tuples))
-                dropped = stream.accept(each.tuples)
-                if dropped:
-                    instructions.append(TuplesDropped(announcement.stream.name, dropped))
-            instructions.append(ForMote(packet.mote, each))
+            if isinstance(each, TuplesAccepted) and stream is not None:
+                instructions += self._accept(stream, mote, each.tuples)
+            else:
+                instructions.append(ForMote(packet.mote, each))
         if stream is not None:
             stream.touched = True
         return instructions
+
+    def _accept(self, stream: StreamState, mote: MoteTracking, tuples: PacketTuples) -> list[FleetInstruction]:
+        """Let the tuples of a packet wait for their batch."""
+        if tuples.sequence % stream.observes_every == 0 and stream.schema is not None and mote.sends_all:
+            observe(stream.observed, stream.schema, tuple(tuples))
+        dropped = stream.accept(tuples)
+        accepted: list[FleetInstruction] = [ForMote(tuples.mote, TuplesAccepted(tuples))]
+        return [TuplesDropped(stream.progress.stream, dropped), *accepted] if dropped else accepted
 
     def announcement(self, announcement: Announcement, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
         """Return what to do about an announcement."""

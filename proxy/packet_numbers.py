@@ -65,6 +65,11 @@ class PacketNumbers:
             return False
         return not (self._announced_boot == packet.boot and packet.clock_us > self._clock_us)
 
+    def go_on(self, packet: Packet) -> None:
+        """Take the next packet of the same boot."""
+        self.sequence, self._clock_us = packet.sequence, packet.clock_us
+        self._announced_boot = None
+
     def advance(self, packet: Packet) -> Advance:
         """Take a packet that is not replayed."""
         expected = self.sequence + 1

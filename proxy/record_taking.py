@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from protocols.batches import measure_column
 from protocols.errors import SchemaError
 from protocols.frames import Value
@@ -16,6 +18,8 @@ from proxy.waiting_tuples import Aggregated, MotePosition, PacketTuples, Waiting
 
 MOST_SAMPLES_FILLED = 100_000
 """From one packet."""
+_NOTHING_BUT_SAMPLES = [Sample] * 4_096
+"""Types of the records of the longest packet."""
 
 
 class RecordTaking:
@@ -117,28 +121,41 @@ class RecordTaking:
                     pass
         for number, filling in self._fillings.items():
             self._fill(number, filling, packet.promise_us, position, taken)
-        return PacketTuples.of(taken) if taken else None
+        return PacketTuples.of(taken, self._announcement.default_period_us) if taken else None
+
+    def samples(self, packet: Packet) -> PacketTuples | None:
+        """Return the tuples of a packet of nothing but samples that everybody sees as they are: of most packets.
+
+        None means that :meth:`take` has to look at it.
+        """
+        if not self._plain:
+            return None
+        records = packet.records
+        if list(map(type, records)) != _NOTHING_BUT_SAMPLES[: len(records)] or not records:
+            return None
+        try:
+            return self._tuples(packet, records)  # type: ignore[arg-type]  # they are samples
+        except SchemaError:
+            return None
 
     def _take_plain(self, packet: Packet) -> PacketTuples | None:
-        """Samples of one part that everybody sees as they are: most packets."""
-        samples = [each for each in packet.records if type(each) is Sample]
-        if len(samples) < len(packet.records):
-            if any(not isinstance(each, Sample | Health) for each in packet.records):
-                raise SchemaError("a report of a kind that its program does not ask for")
-            if not samples:
-                return None
-        clock_us, period_us = packet.clock_us, self._announcement.default_period_us
-        starts_us = tuple([clock_us - each.age_us for each in samples])
-        excepted = self.routes.excepted
+        """Samples of one part that everybody sees as they are."""
+        samples = [each for each in packet.records if isinstance(each, Sample)]
+        if any(not isinstance(each, Sample | Health) for each in packet.records):
+            raise SchemaError("a report of a kind that its program does not ask for")
+        return self._tuples(packet, samples) if samples else None
+
+    def _tuples(self, packet: Packet, samples: Sequence[Sample]) -> PacketTuples:
+        clock_us, excepted = packet.clock_us, self.routes.excepted
         return PacketTuples(
             packet.mote,
             packet.boot,
             packet.sequence,
             clock_us,
-            starts_us,
+            self._announcement.default_period_us,
+            tuple([clock_us - each.age_us for each in samples]),
             self._whole.rows([each.values for each in samples]),
-            tuple([start_us % period_us == 0 for start_us in starts_us]),
-            () if excepted is None else (Aggregated(excepted=excepted),) * len(starts_us),
+            () if excepted is None else (Aggregated(excepted=excepted),) * len(samples),
         )
 
     def _sample(self, start_us: int, sample: Sample, position: MotePosition, taken: list[WaitingTuple]) -> None:
@@ -168,8 +185,7 @@ class RecordTaking:
         )
         if wanted:
             excepted = None if routes.excepted is None else Aggregated(excepted=routes.excepted)
-            at_default = start_us % self._announcement.default_period_us == 0
-            taken.append(WaitingTuple(start_us, row, position, at_default, excepted))
+            taken.append(WaitingTuple(start_us, row, position, aggregated=excepted))
         for each in self._detections:
             if parts >> each.detection.part & 1:
                 place = self._announcement.stream.field_names.index(each.detection.threshold.field)

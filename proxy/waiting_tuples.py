@@ -48,7 +48,7 @@ class WaitingTuple(NamedTuple):
     position
         Of the packet.
     at_default_rate
-        Whether the mote would have taken it at its default period too.
+        Whether the mote would have taken it at its default period too; an aggregate or event counts as that.
     aggregated
         None for a sample that counts for everybody.
     """
@@ -71,7 +71,9 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
     ----------
     mote, boot, sequence, clock_us
         The position of the packet.
-    starts_us, rows, at_default_rate, aggregated
+    default_period_us
+        Of the mote.
+    starts_us, rows, aggregated
         As in :class:`WaitingTuple`, one for each tuple; `aggregated` is empty if it is None for all.
     """
 
@@ -79,18 +81,18 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
     boot: int
     sequence: int
     clock_us: int
+    default_period_us: int
     starts_us: tuple[int, ...]
     rows: tuple[tuple[Value, ...], ...]
-    at_default_rate: tuple[bool, ...]
     aggregated: tuple[Aggregated | None, ...] = ()
 
     @classmethod
-    def of(cls, tuples: Iterable[WaitingTuple]) -> PacketTuples:
-        """Return tuples, at least one, that came in the same packet."""
-        starts_us, rows, positions, at_default_rate, aggregated = zip(*tuples, strict=True)
-        mote, boot, sequence, clock_us = positions[0]
+    def of(cls, tuples: Iterable[WaitingTuple], default_period_us: int = 1) -> PacketTuples:
+        """Return tuples, at least one, that came in the same packet of a mote with this default period."""
+        starts_us, rows, positions, _, aggregated = zip(*tuples, strict=True)
         told = aggregated if any(aggregated) else ()
-        return cls(mote, boot, sequence, clock_us, starts_us, rows, at_default_rate, told)
+        mote, boot, sequence, clock_us = positions[0]
+        return cls(mote, boot, sequence, clock_us, default_period_us, starts_us, rows, told)
 
     @property
     def position(self) -> MotePosition:
@@ -102,22 +104,22 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
 
     def __iter__(self) -> Iterator[WaitingTuple]:
         position, aggregated = self.position, self.aggregated or repeat(None)
-        for start_us, row, at_default_rate, each in zip(
-            self.starts_us, self.rows, self.at_default_rate, aggregated, strict=False
-        ):
-            yield WaitingTuple(start_us, row, position, at_default_rate, each)
+        for start_us, row, told in zip(self.starts_us, self.rows, aggregated, strict=False):
+            sample = told is None or told.form is None
+            at_default_rate = not sample or start_us % self.default_period_us == 0
+            yield WaitingTuple(start_us, row, position, at_default_rate, told)
 
     def cut(self, first: int, end: int | None = None) -> PacketTuples:
         """Return the tuples from `first` up to `end`."""
         part = slice(first, end)
-        return PacketTuples(
-            *self.position, self.starts_us[part], self.rows[part], self.at_default_rate[part], self.aggregated[part]
+        return msgspec.structs.replace(
+            self, starts_us=self.starts_us[part], rows=self.rows[part], aggregated=self.aggregated[part]
         )
 
     def since(self, lowest_us: int) -> PacketTuples | None:
         """Return the tuples that are not stamped before an instant; None if there are none."""
         kept = [each for each in self if each.start_us >= lowest_us]
-        return PacketTuples.of(kept) if kept else None
+        return PacketTuples.of(kept, self.default_period_us) if kept else None
 
 
 class TupleSize:

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from protocols.batches import decode_batch, encode_batch
 from protocols.streams import Field, FieldType, StreamSchema
-from proxy.batching import BatchLimits, CutBatch, MotePosition, PacketTuples, WaitingTuple, WaitingTuples
+from proxy.batching import (
+    Aggregated,
+    BatchLimits,
+    CutBatch,
+    MotePosition,
+    PacketTuples,
+    WaitingTuple,
+    WaitingTuples,
+)
 
 SCHEMA = StreamSchema("s", (Field("a", FieldType.REAL), Field("t", FieldType.TEXT), Field("b", FieldType.BOOLEAN)))
 
@@ -90,3 +98,43 @@ def test_batch_holds_what_waited(rows):
     columns = [column.values(made.rows) for column in made.columns]
     found = [tuple(each) for each in zip(*columns, strict=True)] if rows else []
     assert found == sorted([(start, "m", True, *values) for start, *values in rows], key=itemgetter(0))
+
+
+packets = st.lists(
+    st.tuples(
+        st.sampled_from(["m", "mote", "n"]),
+        st.sampled_from([1, 2, 3]),  # default period
+        st.lists(st.tuples(st.integers(-9, 9), st.none() | st.sampled_from(["min", None])), min_size=1, max_size=4),
+    ),
+    max_size=6,
+)
+
+
+@given(packets, st.integers(1, 9), st.integers(1, 300))
+def test_packets_that_wait_together_make_the_batches_of_tuples_that_wait_alone(said, rows, size_bytes):
+    limits = BatchLimits(12, rows, size_bytes)
+    together, alone = WaitingTuples(limits), WaitingTuples(limits)
+    for sequence, (mote, period, stamps) in enumerate(said):
+        position = MotePosition(mote, 1, sequence, 0)
+        tuples = [
+            WaitingTuple(start, (float(start), "x" * abs(start), None), position, aggregated=told and Aggregated(told))
+            for start, told in stamps
+        ]
+        packet = PacketTuples.of(tuples, period)
+        assert together.add(packet) == sum(alone.add(packet.cut(n, n + 1)) for n in range(len(packet)))
+        assert [each.at_default_rate for each in packet] == [
+            bool(told) or start % period == 0 for start, told in stamps
+        ]
+    while together or alone:
+        cuts = [CutBatch(SCHEMA, 1, 0, True, each.take(SCHEMA)) for each in (together, alone)]
+        assert cuts[0].tuples == cuts[1].tuples
+        assert cuts[0].positions == cuts[1].positions
+        batch = cuts[0].as_batch("p", "e")
+        assert batch == cuts[1].as_batch("p", "e")
+        columns = {column.name: column.values(batch.rows) for column in batch.columns}
+        assert columns["fjord_start_us"] == [each.start_us for each in cuts[0].tuples]
+        assert columns["fjord_mote"] == [each.position.mote for each in cuts[0].tuples]
+        assert columns["fjord_default_rate"] == [each.at_default_rate for each in cuts[0].tuples]
+        assert list(zip(columns["a"], columns["t"], columns["b"], strict=True)) == [
+            each.values for each in cuts[0].tuples
+        ]

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from protocols.packets import RunProgram
+from protocols.packets import Health, RunProgram
 from protocols.programs import SamplingProgram, program_number
 from protocols.streams import Field, FieldType, StreamSchema
 from proxy.batching import BatchLimits, MotePosition
@@ -17,6 +20,7 @@ from proxy.fleet_instructions import (
 )
 from proxy.mote_events import Refused, SendControl
 from proxy.stream_state import StreamProgress
+from proxy.tracking_limits import TrackingLimits
 
 S = 1_000_000
 SPEED = SamplingProgram(("speed",), 10 * S)
@@ -234,3 +238,51 @@ def test_rebooted_mote_does_not_hold_the_watermark_before_it_is_heard(frames):
     announce(proxy, frames.announcement("m2", boot=2))
     hear(proxy, frames.packet(1, mote="m1", promise=20 * S, program=NUMBER))
     assert batches(proxy.cut(0)) == [(1, 20 * S, True, [])]
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([1, 1, 1, 1, 0, 2]),  # sequence goes on by so much
+        st.integers(0, 3),  # clock goes on by so many seconds
+        st.sampled_from([0, 0, 0, 9]),  # listens
+        st.lists(
+            st.tuples(st.integers(0, 4), st.sampled_from([1.5, 1.5, 1.5, 2, None, "fast", True])), max_size=3
+        ),  # samples: age in seconds, speed
+        st.sampled_from(["", "", "", "health", "cut", "other program", "reboot"]),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_clock_ahead_us": 5 * S}, {"reorder_within_us": 3 * S}])
+@given(steps=steps)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_packet_that_goes_on_as_before_is_taken_as_any_other(frames, limits, steps):
+    told = []
+    for short in (True, False):
+        proxy = sampling_fleet(frames, "m1", limits=FleetLimits(tracking=TrackingLimits(**limits)))
+        mote = proxy.motes["m1"]
+        if not short:
+            mote.goes_on = lambda *_: None
+        told.append([])
+        boot, sequence, clock = 1, 0, 0
+        for more, seconds, listen, samples, what in steps:
+            sequence, clock = sequence + more, clock + seconds * S
+            if what == "reboot":
+                boot, sequence = boot + 1, 0
+            packet = frames.packet(
+                sequence,
+                *[(clock - ago * S, speed) for ago, speed in samples],
+                boot=boot,
+                clock=clock,
+                listen=listen,
+                program=0 if what == "other program" else NUMBER,
+            )
+            if what == "health":
+                packet = replace(packet, records=(*packet.records, Health(0.5, 1, 1, 1, 1)))
+            told[-1].append(hear(proxy, packet, radio=sequence * S))
+            if what == "cut":
+                told[-1].append(batches(proxy.cut(sequence * S)))
+            told[-1].append((mote.promise, mote.numbers.position, mote.silent, mote.entry()))
+        told[-1].append(batches(proxy.cut(0)))
+    assert told[0] == told[1]
