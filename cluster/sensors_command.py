@@ -13,7 +13,19 @@ from protocols.durations import format_duration
 
 app = typer.Typer()
 
-SHOWN_FIRST = ("sensor", "proxy", "proxy_online", "type", "stream", "state", "period_us", "battery", "loss", "heard")
+SHOWN_FIRST = (
+    "sensor",
+    "proxy",
+    "proxy_online",
+    "type",
+    "stream",
+    "state",
+    "period_us",
+    "battery",
+    "lifetime_days",
+    "loss",
+    "heard",
+)
 DETAILS = (
     "default_period_us",
     "minimum_period_us",
@@ -23,6 +35,12 @@ DETAILS = (
     "samples_received",
     "samples_late",
     "program",
+    "device",
+    "milliwatts",
+    "stretched",
+    "lifetime_kept",
+    "clock_offset_us",
+    "doing",
 )
 """Shown only when asked for by name."""
 SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))

@@ -18,6 +18,7 @@ from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explain_query
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sharing import sharing_of
+from cluster.plan.where_it_runs import where_it_runs
 from cluster.service.registry import RegisteredQuery, Registry
 from cluster.service.stream_service import StreamService
 from protocols import topics
@@ -106,8 +107,10 @@ class QueryService:
             If the text is not a query over the streams there are.
         """
         catalog = self.streams.catalog()
-        shared = sharing_of(rewrite(translate(sql, catalog).node).node, self._registry.plan)
-        return f"{explain_query(sql, catalog).rstrip()}\n\nIt would share\n{shared}\n"
+        node = rewrite(translate(sql, catalog).node).node
+        shared = sharing_of(node, self._registry.plan)
+        explained = explain_query(sql, catalog).rstrip()
+        return f"{explained}\n\nIt would run\n{where_it_runs(node)}\n\nIt would share\n{shared}\n"
 
     def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
         """Return, by stream, what a query of this name and text would need; nothing is started.

@@ -215,6 +215,13 @@ COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | 
     "loss": (pl.Float64, loss_of),
     "heard": (pl.String, lambda entry: instant_text(entry.heard_us) if entry.heard_us else None),
     "program": (pl.Int64, lambda entry: entry.program),
+    "device": (pl.String, lambda entry: entry.device or None),
+    "doing": (pl.String, lambda entry: entry.doing or None),
+    "milliwatts": (pl.Float64, lambda entry: entry.milliwatts or None),
+    "lifetime_days": (pl.Float64, lambda entry: entry.lifetime_days),
+    "stretched": (pl.Int64, lambda entry: entry.stretched),
+    "lifetime_kept": (pl.Boolean, lambda entry: entry.lifetime_kept),
+    "clock_offset_us": (pl.Int64, lambda entry: entry.clock_offset_us),
 }
 """Type and value of the columns that every sensor has, in order. A new field of an entry gets a line here."""
 

@@ -32,7 +32,10 @@ def _part(part: SamplingProgram) -> str:
     banded = {band.field for band in part.bands}
     what = ", ".join(
         [name for name in part.fields if name not in banded]
-        + [f"{name} {' or '.join(_band(band) for band in part.bands if band.field == name)}" for name in sorted(banded)]
+        + [
+            f"{name} {' or '.join(band_words(band) for band in part.bands if band.field == name)}"
+            for name in sorted(banded)
+        ]
     )
     match part.report:
         case Panes(pane_us=pane_us, measures=measures):
@@ -50,7 +53,8 @@ def _part(part: SamplingProgram) -> str:
             return f"{what} {every}"
 
 
-def _band(band: Band) -> str:
+def band_words(band: Band) -> str:
+    """Return which values a band holds, in words."""
     if band.low is None:
         return "any" if band.high is None else f"up to {band.high:g}"
     if band.high is None:

@@ -14,8 +14,9 @@ from cluster.service.query_service import QueryService
 from cluster.service.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from cluster.storage.stream_tables import StreamPosition, arrow_schema
 from protocols import topics
-from protocols.demands import QueryDemand, decode_demand
+from protocols.demands import decode_demand
 from protocols.errors import TopicError
+from protocols.programs import Measure
 
 if TYPE_CHECKING:
     from tests.cluster.service.conftest import Service
@@ -32,7 +33,10 @@ async def test_a_query_becomes_a_plan_and_a_demand(service: Service) -> None:
     assert plan.positions == {"traffic": 0}
     (message,) = service.link.published
     assert (message.topic, message.retain) == (topics.demand("traffic"), True)
-    assert decode_demand(message.payload).demands == (QueryDemand("mean", ("sensor", "speed")),)
+    (demand,) = decode_demand(message.payload).demands
+    assert demand.panes is not None
+    assert (demand.query, demand.fields, demand.panes.pane_us) == ("mean", ("speed",), 60_000_000)
+    assert demand.panes.measures == (Measure.COUNT, Measure.SUM)
 
 
 async def test_names_are_given_and_never_twice(service: Service) -> None:

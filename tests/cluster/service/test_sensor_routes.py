@@ -129,9 +129,11 @@ def test_a_table_for_people(run):
     assert result.exit_code == 0, result.output
     heading, first, _, third = (line.split() for line in result.output.splitlines())
     assert " ".join(heading) == (
-        "sensor proxy proxy_online type stream state period battery loss heard position segment"
+        "sensor proxy proxy_online type stream state period battery lifetime_days loss heard position segment"
     )  # fmt: skip
-    assert " ".join(first) == ("m1 north yes loop traffic sampling 1s500ms 12.5% 10.0% 2012-03-01T00:00:00Z mile 1.5 3")
+    assert " ".join(first) == (
+        "m1 north yes loop traffic sampling 1s500ms 12.5% - 10.0% 2012-03-01T00:00:00Z mile 1.5 3"
+    )
     assert third[5:8] == ["sleeping", "asleep", "-"]
 
 

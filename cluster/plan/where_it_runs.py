@@ -1,0 +1,125 @@
+"""Which part of a query runs on the motes, at their proxies, upstream and downstream in Spark, and why, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.language.algebra import Aggregate, Node, Source, inputs_of
+from cluster.plan.cuts import cuts_of
+from cluster.plan.demand import demands_of
+from cluster.plan.explain import describe, readable
+from cluster.plan.expressions import columns_of, conjuncts_of
+from cluster.plan.pane_query import PaneQuery, pane_query_of
+from cluster.plan.push_down import MEASURES, chosen_by, fixed_columns, pushed_of
+from protocols.acquisition.words import band_words
+from protocols.demands import PropertyBand, QueryDemand
+from protocols.durations import format_duration
+
+
+def where_it_runs(node: Node) -> str:
+    """Say where each part of a plan runs.
+
+    Parameters
+    ----------
+    node
+        The rewritten plan of a query.
+    """
+    lines = []
+    for stream, demands in sorted(demands_of("explained", node).items()):
+        lines += [f"on the motes of {stream}: {_asked(demand)}" for demand in demands]
+    windowed = pane_query_of(node)
+    if windowed is not None:
+        lines += [f"  {reason}" for reason in _why(windowed)]
+    lines.append(
+        "at the proxy: the cheapest sampling program for this and all other queries together; samples that motes leave "
+        "out because nothing has changed, and events they cannot see, are filled in"
+    )
+    for chain, aggregate in cuts_of(node):
+        lines.append(f"upstream in Spark, next to the scan: {'; '.join(_chain(chain, aggregate))}")
+    lines.append(f"downstream in Spark, keyed: {_downstream(node, windowed)}")
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _asked(demand: QueryDemand) -> str:
+    every = "every default period" if demand.period_us is None else f"every {format_duration(demand.period_us)}"
+    parts = []
+    if demand.events is not None:
+        threshold = demand.events.threshold
+        what = "the number of events" if demand.panes is not None else "each event"
+        parts.append(f"{what} of {threshold.field} rising to {threshold.above:g} and falling to {threshold.below:g}")
+    elif demand.panes is not None:
+        measures = ", ".join(each.value.replace("_", " ") for each in demand.panes.measures)
+        parts.append(f"{measures} of {', '.join(demand.fields)}" if measures else "the number of samples")
+    else:
+        parts.append(f"samples of {', '.join(demand.fields) or 'whatever there is'}")
+    if demand.panes is not None:
+        parts.append(f"in panes of {format_duration(demand.panes.pane_us)}")
+    parts.append(f"looked at {every}")
+    by_field: dict[str, list[str]] = {}
+    for band in demand.bands:
+        by_field.setdefault(band.field, []).append(band_words(band))
+    parts += [f"only {name} {' or '.join(words)}" for name, words in by_field.items()]
+    parts += [f"{each.field} may be wrong by {each.width:g}" for each in demand.tolerances]
+    if demand.sensors:
+        parts.append(f"only of motes with {', '.join(dict.fromkeys(map(_property, demand.sensors)))}")
+    if demand.slowest_us:
+        parts.append(f"down to every {format_duration(demand.slowest_us)} if batteries are to last")
+    if demand.lifetime_us:
+        parts.append(f"batteries should last {format_duration(demand.lifetime_us)}")
+    return ", ".join(parts)
+
+
+def _property(band: PropertyBand) -> str:
+    if band.low == band.high and band.low is not None:
+        return f"{band.field} = {band.low}"
+    low = "" if band.low is None else f"{band.low} {'<' if band.low_open else '<='} "
+    high = "" if band.high is None else f" {'<' if band.high_open else '<='} {band.high}"
+    return f"{low}{band.field}{high}"
+
+
+def _why(windowed: PaneQuery) -> Iterator[str]:
+    """Say why motes can aggregate, or what keeps them from it."""
+    if pushed_of(windowed) is not None:
+        yield (
+            "because it groups by fixed fields only, motes know its aggregates, and its condition is about intervals "
+            "of values: a mote sends panes if no other query needs its samples, else Spark aggregates these"
+        )
+        return
+    fixed = fixed_columns(windowed.source)
+    for key in windowed.keys:
+        if not columns_of(key) <= fixed:
+            yield f"motes cannot aggregate: it groups by {readable(key)}, which is sampled"
+    for call in windowed.calls:
+        simple = call.function in MEASURES and not call.distinct
+        plain = call.argument is None or columns_of(call.argument) == {call.argument.sql.strip('"')}
+        if not simple or not plain:
+            what = "distinct values" if call.distinct else f"{call.function.upper()}"
+            yield f"motes cannot aggregate: they do not know {what}{'' if plain else ' of an expression'}"
+    for part in conjuncts_of(windowed.predicate):
+        if not columns_of(part) <= fixed and not chosen_by(windowed.source, part).exactly:
+            yield f"motes cannot aggregate: {readable(part)} is no interval of one field's values"
+
+
+def _chain(node: Node, aggregate: Aggregate | None) -> list[str]:
+    words: list[str] = []
+    while not isinstance(node, Source):
+        words.append(describe(node))
+        (node,) = inputs_of(node)
+    words.append(describe(node))
+    words.reverse()
+    return [*words, "first half of the aggregate, one partial row per key and pane"] if aggregate else words
+
+
+def _downstream(node: Node, windowed: PaneQuery | None) -> str:
+    if windowed is not None:
+        return "windows are merged from panes, those of motes and those made here alike"
+    cut = {id(part) for chain, aggregate in cuts_of(node) for part in (chain, aggregate)}
+
+    def above(part: Node) -> Iterator[str]:
+        if id(part) in cut:
+            return
+        for each in inputs_of(part):
+            yield from above(each)
+        yield describe(part)
+
+    return "; ".join(above(node)) or "rows are put in the order of their stamps"

@@ -1,0 +1,59 @@
+"""EXPLAIN says where each part of a query runs, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.rewrite import rewrite
+from cluster.plan.where_it_runs import where_it_runs
+from protocols.streams import Field, FieldType, StreamSchema
+
+TRAFFIC = StreamSchema(
+    "traffic",
+    (
+        Field("sensor", FieldType.TEXT, fixed=True),
+        Field("segment", FieldType.INTEGER, fixed=True),
+        Field("speed", FieldType.REAL, "mph"),
+        Field("flow", FieldType.REAL),
+    ),
+)
+WINDOW = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE)"
+
+
+@pytest.mark.parametrize(("sql", "told"), [
+    (
+        f"SELECT segment, AVG(speed) FROM traffic {WINDOW} WHERE speed < 60 AND segment IN (3, 4) GROUP BY segment",
+        [
+            "on the motes of traffic: count, sum of speed, in panes of 1m, looked at every default period",
+            "only of motes with segment = 3, segment = 4",
+            "because it groups by fixed fields only",
+            "windows are merged from panes, those of motes and those made here alike",
+        ],
+    ),
+    (f"SELECT MEDIAN(speed) FROM traffic {WINDOW}", ["samples of speed", "they do not know MEDIAN"]),
+    (f"SELECT AVG(speed * 2) FROM traffic {WINDOW}", ["they do not know AVG of an expression"]),
+    (f"SELECT COUNT(DISTINCT speed) FROM traffic {WINDOW}", ["they do not know distinct values"]),
+    (f"SELECT speed, COUNT(*) FROM traffic {WINDOW} GROUP BY speed", ["it groups by speed, which is sampled"]),
+    (f"SELECT COUNT(*) FROM traffic {WINDOW} WHERE speed > flow", ["speed > flow is no interval"]),
+    (
+        "SELECT sensor FROM traffic WHERE speed BETWEEN 2 AND 10 SAMPLE EVERY 500 MS",
+        [
+            "samples of sensor, speed, looked at every 500ms, only speed 2 to 10",
+            "upstream in Spark, next to the scan: stream traffic, sampled every 500ms; filter",
+            "rows are put in the order of their stamps",
+        ],
+    ),
+    ("SELECT sensor FROM traffic SAMPLE EVERY 1 SECOND AT LEAST EVERY 1 MINUTE LIFETIME 90 DAYS", [
+        "down to every 1m if batteries are to last", "batteries should last 90d",
+    ]),
+    (f"SELECT COUNT(*) FROM traffic EVENTS(speed ABOVE 60) {WINDOW}", [
+        "the number of events of speed rising to 60 and falling to 60, in panes of 1m",
+    ]),
+])  # fmt: skip
+def test_where_it_runs(sql: str, told: list[str]) -> None:
+    node = rewrite(translate(sql, Catalog.of([TRAFFIC])).node).node
+    words = where_it_runs(node)
+    for each in told:
+        assert each in words, words
