@@ -248,11 +248,14 @@ class Fleet:
             self._weighed_us = radio_us
             instructions += self._weigh_again(radio_us)
         forgotten: list[str] = []
+        passed = TimePassed(radio_us)
         for mote in self.motes.values():
             if mote.reordering:
                 instructions += self._take_waiting(mote, mote.reordering.time_passed(radio_us), radio_us)
+            if not mote.waits(radio_us):
+                continue
             held = mote.promise
-            instructions += [ForMote(mote.mote, each) for each in mote.handle(TimePassed(radio_us))]
+            instructions += [ForMote(mote.mote, each) for each in mote.handle(passed)]
             if mote.announcement is None:
                 if mote.silent:
                     forgotten.append(mote.mote)

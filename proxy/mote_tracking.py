@@ -212,6 +212,12 @@ class MoteTracking:
         running = self._book.get(self.running or 0) or SLEEP
         return self._limits.silent_after_us((running, self.desired))
 
+    def waits(self, radio_us: int) -> bool:
+        """Return whether that time passes may change anything."""
+        if self.announcement is None or self._wanted_since_us is not None:
+            return True
+        return not self.silent and radio_us - self._heard_radio_us >= self._limits.shortest_silence_us
+
     def entry(self) -> MoteEntry | None:
         """Return the mote's entry in the catalog; None before it has announced itself."""
         if self.announcement is None:

@@ -40,6 +40,11 @@ class TrackingLimits:
     clock_tolerance_us: int | None = None
     reorder_within_us: int = 0
 
+    @property
+    def shortest_silence_us(self) -> int:
+        """No mote heard since is silent yet."""
+        return SHORTEST_SILENCE_US if self.silence_after_us is None else self.silence_after_us
+
     def silent_after_us(self, programs: Iterable[SamplingProgram]) -> int:
         """Return how long a mote that runs one of these programs may be unheard, in real time.
 

@@ -6,15 +6,15 @@ Pure. It is the minimum of the promises of all motes that may still deliver, and
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 LOWEST_US = -(2**62)
 """The watermark that promises nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """How one mote bounds the watermark.
+class Promise(msgspec.Struct, frozen=True, gc=False):
+    """How one mote bounds the watermark. Each cut looks at those of all motes, so it has to be quick to make.
 
     Parameters
     ----------
