@@ -53,6 +53,7 @@ _TOP_TWO_BITS, _CONTINUES = 0xC0, 0x80
 
 Order = npt.NDArray[np.intp]
 """Places of rows."""
+Values = Sequence[Value] | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 
 ColumnName = Annotated[str, Meta(min_length=1, max_length=96, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
 
@@ -200,7 +201,7 @@ def _check_cuts(column: Column, offsets: npt.NDArray[np.int32], *, refuse_with: 
         raise refuse_with
 
 
-def make_column(name: str, kind: FieldType, values: Sequence[Value], order: Order | None = None) -> Column:
+def make_column(name: str, kind: FieldType, values: Values, order: Order | None = None) -> Column:
     """Return the column that holds `values` (already checked against the field's type), None for NULL.
 
     Parameters
@@ -208,10 +209,12 @@ def make_column(name: str, kind: FieldType, values: Sequence[Value], order: Orde
     name, kind
         As in :class:`Column`.
     values
-        One per row.
+        One per row. An array has no NULL.
     order
         The places of the values in the order in which they are to stand; None leaves them as they are.
     """
+    if isinstance(values, np.ndarray):
+        return Column(name, kind, b"", _ordered(values, _NUMBERS[kind], order))
     known = None not in values
     present = b"" if known else _ordered([value is not None for value in values], np.dtype(np.uint8), order)
     if kind is not FieldType.TEXT:
@@ -226,16 +229,16 @@ def make_column(name: str, kind: FieldType, values: Sequence[Value], order: Orde
     return Column(name, kind, present, b"".join(pieces), offsets.tobytes())
 
 
-def _ordered(values: Sequence[Value], kind: np.dtype[np.generic], order: Order | None) -> bytes:
+def _ordered(values: Values, kind: np.dtype[np.generic], order: Order | None) -> bytes:
     numbers = np.array(values, kind)
     return (numbers if order is None else numbers[order]).tobytes()
 
 
 def make_columns(
     schema: StreamSchema,
-    starts_us: Sequence[int],
+    starts_us: Sequence[int] | npt.NDArray[np.int64],
     motes: Sequence[str],
-    at_default_rate: Sequence[bool],
+    at_default_rate: Sequence[bool] | npt.NDArray[np.bool_],
     values: Mapping[FieldName, Sequence[Value]],
     *,
     order: Order | None = None,

@@ -11,6 +11,7 @@ from itertools import chain
 from operator import attrgetter
 
 import numpy as np
+import numpy.typing as npt
 
 from protocols.batches import (
     EXCEPT_COLUMN,
@@ -26,6 +27,8 @@ from protocols.batches import (
 from protocols.frames import VERSION, Value
 from protocols.streams import FieldType, StreamSchema
 from proxy.waiting_tuples import Aggregated, MotePosition, PacketTuples, TupleSize, WaitingTuple
+
+Instants = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class CutBatch:
     def as_batch(self, proxy: str, epoch: str) -> Batch:
         """Return the frame, with the tuples in stamp order."""
         packets, width = self.packets, len(self.schema.fields)
-        starts_us = list(chain.from_iterable([each.starts_us for each in packets]))
+        starts_us = np.array(list(chain.from_iterable([each.starts_us for each in packets])), np.int64)
         # All values one after another: those of a field are then every so many.
         values = list(chain.from_iterable(chain.from_iterable([each.rows for each in packets])))
         order = stamp_order(starts_us)
@@ -95,17 +98,17 @@ class CutBatch:
             sequence=self.sequence,
             watermark_us=self.watermark_us,
             sampling=self.sampling,
-            rows=len(starts_us),
+            rows=starts_us.size,
             columns=columns,
         )
 
-    def _at_default_rate(self, starts_us: list[int]) -> list[bool]:
+    def _at_default_rate(self, starts_us: Instants) -> npt.NDArray[np.bool_]:
         """Return which tuples count as taken at their mote's default period."""
         packets = self.packets
         if any(each.aggregated for each in packets):
-            return [each.at_default_rate for packet in packets for each in packet]
-        periods_us = np.repeat([each.default_period_us for each in packets], [len(each.starts_us) for each in packets])
-        found: list[bool] = (np.array(starts_us, np.int64) % periods_us.astype(np.int64) == 0).tolist()
+            return np.array([each.at_default_rate for packet in packets for each in packet], np.bool_)
+        periods_us = np.array([each.default_period_us for each in packets], np.int64)
+        found: npt.NDArray[np.bool_] = starts_us % periods_us.repeat([len(each.starts_us) for each in packets]) == 0
         return found
 
     def _aggregate_columns(self, order: Order | None) -> tuple[Column, ...]:
@@ -122,12 +125,11 @@ class CutBatch:
         return aggregate_columns(self.schema, values, len(told), order)
 
 
-def stamp_order(starts_us: list[int]) -> Order | None:
+def stamp_order(starts_us: Instants) -> Order | None:
     """Return the places of tuples in stamp order, those of one stamp as they came; None if they are in order."""
-    starts = np.array(starts_us, np.int64)
-    if bool((starts[1:] >= starts[:-1]).all()):
+    if bool((starts_us[1:] >= starts_us[:-1]).all()):
         return None
-    return np.argsort(starts, kind="stable")
+    return np.argsort(starts_us, kind="stable")
 
 
 _PLAIN = Aggregated()

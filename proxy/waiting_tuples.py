@@ -140,6 +140,8 @@ class TupleSize:
     def of(self, packet: PacketTuples) -> int:
         """Return the bytes of all tuples of a packet."""
         size_bytes = len(packet.starts_us) * (self._fixed + len(packet.mote))
+        if not self._texts and not packet.aggregated:
+            return size_bytes
         for place in self._texts:
             texts = [row[place] for row in packet.rows]
             size_bytes += sum(len(text.encode()) for text in texts if isinstance(text, str))
