@@ -17,26 +17,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from protocols import streams, topics
-from protocols.acquisition.merging import Merger, SensorTraits
-from protocols.acquisition.needs import fold_demands
-from protocols.acquisition.parts import ProgramStyle
+from protocols import topics
 from protocols.batches import decode_batch
 from protocols.catalog import MoteState, decode_mote_entry
-from protocols.demands import EventDemand, PaneDemand, QueryDemand, StreamDemand
+from protocols.demands import QueryDemand, StreamDemand
 from protocols.frames import VERSION, encode
 from protocols.mqtt import BrokerAddress, Message
 from protocols.packets import AdjustClock, Control
-from protocols.power.profiles import find_profile
-from protocols.programs import Band, DeadBand, Measure, Threshold, program_number
-from protocols.streams import FieldType, StreamSchema
+from protocols.programs import program_number
 from proxy.command import app
-from proxy.drivers.driver import EVERYTHING, NOTHING, PASSIVE, DriverOutput, Publication
-from proxy.drivers.push_down import push_down
+from proxy.drivers.driver import NOTHING, PASSIVE, DriverOutput, Publication
 from proxy.drivers.settings import read_drivers
-from proxy.drivers.zigbee_reporting import REPORTING
 from proxy.errors import ConfigurationError
-from proxy.foreign_devices import MOST_WAITING, abilities
+from proxy.foreign_devices import MOST_WAITING
 from proxy.link_seam import mqtt_link
 from proxy.service import ProxyService
 from proxy.settings import ProxySettings
@@ -224,39 +217,6 @@ async def test_messages_to_devices_are_bounded_and_late_ones_given_up(tmp_path):
         service.foreign._spokesmen.drivers[0].received = lambda *_, **__: output
         await say(service, "broken/x", {})
         await until(lambda: service.metrics.value("controls_unsent") == 9)
-
-
-def test_what_devices_can_do():
-    assert abilities(EVERYTHING) == abilities(EVERYTHING).__class__()
-    passive, reporting = abilities(PASSIVE), abilities(REPORTING)
-    assert not any((passive.filters, passive.sends_on_change, passive.aggregates, passive.several))
-    assert (reporting.sends_on_change, reporting.filters, reporting.detects_events) == (True, False, False)
-
-
-DEMANDS = [
-    QueryDemand("raw", ("t", "x"), S),
-    QueryDemand("band", ("t",), 2 * S, bands=(Band("t", 30.0),)),
-    QueryDemand("tolerant", ("t",), S, tolerances=(DeadBand("t", 0.5),), output_us=60 * S),
-    QueryDemand("late", ("t", "x"), 5 * S, output_us=600 * S),
-    QueryDemand("panes", ("t",), S, panes=PaneDemand("f1", 60 * S, (Measure.SUM,)), output_us=60 * S),
-    QueryDemand("events", ("x",), S, events=EventDemand("f2", Threshold("x", 1.0, 0.5))),
-]
-
-
-@pytest.mark.parametrize("capabilities", [PASSIVE, REPORTING], ids=["passive", "reporting"])
-@pytest.mark.parametrize("names", [["raw"], ["panes"], ["events"], ["band", "panes"], ["tolerant"], ["late"], None])
-def test_a_device_is_never_asked_for_more_than_it_and_its_driver_can_do(capabilities, names):
-    schema = StreamSchema("s", (streams.Field("t", FieldType.REAL), streams.Field("x", FieldType.REAL)))
-    wanted = [each for each in DEMANDS if names is None or each.query in names]
-    merger = Merger(fold_demands(tuple(wanted), schema), ProgramStyle())
-    traits = SensorTraits(S, S, find_profile("telosb"), abilities=abilities(capabilities))
-    program = merger.merge(traits, {}).program
-    parts = push_down(program, capabilities)
-    assert parts.taken == program
-    assert not program.bands
-    if capabilities is PASSIVE:
-        assert program.report is None
-    assert not program.sleeping
 
 
 def test_a_drivers_file_that_is_not_there_is_an_error_before_anything_begins(tmp_path):

@@ -1,0 +1,53 @@
+"""What a device can do decides what its proxy asks it for."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocols import streams
+from protocols.acquisition.merging import Merger, SensorTraits
+from protocols.acquisition.needs import fold_demands
+from protocols.acquisition.parts import ProgramStyle
+from protocols.demands import EventDemand, PaneDemand, QueryDemand
+from protocols.power.profiles import find_profile
+from protocols.programs import Band, DeadBand, Measure, Threshold
+from protocols.streams import FieldType, StreamSchema
+from proxy.drivers.driver import EVERYTHING, PASSIVE
+from proxy.drivers.push_down import push_down
+from proxy.drivers.zigbee_reporting import REPORTING
+from proxy.foreign_devices import abilities
+
+S = 1_000_000
+
+
+def test_what_devices_can_do():
+    assert abilities(EVERYTHING) == abilities(EVERYTHING).__class__()
+    passive, reporting = abilities(PASSIVE), abilities(REPORTING)
+    assert not any((passive.filters, passive.sends_on_change, passive.aggregates, passive.several))
+    assert (reporting.sends_on_change, reporting.filters, reporting.detects_events) == (True, False, False)
+
+
+DEMANDS = [
+    QueryDemand("raw", ("t", "x"), S),
+    QueryDemand("band", ("t",), 2 * S, bands=(Band("t", 30.0),)),
+    QueryDemand("tolerant", ("t",), S, tolerances=(DeadBand("t", 0.5),), output_us=60 * S),
+    QueryDemand("late", ("t", "x"), 5 * S, output_us=600 * S),
+    QueryDemand("panes", ("t",), S, panes=PaneDemand("f1", 60 * S, (Measure.SUM,)), output_us=60 * S),
+    QueryDemand("events", ("x",), S, events=EventDemand("f2", Threshold("x", 1.0, 0.5))),
+]
+
+
+@pytest.mark.parametrize("capabilities", [PASSIVE, REPORTING], ids=["passive", "reporting"])
+@pytest.mark.parametrize("names", [["raw"], ["panes"], ["events"], ["band", "panes"], ["tolerant"], ["late"], None])
+def test_a_device_is_never_asked_for_more_than_it_and_its_driver_can_do(capabilities, names):
+    schema = StreamSchema("s", (streams.Field("t", FieldType.REAL), streams.Field("x", FieldType.REAL)))
+    wanted = [each for each in DEMANDS if names is None or each.query in names]
+    merger = Merger(fold_demands(tuple(wanted), schema), ProgramStyle())
+    traits = SensorTraits(S, S, find_profile("telosb"), abilities=abilities(capabilities))
+    program = merger.merge(traits, {}).program
+    parts = push_down(program, capabilities)
+    assert parts.taken == program
+    assert not program.bands
+    if capabilities is PASSIVE:
+        assert program.report is None
+    assert not program.sleeping
