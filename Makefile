@@ -46,10 +46,12 @@ format: $(INSTALLED) ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, folding
+bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, energy, folding
 	@$(BIN)/python benchmarks/latency.py --quick
 	@$(BIN)/python benchmarks/operators.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
+	@$(BIN)/python benchmarks/proxy.py --quick
+	@$(BIN)/python benchmarks/energy.py --quick
 	@$(BIN)/python benchmarks/folding.py --quick
 
 clean: ## Remove what was built, .venv too (data in .fjord stays)

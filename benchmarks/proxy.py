@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
 from proxy_load import QUERIES, SAMPLES_PER_PACKET, Publisher, Shared, announcement, announcements, publish
+from proxy_merging import merging
 from proxy_takers import run_acknowledger, run_bare, run_link, run_proxy
 
 from protocols.event_log import configure_logging
@@ -218,11 +219,6 @@ def learn_sensors(motes: int) -> int:
     if sum(fleet.states().values()) != motes:
         raise RuntimeError("the fleet has not learnt all motes")
     return grown
-
-
-def merging() -> dict[str, Any]:
-    """Return how long merging the demands of many queries takes: `merge_1000_s`. Not measured yet."""
-    return {}
 
 
 def plot(contenders: list[Contender], path: Path) -> None:

@@ -285,6 +285,9 @@ class Mote:
         if program == self.program:
             return []
         instructions: list[Instruction] = []
+        if self.sampling and not self.clock.held:
+            # It may wake a little late: what is due by now still belongs to the old program.
+            self._take_due_samples(radio_us)
         self._close_execution()
         if self._waiting:
             # Their fields are those of the old program: they leave under its number.

@@ -7,7 +7,7 @@ divide them are tried; with many, needs are joined and moved as long as that sav
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -33,6 +33,9 @@ from protocols.streams import FieldName
 
 MOST_TRIED_EXHAUSTIVELY = 5
 MOST_STEPS = 64
+MOST_ATOMS = 8
+"""Groups of needs that are joined and parted."""
+Division = tuple[tuple[int, ...], ...]
 _FEW_RECORDS = 8
 
 
@@ -83,6 +86,9 @@ class Search:
         self._observed = observed
         self._known: dict[frozenset[Part], Candidate] = {}
         self._found: dict[tuple[Need, ...], Candidate] = {}
+        self._alone: dict[frozenset[Need], tuple[Part, float]] = {}
+        asleep = SamplingProgram(listen=style.listen)
+        self._asleep_mw = float(draw_mw(sensor.profile, asleep, Workload(loss=observed.loss)).sum())
         self._thorough = True
         self.tried = 0
 
@@ -112,37 +118,47 @@ class Search:
         return self._candidate((Part(part.fields, part.every_us),), needs)
 
     def _descended(self, needs: Sequence[Need]) -> list[tuple[tuple[int, ...], ...]]:
-        """Return what steps downhill lead to, from each need alone and from all needs together."""
-        numbers = range(len(needs))
-        together = (tuple(numbers),)
-        starts: list[tuple[tuple[int, ...], ...]] = [together]
-        if self._allows(len(needs)):
-            starts.append(tuple((number,) for number in numbers))
-        by_kind: dict[tuple[object, ...], list[int]] = {}
-        for number, need in enumerate(needs):
-            by_kind.setdefault((need.kind, need.period_us, need.bands, need.threshold), []).append(number)
-        if self._allows(len(by_kind)):
-            starts.append(tuple(tuple(group) for group in by_kind.values()))
-        return [self._descend(start, needs) for start in starts]
+        """Return what steps downhill lead to, from each kind of need alone and from all needs together."""
+        atoms = _atoms(needs)
+        starts = [(tuple(number for atom in atoms for number in atom),), tuple(atoms)]
+        return [self._descend(start, needs) for start in starts if self._allows(len(start))]
 
-    def _descend(self, division: tuple[tuple[int, ...], ...], needs: Sequence[Need]) -> tuple[tuple[int, ...], ...]:
-        cost = self._best_of(division, needs).milliwatts
+    def _descend(self, division: Division, needs: Sequence[Need]) -> Division:
+        """Join groups, or part one that was joined, as long as that is cheaper by the costs of its parts alone."""
+        atoms = _atoms(needs)
+        cost = self._costs_alone(division, needs)
         for _ in range(MOST_STEPS):
-            neighbours = [each for each in _neighbours(division) if self._allows(len(each))]
-            best = min(neighbours, key=lambda each: self._best_of(each, needs).milliwatts, default=division)
-            found = self._best_of(best, needs).milliwatts
+            neighbours = [each for each in _neighbours(division, atoms) if self._allows(len(each))]
+            best = min(neighbours, key=lambda each: self._costs_alone(each, needs), default=division)
+            found = self._costs_alone(best, needs)
             if not found < cost:
                 break
             division, cost = best, found
         return division
+
+    def _costs_alone(self, division: Division, needs: Sequence[Need]) -> float:
+        return sum(self._best_part(tuple(needs[number] for number in group))[1] for group in division)
+
+    def _best_part(self, group: tuple[Need, ...]) -> tuple[Part, float]:
+        """Return the part that answers a group alone at the least cost, and what it costs more than being asleep."""
+        key = frozenset(group)
+        found = self._alone.get(key)
+        if found is None:
+            every_us = self._style.listen.every_us
+            choices = _choices(group, self._sensor.order, self._sensor.abilities, every_us)
+            priced = [(part, self._candidate((part,), group).milliwatts - self._asleep_mw) for part in choices]
+            found = self._alone[key] = min(priced, key=lambda each: each[1])
+        return found
 
     def _allows(self, parts: int) -> bool:
         return parts <= (MOST_PARTS if self._sensor.abilities.several else 1)
 
     def _best_of(self, division: Sequence[Sequence[int]], needs: Sequence[Need]) -> Candidate:
         """Return the best program with so divided needs, whatever kind its parts are."""
-        order, able = self._sensor.order, self._sensor.abilities
-        every_us = 1 if self._thorough else self._style.listen.every_us
+        if not self._thorough:
+            parts = tuple(self._best_part(tuple(needs[number] for number in group))[0] for group in division)
+            return self._candidate(parts, needs) if _goes_together(parts) else self.raw(needs)
+        order, able, every_us = self._sensor.order, self._sensor.abilities, 1
         choices = [_choices(tuple(needs[number] for number in group), order, able, every_us) for group in division]
         best: Candidate | None = None
         for parts in _products(choices):
@@ -232,22 +248,39 @@ def partitions(count: int) -> Iterator[tuple[tuple[int, ...], ...]]:
             yield (*smaller[:place], (*group, last), *smaller[place + 1 :])
 
 
-def _neighbours(division: tuple[tuple[int, ...], ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Yield divisions that differ in one step: two groups joined, or one need moved to another group or its own."""
+def _neighbours(division: Division, atoms: Sequence[tuple[int, ...]]) -> Iterator[Division]:
+    """Yield divisions that differ in one step: two groups joined, or one atom taken out of its group."""
     for one in range(len(division)):
         for other in range(one):
             rest = tuple(group for place, group in enumerate(division) if place not in (one, other))
             yield (*rest, (*division[other], *division[one]))
     for place, group in enumerate(division):
-        if len(group) == 1:
-            continue
-        for number in group:
-            without = tuple(each for each in group if each != number)
-            rest = (*division[:place], without, *division[place + 1 :])
-            yield (*rest, (number,))
-            for target in range(len(rest)):
-                if target != place:
-                    yield (*rest[:target], (*rest[target], number), *rest[target + 1 :])
+        for atom in atoms:
+            left = tuple(number for number in group if number not in atom)
+            if left and len(left) < len(group):
+                yield (*division[:place], left, *division[place + 1 :], atom)
+
+
+def _atoms(needs: Sequence[Need]) -> list[tuple[int, ...]]:
+    """Return groups of needs that stay together where there are many: those most alike, and few enough groups."""
+    found: list[tuple[int, ...]] = []
+    for key in _ALIKE:
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for number, need in enumerate(needs):
+            groups.setdefault(key(need), []).append(number)
+        found = [tuple(group) for group in groups.values()]
+        if len(found) <= MOST_ATOMS:
+            break
+    return found
+
+
+_ALIKE: tuple[Callable[[Need], tuple[object, ...]], ...] = (
+    lambda need: (need,),
+    lambda need: (need.kind, need.period_us, need.bands, need.threshold),
+    lambda need: (need.kind, need.period_us, bool(need.bands), need.threshold),
+    lambda need: (need.kind, bool(need.bands), need.threshold),
+)
+"""What makes needs alike, from the finest to the coarsest."""
 
 
 @lru_cache(maxsize=65_536)

@@ -101,3 +101,21 @@ def test_text_cannot_be_added_up():
     program = SamplingProgram(("word",), SECOND, report=Panes(10 * SECOND))
     assert mote.handle(ControlReceived(1, Control(1, "m1", (RunProgram(program, 0),)))) == []
     assert "text" in mote.refusal
+
+
+def test_a_sample_that_is_due_when_a_new_program_comes_is_not_lost():
+    """The mote wakes a little after the instant of a sample; the control comes in between."""
+    mote = make()
+    mote.handle(PowerOn(0))
+
+    def load(at_us, program):
+        mote._listens_until_us = at_us
+        return mote.handle(ControlReceived(at_us, Control(1, "m1", (RunProgram(program, 0),))))
+
+    load(500_000, SamplingProgram(("level",), SECOND))
+    mote.handle(Wake(SECOND))
+    sent = load(2 * SECOND + 10, SamplingProgram(("level",), SECOND, 2))
+    packets = [each.packet for each in sent if isinstance(each, SendPacket)]
+    stamps = [packet.clock_us - record.age_us for packet in packets for record in packet.samples]
+    assert stamps == [2 * SECOND]
+    assert mote.promised_us == 3 * SECOND

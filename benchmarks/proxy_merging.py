@@ -1,0 +1,71 @@
+"""How long a proxy takes to merge the demands of many different queries over many sensors into sampling programs."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from typing import Any
+
+from protocols.acquisition.parts import ProgramStyle
+from protocols.demands import PaneDemand, PropertyBand, QueryDemand, StreamDemand
+from protocols.frames import VERSION
+from protocols.packets import Announcement
+from protocols.programs import Band, ListenSchedule, Measure
+from protocols.streams import Field, FieldType, StreamSchema
+from proxy.fleet import Fleet, FleetLimits
+
+SECOND = 1_000_000
+SEGMENTS = 16
+SCHEMA = StreamSchema(
+    "traffic",
+    (
+        Field("segment", FieldType.INTEGER, fixed=True),
+        Field("speed", FieldType.REAL, "mph"),
+        Field("flow", FieldType.REAL, "1/h"),
+    ),
+)
+
+
+def merging(queries: int = 1_000, sensors: int = 1_000, rounds: int = 3) -> dict[str, Any]:
+    """Return `merge_1000_s`: seconds from a demand with so many queries until every sensor has its program."""
+    seconds = []
+    different = set()
+    for turn in range(rounds):
+        fleet = Fleet("p", FleetLimits(style=ProgramStyle(7, ListenSchedule(300 * SECOND, 50_000))), now_us=0)
+        for number in range(sensors):
+            properties = {"segment": number % SEGMENTS}
+            mote = Announcement(VERSION, f"m{number}", 1, "loop", SCHEMA, dict(properties), 10 * SECOND, SECOND)
+            fleet.announcement(mote, radio_us=0, heard_us=0)
+        demand = StreamDemand(VERSION, "c", "traffic", 1, tuple(_demands(queries, random.Random(turn))))  # noqa: S311
+        began = time.perf_counter()
+        fleet.demand("traffic", demand, radio_us=1)
+        seconds.append(time.perf_counter() - began)
+        different = {mote.desired for mote in fleet.motes.values()}
+    return {"merge_1000_s": statistics.median(seconds), "merge_programs": len(different)}
+
+
+def _demands(count: int, dice: random.Random) -> list[QueryDemand]:
+    """Return demands of which hardly two are alike: other periods, fields, bands, sensors, panes."""
+    found = []
+    for number in range(count):
+        period_us = dice.choice([None, 2, 5, 10, 30, 60])
+        period_us = None if period_us is None else period_us * SECOND
+        fields = tuple(sorted(dice.sample(["speed", "flow"], dice.randint(1, 2))))
+        bands = (Band("speed", high=float(dice.randint(50, 600)) / 10),) if dice.random() < 0.5 else ()  # noqa: PLR2004
+        segment = dice.randrange(SEGMENTS)
+        panes = None
+        if dice.random() < 0.5:  # noqa: PLR2004 - a coin
+            panes = PaneDemand(
+                _form(period_us, bands), dice.choice([60, 300, 900]) * SECOND, (Measure.COUNT, Measure.SUM)
+            )
+        found.append(
+            QueryDemand(f"q{number}", fields, period_us, bands, (PropertyBand("segment", segment, segment),), panes)
+        )
+    return found
+
+
+def _form(period_us: int | None, bands: tuple[Band, ...]) -> str:
+    return f"p{period_us or 0}b{'-'.join(f'{band.high or 0:.1f}' for band in bands)}".replace(".", "d").replace(
+        "-", "m"
+    )
