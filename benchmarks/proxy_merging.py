@@ -52,10 +52,13 @@ def _demands(count: int, dice: random.Random) -> list[QueryDemand]:
         period_us = dice.choice([None, 2, 5, 10, 30, 60])
         period_us = None if period_us is None else period_us * SECOND
         fields = tuple(sorted(dice.sample(["speed", "flow"], dice.randint(1, 2))))
-        bands = (Band("speed", high=float(dice.randint(50, 600)) / 10),) if dice.random() < 0.5 else ()  # noqa: PLR2004
+        aggregated = dice.random() < 0.5  # noqa: PLR2004 - a coin
+        # Whoever wants every sample gets all the others theirs: then there is nothing to choose.
+        banded = dice.random() < (0.5 if aggregated else 0.99)  # noqa: PLR2004 - shares
+        bands = (Band("speed", high=float(dice.randint(50, 600)) / 10),) if banded else ()
         segment = dice.randrange(SEGMENTS)
         panes = None
-        if dice.random() < 0.5:  # noqa: PLR2004 - a coin
+        if aggregated:
             panes = PaneDemand(
                 _form(period_us, bands), dice.choice([60, 300, 900]) * SECOND, (Measure.COUNT, Measure.SUM)
             )
