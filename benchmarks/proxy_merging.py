@@ -54,7 +54,7 @@ def _demands(count: int, dice: random.Random) -> list[QueryDemand]:
         fields = tuple(sorted(dice.sample(["speed", "flow"], dice.randint(1, 2))))
         aggregated = dice.random() < 0.5  # noqa: PLR2004 - a coin
         # Whoever wants every sample gets all the others theirs: then there is nothing to choose.
-        banded = dice.random() < (0.5 if aggregated else 0.99)  # noqa: PLR2004 - shares
+        banded = dice.random() < (0.5 if aggregated else 0.99)
         bands = (Band("speed", high=float(dice.randint(50, 600)) / 10),) if banded else ()
         segment = dice.randrange(SEGMENTS)
         panes = None

@@ -40,7 +40,9 @@ class Observed:
 
     def see(self, name: str, value: float, before: float | None = None) -> None:
         """Take note of a value that was sampled, and of the one before it."""
-        seen = self.fields.setdefault(name, FieldValues())
+        seen = self.fields.get(name)
+        if seen is None:
+            seen = self.fields[name] = FieldValues()
         if math.isfinite(value):
             seen.values.append(value)
             if before is not None:
@@ -70,7 +72,7 @@ class Observed:
                 return 0.0
             share *= sum(_inside(value, intervals) for value in before) / len(before)
         apart = period_us / self.spacing_us if self.spacing_us else 1.0
-        return _rounded(min(float(share**apart), 1 - LEAST_SHARE)) if bands else 0.0
+        return min(_rounded(float(share**apart)), 1 - LEAST_SHARE) if bands else 0.0
 
     def changed_share(self, widths: Iterable[tuple[str, float]]) -> float:
         """Return the share of samples of which a field has left its dead band since the one before."""

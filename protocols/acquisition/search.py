@@ -35,6 +35,8 @@ MOST_TRIED_EXHAUSTIVELY = 5
 MOST_STEPS = 64
 MOST_ATOMS = 8
 """Groups of needs that are joined and parted."""
+MOST_POLISHED = 12
+"""Needs with which whole programs are compared after the sums of parts."""
 Division = tuple[tuple[int, ...], ...]
 _FEW_RECORDS = 8
 
@@ -104,13 +106,29 @@ class Search:
         self._thorough = len(needs) <= MOST_TRIED_EXHAUSTIVELY
         if self._thorough:
             divisions = [division for division in partitions(len(needs)) if self._allows(len(division))]
-        else:
-            divisions = self._descended(needs)
-        best = min((self._best_of(division, needs) for division in divisions), key=lambda found: found.milliwatts)
-        if self._thorough:
-            return best
+            return min((self._best_of(each, needs) for each in divisions), key=_milliwatts)
+        division = min(self._descended(needs), key=lambda each: self._best_of(each, needs).milliwatts)
+        if len(needs) <= MOST_POLISHED:
+            division = self._polished(division, needs)
+        best = self._best_of(division, needs)
         self._thorough = True
-        return self._priced(tuple(_part_of(part) for part in parts_of(best.program)), needs)
+        polished = [self._priced(tuple(_part_of(part) for part in parts_of(best.program)), needs)]
+        if len(needs) <= MOST_POLISHED and len(division) <= MOST_TRIED_EXHAUSTIVELY:
+            polished.append(self._best_of(division, needs))
+        return min(polished, key=_milliwatts)
+
+    def _polished(self, division: Division, needs: Sequence[Need]) -> Division:
+        """Go on downhill by what whole programs cost, not the sum of their parts."""
+        atoms = [(number,) for number in range(len(needs))]
+        cost = self._best_of(division, needs).milliwatts
+        for _ in range(MOST_STEPS):
+            neighbours = [each for each in _neighbours(division, atoms) if self._allows(len(each))]
+            best = min(neighbours, key=lambda each: self._best_of(each, needs).milliwatts, default=division)
+            found = self._best_of(best, needs).milliwatts
+            if not found < cost:
+                break
+            division, cost = best, found
+        return division
 
     def raw(self, needs: Sequence[Need]) -> Candidate:
         """Return the program that sends every sample that is needed, as it was taken."""
@@ -145,19 +163,35 @@ class Search:
         found = self._alone.get(key)
         if found is None:
             every_us = self._style.listen.every_us
-            choices = _choices(group, self._sensor.order, self._sensor.abilities, every_us)
+            able = self._sensor.abilities
+            choices = [
+                part
+                for part in _choices(group, self._sensor.order, able, every_us)
+                if not isinstance(part.report, SendOnChange)
+            ]
             priced = [(part, self._candidate((part,), group).milliwatts - self._asleep_mw) for part in choices]
             found = self._alone[key] = min(priced, key=lambda each: each[1])
         return found
 
+    def _best_of_the_best(self, division: Division, needs: Sequence[Need]) -> Candidate:
+        """Return the program of the parts that are best alone, or with one of them sending changes only."""
+        groups = [tuple(needs[number] for number in group) for group in division]
+        parts = [self._best_part(group)[0] for group in groups]
+        found = [self._candidate(tuple(parts), needs)]
+        for place, group in enumerate(groups):
+            changing = changing_part(group, self._sensor.order) if self._sensor.abilities.sends_on_change else None
+            if changing is not None:
+                changed = (*parts[:place], changing, *parts[place + 1 :])
+                found += [self._candidate(changed, needs)] if _goes_together(changed) else []
+        return min(found, key=_milliwatts)
+
     def _allows(self, parts: int) -> bool:
         return parts <= (MOST_PARTS if self._sensor.abilities.several else 1)
 
-    def _best_of(self, division: Sequence[Sequence[int]], needs: Sequence[Need]) -> Candidate:
+    def _best_of(self, division: Division, needs: Sequence[Need]) -> Candidate:
         """Return the best program with so divided needs, whatever kind its parts are."""
         if not self._thorough:
-            parts = tuple(self._best_part(tuple(needs[number] for number in group))[0] for group in division)
-            return self._candidate(parts, needs) if _goes_together(parts) else self.raw(needs)
+            return self._best_of_the_best(division, needs)
         order, able, every_us = self._sensor.order, self._sensor.abilities, 1
         choices = [_choices(tuple(needs[number] for number in group), order, able, every_us) for group in division]
         best: Candidate | None = None
@@ -363,6 +397,10 @@ def _with_packets(program: SamplingProgram, packet: int, patience_us: int) -> Sa
     return SamplingProgram(
         program.fields, program.period_us, packet, program.listen, program.bands, program.report, patience_us
     )
+
+
+def _milliwatts(found: Candidate) -> float:
+    return found.milliwatts
 
 
 def _part_of(part: SamplingProgram) -> Part:
