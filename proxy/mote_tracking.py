@@ -290,7 +290,9 @@ class MoteTracking:
     def delayed(self, event: PacketReceived) -> list[MoteInstruction]:
         """Return what to do about a packet that waits for others: the mote is there, and may listen now."""
         instructions = self._hear(event.radio_us, event.heard_us)
-        return instructions + (self._speak(event.packet, event.watermark_us) if event.packet.listen_us > 0 else [])
+        return instructions + (
+            self._speak(event.packet, event.heard_us, event.watermark_us) if event.packet.listen_us > 0 else []
+        )
 
     def doubled(self, packet: Packet) -> list[MoteInstruction]:
         """Return what to do about a packet that has come before and still waits for others."""
@@ -318,7 +320,7 @@ class MoteTracking:
         if packet.records or self._records.fills(packet.program):
             accepted = self._take_records(packet, event.watermark_us, instructions)
         if packet.listen_us > 0:
-            instructions += self._speak(packet, event.watermark_us)
+            instructions += self._speak(packet, event.heard_us, event.watermark_us)
         if accepted is not None:
             instructions.append(accepted)
         if changed or accepted is None:
@@ -405,8 +407,10 @@ class MoteTracking:
         self.counters.packets_rejected += 1
         return Refused(reason, detail, sum(not isinstance(each, Health) for each in packet.records))
 
-    def _speak(self, packet: Packet, watermark_us: int | None) -> list[MoteInstruction]:
-        """Use the listen window that the packet opens."""
+    def _speak(self, packet: Packet, heard_us: int, watermark_us: int | None) -> list[MoteInstruction]:
+        """Use the listen window that the packet opens, unless the packet was held back until it had closed."""
+        if self._clock.delay_us(heard_us, packet.clock_us) >= packet.listen_us:
+            return []
         if self.announcement is None:
             if self._refused_boot == packet.boot:
                 return []
