@@ -211,6 +211,12 @@ def _in_duckdb(tree: exp.Expr) -> exp.Expr:
                 number = exp.TryCast(this=tree.this.copy(), to=exp.DataType.build("DOUBLE"))
                 zero = exp.NEQ(this=number, expression=exp.Literal.number(0))
                 return exp.Coalesce(this=cast, expressions=[zero])
+            if tree.args["to"].is_type("int", "bigint"):  # a half becomes the even one, in a text as in a number
+                number = exp.TryCast(this=tree.this.copy(), to=exp.DataType.build("DOUBLE"))
+                rounded = exp.TryCast(this=number, to=tree.args["to"].copy())
+                text = exp.Cast(this=tree.this.copy(), to=exp.DataType.build("TEXT"))
+                fraction = exp.Like(this=text, expression=exp.Literal.string("%.%"))
+                return exp.Paren(this=exp.case().when(fraction, rounded).else_(cast))
             return cast
         case exp.Substring():  # standard SQL: places before the first count towards the length
             return exp.maybe_parse(
