@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import polars as pl
 import structlog
@@ -16,6 +17,7 @@ from protocols.mqtt import LinkError, Message, MqttLink
 
 log = structlog.get_logger(__name__)
 
+Note = Callable[[str], dict[str, Any] | None]
 IN_FLIGHT = 200
 """Rows published before the broker has acknowledged the first of them."""
 
@@ -31,12 +33,17 @@ class Publisher:
         Keeps the position up to which the broker has acknowledged everything.
     link
         Where to publish.
+    note
+        Says, by query, what subscribers are to know of its sensors.
     """
 
-    def __init__(self, results: ResultsTable, registry: Registry, link: MqttLink) -> None:
+    def __init__(
+        self, results: ResultsTable, registry: Registry, link: MqttLink, *, note: Note = lambda _: None
+    ) -> None:
         self._results = results
         self._registry = registry
         self._link = link
+        self._note = note
         self._committed = asyncio.Event()
         self.published_rows = 0
 
@@ -71,8 +78,9 @@ class Publisher:
         if not self._results.log.exists(version + 1):
             return False
         rows = await asyncio.to_thread(self._results.read_commit, version + 1)
+        notes = {query: self._note(query) for query in rows["query"].unique().to_list()}
         for chunk in rows.slice(done).iter_slices(IN_FLIGHT):
-            await asyncio.gather(*(self._link.publish(message) for message in _messages(chunk)))
+            await asyncio.gather(*(self._link.publish(message) for message in _messages(chunk, notes)))
             done += chunk.height
             self.published_rows += chunk.height
             if done < rows.height:
@@ -81,7 +89,7 @@ class Publisher:
         return True
 
 
-def _messages(rows: pl.DataFrame) -> list[Message]:
+def _messages(rows: pl.DataFrame, notes: Mapping[str, dict[str, Any] | None]) -> list[Message]:
     messages = []
     for query, sequence, start_us, end_us, kind, row in rows.select(
         "query", "sequence", "start_us", "end_us", "kind", "row"
@@ -89,5 +97,6 @@ def _messages(rows: pl.DataFrame) -> list[Message]:
         if kind == ERROR:
             messages.append(Message(topics.query_errors(query), error_message(query, sequence, start_us, row)))
         else:
-            messages.append(Message(topics.results(query), result_message(query, sequence, start_us, end_us, row)))
+            payload = result_message(query, sequence, start_us, end_us, row, sensors=notes.get(query))
+            messages.append(Message(topics.results(query), payload))
     return messages

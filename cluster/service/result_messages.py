@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -28,7 +29,9 @@ def instant_text(instant_us: int) -> str | None:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
-def result_message(query: str, sequence: int, start_us: int, end_us: int, row: str) -> bytes:
+def result_message(
+    query: str, sequence: int, start_us: int, end_us: int, row: str, *, sensors: dict[str, Any] | None = None
+) -> bytes:
     """Return the payload of one result row.
 
     Parameters
@@ -41,14 +44,18 @@ def result_message(query: str, sequence: int, start_us: int, end_us: int, row: s
         The row is part of the answer at every instant in [start, end).
     row
         The row as a JSON object.
+    sensors
+        What is to be known of its sensors; see :func:`cluster.service.lifetime_notes.lifetime_note`.
     """
-    head = {
+    head: dict[str, Any] = {
         "query": query,
         "sequence": sequence,
         "start": instant_text(start_us),
         "end": instant_text(end_us),
         "row": msgspec.Raw(row.encode()),
     }
+    if sensors is not None:
+        head["sensors"] = sensors
     return msgspec.json.encode(head)
 
 

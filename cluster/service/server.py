@@ -18,14 +18,16 @@ from prometheus_client import CollectorRegistry
 from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters, added
 from cluster.ingest.service import Ingest
+from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlanFiles
 from cluster.service.api import make_api
 from cluster.service.folder_lock import lock_folder
+from cluster.service.lifetime_notes import lifetime_note
 from cluster.service.listening import ApiServer, listen
 from cluster.service.metrics import ClusterMetrics
 from cluster.service.publisher import Publisher
 from cluster.service.query_service import QueryService
-from cluster.service.registry import Registry
+from cluster.service.registry import Registry, UnknownQueryError
 from cluster.service.result_messages import instant_text
 from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
@@ -98,7 +100,7 @@ class ClusterServer:
         self.queries = QueryService(
             settings.name, self.registry, self.ingest, self._link, max_state_bytes=settings.max_state_bytes
         )
-        self.publisher = Publisher(self.results, self.registry, self._result_link)
+        self.publisher = Publisher(self.results, self.registry, self._result_link, note=self._note_on)
         self.metrics = ClusterMetrics(self, CollectorRegistry())
         self._spark: SparkSession | None = None
         self.fjord_query: StreamingQuery | None = None
@@ -273,6 +275,14 @@ class ClusterServer:
             await self._link.publish(
                 Message(topics.cluster_status(self.settings.name), self._status(Presence.OFFLINE), retain=True)
             )
+
+    def _note_on(self, query: str) -> dict[str, Any] | None:
+        """Return what subscribers of a query are to know of its sensors."""
+        try:
+            node = self.registry.query(query).node
+        except UnknownQueryError:
+            return None
+        return lifetime_note(self.sensors.snapshot()[0], streams_of(node))
 
     def _status(self, presence: Presence) -> bytes:
         return encode(Status(VERSION, self.settings.name, presence, self._fjord, time.time_ns() // 1000))

@@ -1,0 +1,26 @@
+"""Subscribers hear when sensors sample less often than asked."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cluster.service.lifetime_notes import lifetime_note
+from cluster.service.result_messages import result_message
+from protocols.catalog import MoteEntry, MoteState
+
+
+def entry(mote: str, stream: str = "traffic", **rest: object) -> MoteEntry:
+    found = MoteEntry(1, mote, "p", "loop", stream, {}, MoteState.SAMPLING, 1, 1, 1, 1, 0, 0, 0, 0, 0, None, 0)
+    return msgspec.structs.replace(found, **rest)
+
+
+def test_nothing_is_said_of_sensors_that_do_as_they_were_asked() -> None:
+    assert lifetime_note([entry("m1"), entry("m2", "weather", stretched=4)], {"traffic"}) is None
+    assert "sensors" not in msgspec.json.decode(result_message("q", 1, 0, 1, "{}"))
+
+
+def test_the_slowest_and_how_many_die_too_early() -> None:
+    entries = [entry("m1", stretched=4), entry("m2", stretched=2, lifetime_kept=False), entry("m3")]
+    note = lifetime_note(entries, {"traffic"})
+    assert note == {"slower": 4, "too_short_lived": 1}
+    assert msgspec.json.decode(result_message("q", 1, 0, 1, "{}", sensors=note))["sensors"] == note
