@@ -340,7 +340,9 @@ class Fleet:
 
     def _problem(self, announcement: Announcement) -> tuple[str, str] | None:
         """Why an announcement cannot be taken: a word and a sentence; None if it can."""
-        other = self._neighbours.claimant(announcement.mote, ours=self.has(announcement.mote))
+        other = self._neighbours.claimant(
+            announcement.mote, ours=self.has(announcement.mote), stream=announcement.stream.name
+        )
         if other is not None:
             return "two_proxies", f"mote {announcement.mote!r} is in the catalog of proxy {other!r}, which is online"
         try:

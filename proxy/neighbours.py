@@ -63,14 +63,20 @@ class Neighbours:
         self._online: dict[str, int] = {}
         self._motes: dict[str, set[str]] = {}
         self._proxies: dict[str, set[str]] = {}
+        self._streams: dict[tuple[str, str], str] = {}
         self._entries = 0
 
-    def claimant(self, mote: str, *, ours: bool) -> str | None:
+    def claimant(self, mote: str, *, ours: bool, stream: str | None = None) -> str | None:
         """Return the proxy that a mote belongs to; None if it is ours, or free to be.
 
         A mote in no catalog of ours belongs to whoever has it. Where both have it, who has been online longer keeps it.
+        One that feeds another stream only has the same name; with no `stream` that is not looked at.
         """
-        online = ((self._online[each], each) for each in self._proxies.get(mote, ()) if each in self._online)
+        online = (
+            (self._online[each], each)
+            for each in self._proxies.get(mote, ())
+            if each in self._online and stream in (None, self._streams.get((each, mote)))
+        )
         first = min(online, default=None)
         if first is None or (ours and self._self < first):
             return None
@@ -122,12 +128,14 @@ class Neighbours:
         if self._entries >= self._most_entries or (known is None and len(self._motes) >= self._most_proxies):
             return NO_NEWS
         self._entries += 1
+        self._streams[proxy, mote] = entry.stream
         self._motes.setdefault(proxy, set()).add(mote)
         self._proxies.setdefault(mote, set()).add(proxy)
         return NeighbourNews(given_up=self._lost((mote,), ours))
 
     def _forget(self, proxy: str, mote: str) -> None:
         self._entries -= 1
+        self._streams.pop((proxy, mote), None)
         for of, name, other in ((self._motes, proxy, mote), (self._proxies, mote, proxy)):
             of[name].discard(other)
             if not of[name]:

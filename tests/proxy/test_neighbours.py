@@ -187,3 +187,11 @@ def test_the_refusal_names_the_proxy(frames):
     (refused,) = fleet.announcement(frames.announcement(), radio_us=0, heard_us=0)
     assert isinstance(refused, RefuseAnnouncement)
     assert (refused.reason, "'a'" in refused.detail) == ("two_proxies", True)
+
+
+def test_a_mote_of_another_stream_only_has_the_same_name():
+    b = Neighbours("b", 5)
+    status(b, "a", since=9)
+    entry(b, "a", "m1")
+    assert b.claimant("m1", ours=False, stream="traffic") == "a"
+    assert b.claimant("m1", ours=False, stream="weather") is None
