@@ -1,4 +1,8 @@
-"""No control message is ever sent to a closed receiver, whatever a radio does to packets and whatever queries ask."""
+"""No control message is ever sent to a closed receiver, whatever queries ask, over radios that lose, double and delay.
+
+Packets are delayed by less than a listen window. One that is held back for longer is not answered where the proxy knows
+how long packets of its mote usually take; it cannot always know (docs/architecture.md, push-down).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,11 @@ demands = st.lists(
 faults = st.builds(
     # Wrong bits are for the radio's checksum to find: a frame that says it listens is taken at its word.
     lambda loss, duplicated, reordered, jitter_ms: RadioFaults(
-        loss=Bernoulli(share=loss), duplicated=duplicated, reordered=reordered, jitter_us=jitter_ms * 1000
+        loss=Bernoulli(share=loss),
+        duplicated=duplicated,
+        reordered=reordered,
+        reordered_by_us=50_000,
+        jitter_us=jitter_ms * 1000,
     ),
     st.sampled_from([0.0, 0.1, 0.4]),
     st.sampled_from([0.0, 0.2]),
@@ -62,7 +70,13 @@ def test_control_finds_the_receiver_open(changes, faults, listens_every_s):
         )
         now_us += seconds * SECOND
         motes.run(now_us)
-    motes.run(now_us + 5 * MINUTE)
+    # The proxy may just have weighed programs again by what it has seen.
+    for _ in range(3):
+        now_us += 4 * MINUTE
+        motes.run(now_us)
+        wanted = {name: program_number(mote.desired) for name, mote in proxy.fleet.motes.items()}
+        running = {mote.description.name: program_number(mote.program) for mote in motes.motes}
+        if running == wanted:
+            break
+    assert running == wanted, "they converge"
     assert sum(mote.counters.control_missed for mote in motes.motes) == missed
-    wanted = {name: program_number(mote.desired) for name, mote in proxy.fleet.motes.items()}
-    assert {mote.description.name: program_number(mote.program) for mote in motes.motes} == wanted, "they converge"
