@@ -86,13 +86,12 @@ class Search:
         self._sensor = sensor
         self._style = style
         self._observed = observed
-        self._known: dict[frozenset[Part], Candidate] = {}
+        self._known: dict[tuple[frozenset[Part], int, bool], Candidate] = {}
         self._found: dict[tuple[Need, ...], Candidate] = {}
         self._alone: dict[frozenset[Need], tuple[Part, float]] = {}
         asleep = SamplingProgram(listen=style.listen)
         self._asleep_mw = float(draw_mw(sensor.profile, asleep, Workload(loss=observed.loss)).sum())
         self._thorough = True
-        self.tried = 0
 
     def cheapest(self, needs: Sequence[Need]) -> Candidate:
         """Return the cheapest program that answers all needs."""
@@ -112,7 +111,7 @@ class Search:
             division = self._polished(division, needs)
         best = self._best_of(division, needs)
         self._thorough = True
-        polished = [self._priced(tuple(_part_of(part) for part in parts_of(best.program)), needs)]
+        polished = [self._candidate(tuple(_part_of(part) for part in parts_of(best.program)), needs)]
         if len(needs) <= MOST_POLISHED and len(division) <= MOST_TRIED_EXHAUSTIVELY:
             polished.append(self._best_of(division, needs))
         return min(polished, key=_milliwatts)
@@ -204,22 +203,21 @@ class Search:
         return best or self.raw(needs)
 
     def _candidate(self, parts: tuple[Part, ...], needs: Sequence[Need]) -> Candidate:
-        # The same parts in another order are the same program.
-        key = frozenset(parts)
+        # The same parts in another order are the same program; but how long its records may wait is up to the needs.
+        patience_us = min(need.patience_us for need in needs)
+        key = (frozenset(parts), patience_us, self._thorough)
         found = self._known.get(key)
         if found is None:
-            self.tried += 1
-            needed = tuple(sorted(_needed(key), key=repr))
-            found = self._known[key] = self._priced(needed, needs)
+            needed = tuple(sorted(_needed(key[0]), key=repr))
+            found = self._known[key] = self._priced(needed, patience_us)
         return found
 
-    def _priced(self, parts: tuple[Part, ...], needs: Sequence[Need]) -> Candidate:
+    def _priced(self, parts: tuple[Part, ...], patience_us: int) -> Candidate:
         sensor, style = self._sensor, self._style
         workload = workload_of(parts, self._observed)
         single = assembled(parts, sensor.order, style, 1)
         if single.period_us < sensor.minimum_period_us:
             return Candidate(single, math.inf)
-        patience_us = min(need.patience_us for need in needs)
         best = Candidate(single, math.inf)
         for program in _packed(single, sensor.profile, style, workload, patience_us, thorough=self._thorough):
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -85,3 +86,13 @@ def test_stepping_downhill_comes_close(wanted: list[Need], device: str) -> None:
     found = Search(Sensor(ORDER, 1, profile), ProgramStyle(1, listen), observed).cheapest(wanted)
     best = least_milliwatts(wanted, ORDER, profile, most_per_packet=1, listen=listen, observed=observed)
     assert found.milliwatts <= best * 1.1 or found.milliwatts == best == math.inf
+
+
+def test_what_was_found_for_the_patient_is_not_given_to_others() -> None:
+    """One search prices the same parts for several sets of needs; how long records may wait differs between them."""
+    search = Search(
+        Sensor(ORDER, 1, find_profile("telosb")), ProgramStyle(7, ListenSchedule(60 * SECOND, 50_000)), Observed()
+    )
+    patient = Need(NeedKind.SAMPLES, ("speed",), SECOND, patience_us=7 * SECOND)
+    assert search.cheapest([patient]).program.samples_per_packet == 7
+    assert search.cheapest([replace(patient, patience_us=SECOND)]).program.samples_per_packet == 1
