@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from protocols.acquisition.merging import SensorTraits, draw_of
+from protocols.acquisition.merging import draw_of
 from protocols.acquisition.needs import RefusedDemand
 from protocols.acquisition.parts import Abilities, ProgramStyle
+from protocols.acquisition.sensor_traits import traits_of
 from protocols.catalog import MoteEntry, MoteState
 from protocols.demands import StreamDemand
 from protocols.errors import SchemaError
 from protocols.packets import Announcement, Packet
-from protocols.power.profiles import find_profile, preset_names
 from protocols.programs import SECOND_US, SamplingProgram
 from proxy.batching import BatchLimits, CutBatch, MotePosition
 from proxy.decoding import check_properties
@@ -50,8 +50,6 @@ from proxy.waiting_tuples import PacketTuples
 
 WEIGHS_AGAIN_AFTER_US = 600 * SECOND_US
 """What values are like is looked at this often, and programs chosen by it."""
-USUAL_DEVICE = "telosb"
-"""What a mote is taken for that does not say what it is."""
 _WORTH_A_CHANGE = 0.9
 _NO_BOOT = -1
 
@@ -391,17 +389,3 @@ class Fleet:
             remember.append(RememberProgram(merged.program, name, merged.reason))
         changes = mote.handle(DemandChanged(merged.program, radio_us, merged if merged.needs else None, traits))
         return remember + [ForMote(mote.mote, each) for each in changes]
-
-
-def traits_of(announcement: Announcement, abilities: Abilities) -> SensorTraits:
-    """Return what decides about a mote's program; a device nobody knows is taken for an ordinary one."""
-    device = announcement.device if announcement.device in preset_names() else USUAL_DEVICE
-    return SensorTraits(
-        announcement.default_period_us,
-        announcement.minimum_period_us,
-        find_profile(device),
-        announcement.battery_joules,
-        announcement.lifetime_us,
-        abilities,
-        device,
-    )

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.acquisition.merging import MergedProgram, SensorTraits
+from protocols.acquisition.merging import MergedProgram
+from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.catalog import MoteEntry, MoteState
 from protocols.frames import VERSION
 from protocols.packets import Announcement, Health

@@ -10,7 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
-from protocols.acquisition.merging import MergedProgram, SensorTraits
+from protocols.acquisition.merging import MergedProgram
+from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.packets import Announcement, Control, Packet
 from protocols.programs import SamplingProgram
 from proxy.waiting_tuples import PacketTuples

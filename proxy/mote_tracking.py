@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from protocols.acquisition.merging import MergedProgram, SensorTraits
+from protocols.acquisition.merging import MergedProgram
+from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.catalog import MoteEntry, MoteState
 from protocols.errors import SchemaError
 from protocols.frames import VERSION

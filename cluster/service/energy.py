@@ -24,9 +24,10 @@ from cluster.service.energy_report import (
     totals_of,
     united,
 )
-from protocols.acquisition.merging import MergedProgram, Merger, SensorTraits
+from protocols.acquisition.merging import MergedProgram, Merger
 from protocols.acquisition.needs import FoldedDemands, fold_demands
 from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.sensor_traits import SensorTraits, is_known, traits_of
 from protocols.acquisition.words import words_of
 from protocols.catalog import MoteEntry
 from protocols.demands import QueryDemand
@@ -42,7 +43,6 @@ from protocols.power.costs import (
 )
 from protocols.power.estimate import draw_mw, pause_us
 from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import find_profile, preset_names
 from protocols.programs import SLEEP, SamplingProgram
 from protocols.streams import StreamSchema
 
@@ -51,8 +51,6 @@ Demands = Mapping[str, Sequence[QueryDemand]]
 MoteKey = tuple[str, str]
 """Proxy and mote."""
 
-ASSUMED_DEVICE = "telosb"
-"""What a mote is taken for that does not say what it is."""
 ASKING = "(this query)"
 """Name of a query that does not run; no other can have it."""
 
@@ -81,17 +79,8 @@ class Kind:
 
 def kind_of(entry: MoteEntry, styles: Mapping[str, ProgramStyle]) -> Kind:
     """Return a mote's kind; `styles` are those of its and other proxies."""
-    known = entry.device in preset_names()
-    device = entry.device if known else ASSUMED_DEVICE
-    traits = SensorTraits(
-        entry.default_period_us,
-        entry.minimum_period_us,
-        find_profile(device),
-        battery_joules=entry.battery_joules,
-        lifetime_us=entry.lifetime_us,
-        device=device,
-    )
-    return Kind(entry.stream, traits, not known, styles.get(entry.proxy, ProgramStyle()))
+    traits = traits_of(entry)
+    return Kind(entry.stream, traits, not is_known(entry.device), styles.get(entry.proxy, ProgramStyle()))
 
 
 def styles_of(entries: Iterable[MoteEntry]) -> dict[str, ProgramStyle]:

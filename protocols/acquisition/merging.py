@@ -8,57 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import Abilities, ProgramStyle
+from protocols.acquisition.parts import ProgramStyle, parts_as_parts
 from protocols.acquisition.search import Candidate, Search, Sensor, workload_of
+from protocols.acquisition.sensor_traits import DAY_SECONDS, SensorTraits
 from protocols.acquisition.words import words_of
-from protocols.durations import format_duration
 from protocols.errors import OverloadError
 from protocols.frames import Value
 from protocols.power.estimate import Workload, draw_mw
-from protocols.power.profile import DeviceProfile
-from protocols.programs import SLEEP, Part, PartReport, SamplingProgram, Several, parts_of
+from protocols.programs import SLEEP, SamplingProgram
 
 LONGEST_STRETCH = 1_024
 """A sample period is made at most so many times as long to save a battery."""
-DAY_SECONDS = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class SensorTraits:
-    """What a sensor is, as far as it decides about its program; many sensors have the same.
-
-    Parameters
-    ----------
-    default_period_us, minimum_period_us
-        As announced.
-    profile
-        Its energy model.
-    battery_joules
-        Usable energy of a full battery; None for mains, or where nobody knows.
-    lifetime_us
-        How long its owner wants that to last; 0 for no such wish.
-    abilities
-        What it can do.
-    """
-
-    default_period_us: int
-    minimum_period_us: int
-    profile: DeviceProfile = field(compare=False)
-    battery_joules: float | None = None
-    lifetime_us: int = 0
-    abilities: Abilities = field(default_factory=Abilities)
-    device: str = ""
-    """Name of the profile."""
-
-    def days(self, milliwatts: float) -> float:
-        """Return how many days a full battery lasts at a mean draw."""
-        if self.battery_joules is None or milliwatts <= 0:
-            return math.inf
-        return self.battery_joules / (milliwatts / 1e3) / DAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +151,8 @@ def workload_for(program: SamplingProgram, observed: Observed, *, loss: float | 
     """
     if program.sleeping:
         return Workload(observed.vehicles_per_second, loss=observed.loss if loss is None else loss)
-    parts = [Part(part.fields, part.period_us, part.bands, _part_report(part)) for part in parts_of(program)]
-    found = workload_of(parts, observed)
+    found = workload_of(parts_as_parts(program), observed)
     return found if loss is None else replace(found, loss=loss)
-
-
-def _part_report(part: SamplingProgram) -> PartReport | None:
-    assert not isinstance(part.report, Several)  # noqa: S101 - a part has none itself
-    return part.report
 
 
 def _at_least(need: Need, minimum_period_us: int) -> Need:
@@ -259,8 +217,3 @@ def _reason(
         *([] if kept else ["the battery will not last as long as it should"]),
     ]
     return "; ".join([f"{words_of(found.program)} {who}: {draw}", *notes])
-
-
-def period_text(program: SamplingProgram) -> str:
-    """Return a program's tick as people write it."""
-    return "asleep" if program.sleeping else format_duration(program.period_us)

@@ -141,6 +141,13 @@ def assembled(parts: Sequence[Part], order: Sequence[FieldName], style: ProgramS
     return SamplingProgram(fields, tick_us, packet, style.listen, report=Several(tuple(parts)))
 
 
+def parts_as_parts(program: SamplingProgram) -> tuple[Part, ...]:
+    """Return what a program does, part by part; a program without parts is its own one."""
+    if isinstance(program.report, Several):
+        return program.report.parts
+    return (Part(program.fields, program.period_us, program.bands, program.report),)
+
+
 def sends_samples(part: Part) -> bool:
     """Return whether a part sends samples, changed ones or all."""
     return part.report is None or isinstance(part.report, SendOnChange)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from protocols.acquisition.covering import answers, holds_all
-from protocols.acquisition.needs import Need, NeedKind, intervals_of
+from protocols.acquisition.covering import holds_all
+from protocols.acquisition.divisions import Division, atoms_of, neighbours_of, partitions
+from protocols.acquisition.dominance import undominated
+from protocols.acquisition.needs import Need, intervals_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import (
     Abilities,
@@ -21,6 +23,7 @@ from protocols.acquisition.parts import (
     assembled,
     changing_part,
     detecting_parts,
+    parts_as_parts,
     sampling_part,
     sends_samples,
 )
@@ -28,16 +31,13 @@ from protocols.errors import OverloadError, ProgramError
 from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
 from protocols.power.limits import check_program, most_records
 from protocols.power.profile import DeviceProfile
-from protocols.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange, Several, parts_of
+from protocols.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange
 from protocols.streams import FieldName
 
 MOST_TRIED_EXHAUSTIVELY = 5
 MOST_STEPS = 64
-MOST_ATOMS = 8
-"""Groups of needs that are joined and parted."""
 MOST_POLISHED = 12
 """Needs with which whole programs are compared after the sums of parts."""
-Division = tuple[tuple[int, ...], ...]
 _FEW_RECORDS = 8
 
 
@@ -108,46 +108,39 @@ class Search:
             return min((self._best_of(each, needs) for each in divisions), key=_milliwatts)
         division = min(self._descended(needs), key=lambda each: self._best_of(each, needs).milliwatts)
         if len(needs) <= MOST_POLISHED:
-            division = self._polished(division, needs)
+            singles = [(number,) for number in range(len(needs))]
+            division = self._descend(division, singles, lambda each: self._best_of(each, needs).milliwatts)
         best = self._best_of(division, needs)
         self._thorough = True
-        polished = [self._candidate(tuple(_part_of(part) for part in parts_of(best.program)), needs)]
+        polished = [self._candidate(parts_as_parts(best.program), needs)]
         if len(needs) <= MOST_POLISHED and len(division) <= MOST_TRIED_EXHAUSTIVELY:
             polished.append(self._best_of(division, needs))
         return min(polished, key=_milliwatts)
-
-    def _polished(self, division: Division, needs: Sequence[Need]) -> Division:
-        """Go on downhill by what whole programs cost, not the sum of their parts."""
-        atoms = [(number,) for number in range(len(needs))]
-        cost = self._best_of(division, needs).milliwatts
-        for _ in range(MOST_STEPS):
-            neighbours = [each for each in _neighbours(division, atoms) if self._allows(len(each))]
-            best = min(neighbours, key=lambda each: self._best_of(each, needs).milliwatts, default=division)
-            found = self._best_of(best, needs).milliwatts
-            if not found < cost:
-                break
-            division, cost = best, found
-        return division
 
     def raw(self, needs: Sequence[Need]) -> Candidate:
         """Return the program that sends every sample that is needed, as it was taken."""
         part = sampling_part(needs, self._sensor.order)
         return self._candidate((Part(part.fields, part.every_us),), needs)
 
-    def _descended(self, needs: Sequence[Need]) -> list[tuple[tuple[int, ...], ...]]:
-        """Return what steps downhill lead to, from each kind of need alone and from all needs together."""
-        atoms = _atoms(needs)
-        starts = [(tuple(number for atom in atoms for number in atom),), tuple(atoms)]
-        return [self._descend(start, needs) for start in starts if self._allows(len(start))]
+    def _descended(self, needs: Sequence[Need]) -> list[Division]:
+        """Return what steps downhill lead to, from each kind of need alone and from all needs together.
 
-    def _descend(self, division: Division, needs: Sequence[Need]) -> Division:
-        """Join groups, or part one that was joined, as long as that is cheaper by the costs of its parts alone."""
-        atoms = _atoms(needs)
-        cost = self._costs_alone(division, needs)
+        They go by the sum of what parts cost alone, which is soon known.
+        """
+        atoms = atoms_of(needs)
+        starts: list[Division] = [(tuple(number for atom in atoms for number in atom),), tuple(atoms)]
+        allowed = [start for start in starts if self._allows(len(start))]
+        return [self._descend(start, atoms, lambda each: self._costs_alone(each, needs)) for start in allowed]
+
+    def _descend(
+        self, division: Division, atoms: Sequence[tuple[int, ...]], cost_of: Callable[[Division], float]
+    ) -> Division:
+        """Join groups, or part one atom from its group, as long as that is cheaper."""
+        cost = cost_of(division)
         for _ in range(MOST_STEPS):
-            neighbours = [each for each in _neighbours(division, atoms) if self._allows(len(each))]
-            best = min(neighbours, key=lambda each: self._costs_alone(each, needs), default=division)
-            found = self._costs_alone(best, needs)
+            neighbours = [each for each in neighbours_of(division, atoms) if self._allows(len(each))]
+            best = min(neighbours, key=cost_of, default=division)
+            found = cost_of(best)
             if not found < cost:
                 break
             division, cost = best, found
@@ -253,68 +246,6 @@ def workload_of(parts: Sequence[Part], observed: Observed) -> Workload:
     )
 
 
-def undominated(needs: Sequence[Need]) -> tuple[Need, ...]:
-    """Return the needs without those that whatever answers another of them answers, too."""
-    kept: list[Need] = []
-    for need in sorted(set(needs), key=_strength):
-        if not any(_implied(need, other) for other in kept):
-            kept.append(need)
-    return tuple(kept)
-
-
-def partitions(count: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Yield all ways to divide so many things into groups.
-
-    Examples
-    --------
-    >>> [len(list(partitions(count))) for count in range(1, 6)]
-    [1, 2, 5, 15, 52]
-    """
-    if count == 0:
-        yield ()
-        return
-    last = count - 1
-    for smaller in partitions(last):
-        yield (*smaller, (last,))
-        for place, group in enumerate(smaller):
-            yield (*smaller[:place], (*group, last), *smaller[place + 1 :])
-
-
-def _neighbours(division: Division, atoms: Sequence[tuple[int, ...]]) -> Iterator[Division]:
-    """Yield divisions that differ in one step: two groups joined, or one atom taken out of its group."""
-    for one in range(len(division)):
-        for other in range(one):
-            rest = tuple(group for place, group in enumerate(division) if place not in (one, other))
-            yield (*rest, (*division[other], *division[one]))
-    for place, group in enumerate(division):
-        for atom in atoms:
-            left = tuple(number for number in group if number not in atom)
-            if left and len(left) < len(group):
-                yield (*division[:place], left, *division[place + 1 :], atom)
-
-
-def _atoms(needs: Sequence[Need]) -> list[tuple[int, ...]]:
-    """Return groups of needs that stay together where there are many: those most alike, and few enough groups."""
-    found: list[tuple[int, ...]] = []
-    for key in _ALIKE:
-        groups: dict[tuple[object, ...], list[int]] = {}
-        for number, need in enumerate(needs):
-            groups.setdefault(key(need), []).append(number)
-        found = [tuple(group) for group in groups.values()]
-        if len(found) <= MOST_ATOMS:
-            break
-    return found
-
-
-_ALIKE: tuple[Callable[[Need], tuple[object, ...]], ...] = (
-    lambda need: (need,),
-    lambda need: (need.kind, need.period_us, need.bands, need.threshold),
-    lambda need: (need.kind, need.period_us, bool(need.bands), need.threshold),
-    lambda need: (need.kind, bool(need.bands), need.threshold),
-)
-"""What makes needs alike, from the finest to the coarsest."""
-
-
 @lru_cache(maxsize=65_536)
 def _choices(
     needs: tuple[Need, ...], order: tuple[FieldName, ...], able: Abilities, listen_every_us: int
@@ -399,34 +330,3 @@ def _with_packets(program: SamplingProgram, packet: int, patience_us: int) -> Sa
 
 def _milliwatts(found: Candidate) -> float:
     return found.milliwatts
-
-
-def _part_of(part: SamplingProgram) -> Part:
-    assert not isinstance(part.report, Several)  # noqa: S101 - a part has none itself
-    return Part(part.fields, part.period_us, part.bands, part.report)
-
-
-def _strength(need: Need) -> tuple[object, ...]:
-    kinds = (NeedKind.SAMPLES, NeedKind.EVENTS, NeedKind.PANES, NeedKind.TALLIES)
-    return kinds.index(need.kind), need.period_us, -len(need.fields), len(need.bands), repr(need)
-
-
-def _implied(need: Need, other: Need) -> bool:
-    """Return whether whatever answers another need answers this one, and as soon."""
-    if need.patience_us < other.patience_us:
-        return False
-    part = _least(other)
-    tolerant = all(width <= dict(need.tolerances).get(name, 0.0) for name, width in other.tolerances)
-    return tolerant and answers(part, need)
-
-
-def _least(need: Need) -> SamplingProgram:
-    """Return the part that answers just this need."""
-    order = tuple(dict.fromkeys((*need.fields, *(name for name, _ in need.bands)))) or ("any",)
-    found = [sampling_part((need,), order)]
-    if need.kind is NeedKind.PANES:
-        found = aggregating_parts((need,), order) or found
-    elif need.threshold is not None:
-        found = detecting_parts((need,)) or found
-    part = found[-1]
-    return SamplingProgram(part.fields, part.every_us, bands=part.bands, report=part.report)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from protocols import streams
-from protocols.acquisition.merging import Merger, SensorTraits
+from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.demands import EventDemand, PaneDemand, QueryDemand
 from protocols.power.profiles import find_profile
 from protocols.programs import Band, DeadBand, Measure, Threshold

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from cluster.service.bill import Divided, Spent, Splitter, divide, make_bill, splits_of
 from cluster.service.energy import asleep_mw
 from cluster.service.shapley import MOST_EXACT, MOST_SAMPLED, Method, shapley
-from protocols.acquisition.merging import Merger, SensorTraits
+from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.demands import PaneDemand, PropertyBand
 from protocols.power.profiles import find_profile
 from protocols.programs import Band, DeadBand, Measure

@@ -8,9 +8,10 @@ import pytest
 from cluster.service.energy import ASKING, asleep_mw, explain_energy, spent_joules, styles_of
 from cluster.service.energy_ledger import Ledger
 from firmware_sim.power.meter import Meter
-from protocols.acquisition.merging import Merger, SensorTraits
+from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.demands import PropertyBand
 from protocols.packets import Health
 from protocols.power.profiles import find_profile, preset_names

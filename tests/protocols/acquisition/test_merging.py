@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.acquisition.covering import answers
-from protocols.acquisition.merging import MergedProgram, Merger, SensorTraits
+from protocols.acquisition.merging import MergedProgram, Merger
 from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import Abilities, ProgramStyle
+from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.demands import EventDemand, PaneDemand, PropertyBand, QueryDemand
 from protocols.power.profiles import find_profile
 from protocols.programs import (

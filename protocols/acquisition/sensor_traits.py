@@ -1,0 +1,69 @@
+"""What a sensor is, as far as it decides about its program."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from protocols.acquisition.parts import Abilities
+from protocols.catalog import MoteEntry
+from protocols.packets import Announcement
+from protocols.power.profile import DeviceProfile
+from protocols.power.profiles import find_profile, preset_names
+
+DAY_SECONDS = 86_400.0
+ASSUMED_DEVICE = "telosb"
+"""What a mote is taken for that does not say what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class SensorTraits:
+    """What a sensor is, as far as it decides about its program; many sensors have the same.
+
+    Parameters
+    ----------
+    default_period_us, minimum_period_us
+        As announced.
+    profile
+        Its energy model.
+    battery_joules
+        Usable energy of a full battery; None for mains, or where nobody knows.
+    lifetime_us
+        How long its owner wants that to last; 0 for no such wish.
+    abilities
+        What it can do.
+    """
+
+    default_period_us: int
+    minimum_period_us: int
+    profile: DeviceProfile = field(compare=False)
+    battery_joules: float | None = None
+    lifetime_us: int = 0
+    abilities: Abilities = field(default_factory=Abilities)
+    device: str = ""
+    """Name of the profile."""
+
+    def days(self, milliwatts: float) -> float:
+        """Return how many days a full battery lasts at a mean draw."""
+        if self.battery_joules is None or milliwatts <= 0:
+            return math.inf
+        return self.battery_joules / (milliwatts / 1e3) / DAY_SECONDS
+
+
+def traits_of(mote: Announcement | MoteEntry, abilities: Abilities | None = None) -> SensorTraits:
+    """Return the traits of a mote, by what it announced or the catalog says; None can do everything."""
+    device = mote.device if is_known(mote.device) else ASSUMED_DEVICE
+    return SensorTraits(
+        mote.default_period_us,
+        mote.minimum_period_us,
+        find_profile(device),
+        mote.battery_joules,
+        mote.lifetime_us,
+        abilities or Abilities(),
+        device,
+    )
+
+
+def is_known(device: str) -> bool:
+    """Return whether there is an energy model of a device; else one is assumed."""
+    return device in preset_names()
