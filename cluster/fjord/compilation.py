@@ -51,9 +51,11 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    Lookup,
     Node,
     PartitionedWindow,
     Project,
+    Relation,
     SemiJoin,
     Source,
     TimeWindow,
@@ -191,7 +193,7 @@ def build_operator(node: Node) -> Operator:
             return GranularityOperator(node.granule_us)
         case Istream() | Dstream():
             return Changes(empty_rows(schema_of(node)), insertions=isinstance(node, Istream))
-        case Source() | Aggregate():
+        case Source() | Aggregate() | Relation() | Lookup():
             raise UnsupportedPlanError(f"{type(node).__name__} is no single operator")
 
 

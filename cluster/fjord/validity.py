@@ -14,9 +14,11 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    Lookup,
     Node,
     PartitionedWindow,
     Project,
+    Relation,
     SemiJoin,
     Source,
     TimeWindow,
@@ -33,7 +35,7 @@ def has_chronons(node: Node) -> bool:
     match node:
         case Source() | Istream() | Dstream():
             return True
-        case Filter() | Project() | Distinct() | Aggregate():
+        case Filter() | Project() | Distinct() | Aggregate() | Lookup():
             return has_chronons(node.input)
         case SemiJoin() | AntiJoin() | Difference():
             return has_chronons(node.left)
@@ -52,6 +54,8 @@ def longest_validity_us(node: Node) -> int | None:
     if has_chronons(node):
         return 1
     match node:
+        case Relation():
+            return None
         case TimeWindow():
             below = longest_validity_us(node.input)
             return None if below is None or node.size_us is None else below + node.size_us + node.slide_us
@@ -81,7 +85,7 @@ def copies_that_matter(node: Node, *, above: bool) -> tuple[bool, ...]:
         Whether it matters how many copies of a tuple the node itself answers.
     """
     match node:
-        case Source():
+        case Source() | Relation():
             return ()
         case Distinct():
             return (False,)
@@ -89,7 +93,7 @@ def copies_that_matter(node: Node, *, above: bool) -> tuple[bool, ...]:
             return (not all(call.function in BLIND_TO_COPIES or call.distinct for call in node.calls),)
         case SemiJoin() | AntiJoin():
             return (above, False)
-        case Filter() | Project() | Granularity() | TimeWindow():
+        case Filter() | Project() | Granularity() | TimeWindow() | Lookup():
             return (above,)
         case Union() | Join() | Intersection():
             return (above, above)

@@ -9,7 +9,7 @@ name of the node's input (for :class:`Join` and its kin: of the concatenated inp
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -120,6 +120,28 @@ class _Pair(_Node, frozen=True):
     right: Node
 
 
+LookupKind = Literal["inner", "left", "semi", "anti"]
+"""Pairs; pairs, or the tuple with NULLs where it has no partner; tuples that have a partner; tuples that have none."""
+
+
+class TableLookup(msgspec.Struct, frozen=True):
+    """What every tuple of a stream is looked up in: see :class:`Lookup`.
+
+    Parameters
+    ----------
+    table
+        A plan of relations only.
+    predicate
+        Over the columns of both; None for all pairs.
+    kind
+        What becomes of a tuple.
+    """
+
+    table: Node
+    predicate: Scalar | None
+    kind: LookupKind
+
+
 class Source(_Node, frozen=True):
     """A base stream: each tuple is valid at its own instant only, ``[t, t + 1)``.
 
@@ -139,6 +161,26 @@ class Source(_Node, frozen=True):
     detector: Detector | None = None
     fixed: tuple[str, ...] = ()
     """Which of the stream's columns are properties of its sensors."""
+    lookups: tuple[TableLookup, ...] = ()
+    """Relations that each tuple is looked up in as it comes, one after the other; their columns are among `columns`."""
+
+
+class Relation(_Node, frozen=True):
+    """A relation as it is at an instant: a table that somebody else changes (papers/star_joins.md section 1.3).
+
+    Parameters
+    ----------
+    name
+        As queries know it.
+    identity
+        A name no other relation ever has, not even one that is made anew under the same name.
+    columns
+        Those of its columns that are read.
+    """
+
+    name: str
+    identity: str
+    columns: Schema
 
 
 class TimeWindow(_Node, frozen=True):
@@ -206,6 +248,30 @@ class AntiJoin(_Pair, frozen=True):
     predicate: Scalar | None
 
 
+class Lookup(_Node, frozen=True):
+    """Tuples with the rows of a table of relations that are active when they begin to be valid.
+
+    A change of a relation affects only tuples that begin after it (papers/star_joins.md section 1.3); a pair is valid
+    as long as its tuple is.
+
+    Parameters
+    ----------
+    input
+        The tuples.
+    table
+        A plan of relations only.
+    predicate
+        Over the columns of both; None for all pairs.
+    kind
+        What becomes of a tuple.
+    """
+
+    input: Node
+    table: Node
+    predicate: Scalar | None
+    kind: LookupKind = "inner"
+
+
 class Distinct(_Node, frozen=True):
     """Each tuple once per instant."""
 
@@ -249,6 +315,8 @@ class Dstream(_Node, frozen=True):
 
 Node = (
     Source
+    | Relation
+    | Lookup
     | TimeWindow
     | CountWindow
     | PartitionedWindow
@@ -272,8 +340,10 @@ Node = (
 def schema_of(node: Node) -> Schema:
     """Return the output columns of `node`."""
     match node:
-        case Source():
+        case Source() | Relation():
             return node.columns
+        case Lookup():
+            return schema_of(node.input) + (schema_of(node.table) if node.kind in ("inner", "left") else ())
         case Project():
             return tuple(Column(output.name, output.scalar.type, output.unit) for output in node.outputs)
         case Join():
@@ -290,9 +360,9 @@ def schema_of(node: Node) -> Schema:
 
 
 def inputs_of(node: Node) -> tuple[Node, ...]:
-    """Return the inputs of `node`, left to right."""
+    """Return the inputs of `node`, left to right; the table of a :class:`Lookup` is none: it does not flow."""
     match node:
-        case Source():
+        case Source() | Relation():
             return ()
         case Union() | Join() | SemiJoin() | AntiJoin() | Difference() | Intersection():
             return (node.left, node.right)

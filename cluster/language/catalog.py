@@ -1,4 +1,4 @@
-"""What a query may name: streams that proxies feed, and streams derived from them."""
+"""What a query may name: streams that proxies feed, streams derived from them, and relations."""
 
 from __future__ import annotations
 
@@ -82,17 +82,40 @@ class DerivedStream:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
-    """All streams, by name without regard to case. Immutable: changes return a new catalog."""
+class StaticRelation:
+    """A relation: a table outside that changes now and then (``CREATE RELATION``).
 
-    entries: Mapping[str, BaseStream | DerivedStream] = field(default_factory=lambda: MappingProxyType({}))
+    Parameters
+    ----------
+    name
+        Its name.
+    identity
+        A name no other relation ever has, not even one that is made anew under the same name.
+    columns
+        Its columns.
+    """
+
+    name: str
+    identity: str
+    columns: Schema
+
+
+Entry = BaseStream | DerivedStream | StaticRelation
+"""Anything a query may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All streams and relations, by name without regard to case. Immutable: changes return a new catalog."""
+
+    entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
-    def of(cls, streams: Iterable[StreamSchema | BaseStream | DerivedStream]) -> Catalog:
-        """Return a catalog of `streams`."""
+    def of(cls, streams: Iterable[StreamSchema | Entry]) -> Catalog:
+        """Return a catalog of `streams`, some of which may be relations."""
         catalog = cls()
         for stream in streams:
-            entry = stream if isinstance(stream, BaseStream | DerivedStream) else BaseStream(stream)
+            entry = stream if isinstance(stream, BaseStream | DerivedStream | StaticRelation) else BaseStream(stream)
             catalog = catalog.with_stream(entry)
         return catalog
 
@@ -101,11 +124,11 @@ class Catalog:
         """All names, as they were given."""
         return tuple(entry.name for entry in self.entries.values())
 
-    def find(self, name: str) -> BaseStream | DerivedStream | None:
-        """Return the stream called `name`, or None."""
+    def find(self, name: str) -> Entry | None:
+        """Return the stream or relation called `name`, or None."""
         return self.entries.get(name.casefold())
 
-    def with_stream(self, entry: BaseStream | DerivedStream) -> Catalog:
+    def with_stream(self, entry: Entry) -> Catalog:
         """Return a catalog that also has `entry`.
 
         Raises

@@ -17,11 +17,12 @@ from cluster.language.algebra import (
     Join,
     Node,
     PartitionedWindow,
+    Relation,
     Source,
     TimeWindow,
     schema_of,
 )
-from cluster.language.catalog import BaseStream
+from cluster.language.catalog import BaseStream, StaticRelation
 from cluster.language.errors import suggest
 from cluster.language.plans import never_null, renamed_apart
 from cluster.language.quantities import duration_us, read_quantity, row_count
@@ -101,6 +102,8 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
         if isinstance(entry, BaseStream):
             base, stamp = True, entry.stamp
             node: Node = _source(entry, item, context, stamped=stamped)
+        elif isinstance(entry, StaticRelation):
+            node = Relation(entry.name, entry.identity, entry.columns)
         else:
             node = entry.node
     elif isinstance(reference, Changes):

@@ -14,6 +14,7 @@ from cluster.language.algebra import (
     Node,
     Output,
     Project,
+    Relation,
     Scalar,
     Source,
     inputs_of,
@@ -88,7 +89,7 @@ def renamed_apart(node: Node, taken: Iterable[str]) -> tuple[Node, dict[str, str
 def never_null(node: Node) -> frozenset[str]:
     """Return the columns of `node` that can never be NULL: counts, as far as they are handed on."""
     match node:
-        case Source():
+        case Source() | Relation():
             return frozenset()
         case Aggregate():
             below = never_null(node.input)

@@ -21,13 +21,16 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    Lookup,
     Node,
     Output,
     PartitionedWindow,
     Project,
+    Relation,
     Scalar,
     SemiJoin,
     Source,
+    TableLookup,
     TimeWindow,
     Union,
     inputs_of,
@@ -120,6 +123,10 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
     match node:
         case Source():
             return _source(node)
+        case Relation():
+            return f"relation {node.name}"
+        case Lookup():
+            return described_lookup(node)
         case TimeWindow():
             size = "unbounded" if node.size_us is None else f"of {format_duration(node.size_us)}"
             slide = "" if node.slide_us == 1 else f", moving every {format_duration(node.slide_us)}"
@@ -156,6 +163,28 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return "insertions"
         case Dstream():
             return "deletions"
+
+
+def described_lookup(lookup: Lookup | TableLookup) -> str:
+    """Return one line about a lookup, without what its table is made of."""
+    names = _list(tuple(dict.fromkeys(relation.name for relation in relations_in(lookup.table))))
+    on = f" on {readable(lookup.predicate)}" if lookup.predicate else ""
+    match lookup.kind:
+        case "inner":
+            return f"look up in {names}{on}"
+        case "left":
+            return f"look up in {names}{on}, or NULLs"
+        case "semi":
+            return f"keep if found in {names}{on}"
+        case "anti":
+            return f"keep if not found in {names}{on}"
+
+
+def relations_in(table: Node) -> tuple[Relation, ...]:
+    """Return the relations of a plan of relations, left to right."""
+    if isinstance(table, Relation):
+        return (table,)
+    return tuple(relation for each in inputs_of(table) for relation in relations_in(each))
 
 
 def readable(scalar: Scalar) -> str:

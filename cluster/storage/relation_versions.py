@@ -1,0 +1,172 @@
+"""Versions of relations: immutable snapshots in a folder that driver and executors share.
+
+A version says from which instant of each stream on it is the one to look up: later than everything stored of the stream
+when the version was made. So a change affects only what comes after it (papers/star_joins.md section 1.3), a tuple that
+arrives late still meets the rows that were active when it was sampled, and a replay finds what the first run found.
+
+A snapshot is Parquet; beside it a small JSON file says what it is, written last: without it there is no version.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from cluster.errors import StorageError
+
+KEEP = 16
+"""Versions that are kept however old they are."""
+
+
+class RelationVersion(msgspec.Struct, frozen=True):
+    """A version of a relation.
+
+    Parameters
+    ----------
+    number
+        From 1.
+    data
+        Number of the version whose snapshot it has: its own, unless only `failure` changed.
+    begins_us
+        By stream: tuples stamped at or after this instant see it. Streams not named see it always.
+    rows, bytes
+        Size of the snapshot; the bytes are those of its columns in memory.
+    failure
+        What whoever reads it is told instead of rows; empty where it can be read.
+    """
+
+    number: int
+    data: int
+    begins_us: Mapping[str, int]
+    rows: int
+    bytes: int
+    failure: str = ""
+
+
+class RelationVersions:
+    """The versions of one relation.
+
+    Parameters
+    ----------
+    folder
+        Where they are; its name is the relation's identity.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[int, RelationVersion] = {}
+
+    def latest(self) -> int:
+        """Return the number of the newest version; 0 if there is none."""
+        return max(self.numbers(), default=0)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all versions there are, oldest first."""
+        return sorted(int(path.stem) for path in self.folder.glob("*.json"))
+
+    def version(self, number: int) -> RelationVersion:
+        """Return a version.
+
+        Raises
+        ------
+        StorageError
+            If there is none of this number, or its file is damaged.
+        """
+        if number not in self._known:
+            path = self._description(number)
+            try:
+                self._known[number] = msgspec.json.decode(path.read_bytes(), type=RelationVersion)
+            except (OSError, msgspec.DecodeError) as error:
+                raise StorageError(
+                    f"version {number} of relation {self.folder.name} cannot be read: {error}"
+                ) from error
+        return self._known[number]
+
+    def snapshot(self, number: int) -> Path:
+        """Return the Parquet file of a version's rows."""
+        return self.folder / f"{self.version(number).data:012d}.parquet"
+
+    def prepare(self, rows: pl.DataFrame) -> int:
+        """Write the rows of the next version, which nobody sees before it is committed; return its number."""
+        number = self.latest() + 1
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{number:012d}.parquet"
+        unfinished = path.with_suffix(".unfinished")
+        rows.write_parquet(unfinished)
+        _settle(unfinished, path)
+        return number
+
+    def commit(self, rows: pl.DataFrame, begins_us: Mapping[str, int]) -> RelationVersion:
+        """Make what was prepared last the newest version. Quick: nothing may be stored of a stream meanwhile.
+
+        Parameters
+        ----------
+        rows
+            What was prepared.
+        begins_us
+            By stream: an instant after all that is stored of it.
+        """
+        number = self.latest() + 1
+        size = int(rows.estimated_size())
+        return self._write(RelationVersion(number, number, dict(begins_us), rows.height, size))
+
+    def commit_failure(self, failure: str, begins_us: Mapping[str, int]) -> RelationVersion:
+        """Make a version that tells whoever reads it what is wrong; an empty `failure` says that all is well again.
+
+        Raises
+        ------
+        StorageError
+            If there is no version yet.
+        """
+        last = self.version(self.latest())
+        return self._write(
+            RelationVersion(last.number + 1, last.data, dict(begins_us), last.rows, last.bytes, failure=failure)
+        )
+
+    def prune(self, *, keep: int = KEEP, older_than_seconds: float = 3600.0, now_seconds: float) -> int:
+        """Remove old versions; return how many.
+
+        Parameters
+        ----------
+        keep
+            How many stay in any case.
+        older_than_seconds
+            Younger ones stay too: late tuples and replays may ask for them.
+        now_seconds
+            Seconds since 1970.
+        """
+        old = [
+            number
+            for number in self.numbers()[:-keep]
+            if self._description(number).stat().st_mtime < now_seconds - older_than_seconds
+        ]
+        for number in old:
+            self._description(number).unlink()
+            self._known.pop(number, None)
+        used = {self.version(number).data for number in self.numbers()}
+        for path in self.folder.glob("*.parquet"):
+            if int(path.stem) not in used and int(path.stem) <= self.latest():
+                path.unlink()
+        return len(old)
+
+    def _description(self, number: int) -> Path:
+        return self.folder / f"{number:012d}.json"
+
+    def _write(self, version: RelationVersion) -> RelationVersion:
+        path = self._description(version.number)
+        unfinished = path.with_suffix(".being-written")
+        unfinished.write_bytes(msgspec.json.encode(version))
+        _settle(unfinished, path)
+        self._known[version.number] = version
+        return version
+
+
+def _settle(unfinished: Path, path: Path) -> None:
+    """Give a wholly written file its name, on the disk."""
+    with unfinished.open("rb") as file:
+        os.fsync(file.fileno())
+    unfinished.rename(path)
