@@ -22,6 +22,8 @@ from cluster.fjord.operators.filtering import Filter as FilterOperator
 from cluster.fjord.operators.granularity import Granularity as GranularityOperator
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.joining import Join as JoinOperator
+from cluster.fjord.operators.lookup import Lookup as LookupOperator
+from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.operators.multiplicities import difference, intersection
 from cluster.fjord.operators.pane_aggregation import Audience, PaneAggregate
 from cluster.fjord.operators.panes import Panes
@@ -64,6 +66,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.plan.cuts import is_chain, slide_of
+from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pane_folding import PaneFold
 from protocols.batches import EXCEPT_COLUMN
@@ -127,7 +130,9 @@ def upstream_operators(
         yield PartialAggregate(edge.aggregate.keys, edge.aggregate.calls)
 
 
-def add_downstream(fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Queue] | None) -> Placed:
+def add_downstream(
+    fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Queue] | None, tables: Tables | None = None
+) -> Placed:
     """Add a query's downstream operators to a Fjord.
 
     Parameters
@@ -138,13 +143,15 @@ def add_downstream(fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Que
         The query.
     arrivals
         By edge: the queue on which what comes from upstream arrives; None to try only.
+    tables
+        Where lookups find what they look up.
 
     Returns
     -------
     Placed
         The operator whose output is the query's answer.
     """
-    return _Downstream(fjord, query, arrivals).add(query.node)
+    return _Downstream(fjord, query, arrivals, tables).add(query.node)
 
 
 def add_pane_aggregate(fjord: Fjord, fold: PaneFold, arrival: Queue) -> Placed:
@@ -200,8 +207,11 @@ def build_operator(node: Node) -> Operator:
 class _Downstream:
     """Adds operators from the leaves up; numbers them, so that their state is found again after a restart."""
 
-    def __init__(self, fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Queue] | None) -> None:
+    def __init__(
+        self, fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Queue] | None, tables: Tables | None
+    ) -> None:
         self._fjord = fjord
+        self._tables = tables
         self._query = query
         self._arrivals = arrivals
         self._edges = {(edge.chain, edge.aggregate): edge for edge in edges_of(query)}
@@ -236,6 +246,8 @@ class _Downstream:
         if isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and not has_chronons(node.input):
             exact = copies_matter or not isinstance(node, TimeWindow)
             inputs = [self._split(node.input, inputs[0])] if exact else inputs
+        if isinstance(node, Lookup):
+            return self._place(LookupOperator(node, streams_of(node), self._tables), *inputs)
         return self._place(build_operator(node), *inputs)
 
     def _split(self, node: Node, below: Placed) -> Placed:

@@ -105,7 +105,7 @@ class Edge:
 
 def stored_columns(source: Source) -> Schema:
     """Return the columns that the stream's table holds."""
-    return tuple(column for column in source.columns if column not in MADE)
+    return tuple(column for column in source.sampled if column not in MADE)
 
 
 def empty_rows(schema: Schema) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from protocols.streams import FieldType
 
@@ -141,6 +142,11 @@ class TableLookup(msgspec.Struct, frozen=True):
     predicate: Scalar | None
     kind: LookupKind
 
+    @property
+    def pairs(self) -> bool:
+        """True if it adds the columns of the table."""
+        return self.kind in ("inner", "left")
+
 
 class Source(_Node, frozen=True):
     """A base stream: each tuple is valid at its own instant only, ``[t, t + 1)``.
@@ -163,6 +169,18 @@ class Source(_Node, frozen=True):
     """Which of the stream's columns are properties of its sensors."""
     lookups: tuple[TableLookup, ...] = ()
     """Relations that each tuple is looked up in as it comes, one after the other; their columns are among `columns`."""
+
+    @property
+    def found(self) -> frozenset[str]:
+        """Names of the columns that are looked up."""
+        tables = (each.table for each in self.lookups if each.pairs)
+        return frozenset(column.name for table in tables for column in schema_of(table))
+
+    @property
+    def sampled(self) -> Schema:
+        """The columns of the stream itself."""
+        found = self.found
+        return tuple(column for column in self.columns if column.name not in found)
 
 
 class Relation(_Node, frozen=True):
@@ -271,6 +289,11 @@ class Lookup(_Node, frozen=True):
     predicate: Scalar | None
     kind: LookupKind = "inner"
 
+    @property
+    def pairs(self) -> bool:
+        """True if it adds the columns of the table."""
+        return self.kind in ("inner", "left")
+
 
 class Distinct(_Node, frozen=True):
     """Each tuple once per instant."""
@@ -343,7 +366,7 @@ def schema_of(node: Node) -> Schema:
         case Source() | Relation():
             return node.columns
         case Lookup():
-            return schema_of(node.input) + (schema_of(node.table) if node.kind in ("inner", "left") else ())
+            return schema_of(node.input) + (schema_of(node.table) if node.pairs else ())
         case Project():
             return tuple(Column(output.name, output.scalar.type, output.unit) for output in node.outputs)
         case Join():
@@ -368,3 +391,14 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
             return (node.left, node.right)
         case _:
             return (node.input,)
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """Return `node` above other inputs, left to right."""
+    match inputs:
+        case ():
+            return node
+        case (single,):
+            return replace(node, input=single)
+        case _:
+            return replace(node, left=inputs[0], right=inputs[1])

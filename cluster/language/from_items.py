@@ -14,7 +14,6 @@ from cluster.language.algebra import (
     Dstream,
     Granularity,
     Istream,
-    Join,
     Node,
     PartitionedWindow,
     Relation,
@@ -24,7 +23,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.catalog import BaseStream, StaticRelation
 from cluster.language.errors import suggest
-from cluster.language.plans import never_null, renamed_apart
+from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.quantities import duration_us, read_quantity, row_count
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import Bounds, Changes, SampleClause, StreamItem, StreamWindow, Within
@@ -59,15 +58,10 @@ class FromItem:
     scope: ScopeItem
     base: bool
 
-
-def join_items(items: list[FromItem]) -> tuple[Node, Scope]:
-    """Return the product of `items`; columns whose name is taken get a number."""
-    node, scopes = items[0].node, [items[0].scope]
-    for item in items[1:]:
-        right, names = renamed_apart(item.node, [column.name for column in schema_of(node)])
-        node = Join(node, right, None)
-        scopes.append(item.scope.renamed(names))
-    return node, Scope(tuple(scopes))
+    @property
+    def static(self) -> bool:
+        """True if it is a relation, or made of relations only."""
+        return reads_relations_only(self.node)
 
 
 def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bool = False) -> FromItem:
@@ -114,6 +108,9 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
         events = item.args.get("events") is clause
         reason = f"only a stream that sensors feed {'has events' if events else 'can be sampled'}"
         raise context.error(clause, reason, f"put {'EVENTS' if events else 'SAMPLE'} where it is read")
+    if isinstance(node, Relation) and (clause := item.args.get("window") or item.args.get("granularity")):
+        reason = f"{node.name} is a relation: it has no window"
+        raise context.error(clause, reason, "each tuple of a stream meets the rows that are there when it is sampled")
     node = _windowed(node, item, context)
     certain = never_null(node)
     columns = tuple(

@@ -109,6 +109,13 @@ def never_null(node: Node) -> frozenset[str]:
             return found
 
 
+def reads_relations_only(node: Node) -> bool:
+    """Return whether a plan reads relations, and no stream."""
+    if isinstance(node, Source | Relation):
+        return isinstance(node, Relation)
+    return all(reads_relations_only(each) for each in inputs_of(node))
+
+
 def single_row(node: Node) -> bool:
     """Return whether `node` has at most one row at any instant: an aggregate of everything, handed on."""
     match node:

@@ -13,9 +13,10 @@ from cluster.language.algebra import Distinct, Node, Output
 from cluster.language.catalog import CatalogError, DerivedStream
 from cluster.language.conditions import Conditions
 from cluster.language.expressions import Checker
-from cluster.language.from_items import FromItem, join_items, sample_item, tolerate, translate_item
+from cluster.language.from_items import FromItem, sample_item, tolerate, translate_item
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
+from cluster.language.joins import join_items
 from cluster.language.plans import project, scalar_of
 from cluster.language.scope import Scope, unique_name
 from cluster.language.set_operations import combine
@@ -92,10 +93,11 @@ class Translator:
             if not any(item.base for item in items):
                 raise self.context.error(sample, "no stream of this FROM is fed by sensors")
             items = [sample_item(item, sample, self.context) for item in items]
-        node, scope = join_items(items)
+        outer = {place: join for place, join in enumerate(joins, start=1) if join.args.get("side")}
+        node, scope = join_items(items, outer, self.context)
         # A correlated subquery is translated part by part, from here.
         node = self._lasting(node, select)
-        conditions = [join.args["on"] for join in joins if join.args.get("on")]
+        conditions = [join.args["on"] for join in joins if join.args.get("on") and not join.args.get("side")]
         return self.restrict(node, scope, conditions), scope
 
     def restrict(self, node: Node, scope: Scope, conditions: list[exp.Expr]) -> Node:
@@ -119,11 +121,11 @@ class Translator:
 
     def _joined(self, join: exp.Join, *, stamped: bool) -> FromItem:
         words = [str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part)]
-        if unknown := [word for word in words if word not in ("INNER", "CROSS")]:
+        if unknown := [word for word in words if word not in ("INNER", "CROSS", "LEFT", "OUTER")]:
             raise self.context.error(
                 join.this,
                 f"{' '.join(unknown)} JOIN is not part of FjordSQL",
-                "join with a comma and WHERE; use [NOT] EXISTS to ask whether there is a partner",
+                "join with a comma and WHERE, or LEFT JOIN a relation; [NOT] EXISTS asks whether there is a partner",
             )
         if join.args.get("using"):
             raise self.context.error(join.this, "JOIN ... USING is not part of FjordSQL", "write JOIN ... ON a.x = b.x")

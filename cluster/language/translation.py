@@ -12,6 +12,7 @@ from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.parsing import FjordSqlParser
+from cluster.language.plans import reads_relations_only
 from cluster.language.scope import Context
 from cluster.language.selects import NAME, Translator
 from cluster.language.syntax import CreateDerived, CreateSource, DropStatement, StreamWindow, span_of, too_deep
@@ -159,6 +160,12 @@ def translate_derived(text: str, catalog: Catalog) -> DerivedStream:
 def _translated(tree: exp.Expr, text: str, catalog: Catalog) -> Query:
     context = Context(text, catalog)
     node = Translator(context).query(tree)
+    if reads_relations_only(node):
+        raise context.error(
+            tree,
+            "this query reads no stream: its answer would never come",
+            "join the relation with a stream; `fjord sensors --sql` asks the catalog once",
+        )
     _refuse_unbounded(node, tree, context)
     reads = frozenset(name for name in context.reads if catalog.find(name) is not None)
     return Query(node, text, tuple(context.warnings), reads)

@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    Lookup,
     Node,
     PartitionedWindow,
     Project,
@@ -62,10 +63,12 @@ def _windowed_demand(query: str, windowed: PaneQuery, source: Source) -> QueryDe
     arguments = {name for call in windowed.calls for scalar in call.reads for name in columns_of(scalar)}
     conditions = columns_of(windowed.predicate) if windowed.predicate else frozenset()
     keys = {name for key in windowed.keys for name in columns_of(key)}
+    keys |= {name for each in windowed.source.lookups if each.predicate for name in columns_of(each.predicate)}
     demand = replace(_samples_demand(query, source, windowed.predicate), output_us=windowed.slide_us)
     pushed = pushed_of(windowed)
     if pushed is None:
-        return replace(demand, fields=_stored(arguments | conditions | keys))
+        sampled = {column.name for column in windowed.source.sampled}
+        return replace(demand, fields=_stored((arguments | conditions | keys) & sampled))
     wanted = {measure for _, measures in pushed.measures for measure in measures}
     panes = PaneDemand(pushed.form, windowed.own_pane_us, tuple(each for each in Measure if each in wanted))
     # What its bands are about need not be told, and who is asked is known.
@@ -112,7 +115,12 @@ def _needs(node: Node, wanted: set[str], conditions: Conditions) -> Iterable[tup
     """
     match node:
         case Source():
-            yield node, wanted & {column.name for column in node.columns if column != STAMP}, conditions
+            sampled = {column.name for column in node.sampled if column != STAMP}
+            probed = set().union(*(columns_of(each.predicate) for each in node.lookups if each.predicate))
+            # A condition on what is looked up says nothing of the sample.
+            known = tuple(condition for condition in conditions if columns_of(condition) <= sampled)
+            unknown = set().union(*(columns_of(condition) for condition in conditions if condition not in known))
+            yield node, (wanted | probed | unknown) & sampled, known
         case Project():
             outputs = {output.name: output.scalar for output in node.outputs}
             below = [substituted(condition, outputs) for condition in conditions]
@@ -130,6 +138,9 @@ def _needs(node: Node, wanted: set[str], conditions: Conditions) -> Iterable[tup
             yield from _needs(node.input, set(node.keys) | _columns(arguments), ())
         case PartitionedWindow():
             yield from _needs(node.input, wanted | set(node.keys), ())
+        case Lookup():
+            needed = wanted | (columns_of(node.predicate) if node.predicate else set())
+            yield from _needs(node.input, needed & {column.name for column in schema_of(node.input)}, ())
         case Join() | SemiJoin() | AntiJoin():
             needed = wanted | (columns_of(node.predicate) if node.predicate else set())
             for side in (node.left, node.right):

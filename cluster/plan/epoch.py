@@ -16,6 +16,7 @@ import msgspec
 from cluster.errors import PlanError
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
+from cluster.plan.lookups import relations_of
 
 FORMAT = 2
 """1 had a whole plan in every file."""
@@ -71,6 +72,11 @@ class Plan(msgspec.Struct, frozen=True, tag=True):
     def streams(self) -> frozenset[str]:
         """Streams any of the queries reads."""
         return frozenset().union(*(streams_of(query.node) for query in self.queries))
+
+    @property
+    def relations(self) -> frozenset[str]:
+        """Identities of the relations any of the queries reads."""
+        return frozenset(each.identity for query in self.queries for each in relations_of(query.node))
 
 
 class PlanChange(msgspec.Struct, frozen=True, tag=True):

@@ -44,7 +44,7 @@ from protocols.durations import format_duration
 if TYPE_CHECKING:
     from cluster.language.catalog import Catalog
 
-_SIMPLE_NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
+_SIMPLE_NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?)"')
 
 
 def explain(node: Node, *, schemas: bool = False) -> str:
@@ -214,7 +214,8 @@ def _source(node: Source) -> str:
     if node.detector is not None:
         field, above, below = msgspec.structs.astuple(node.detector)
         what = f"events of {node.stream} where {field} rises to {above:g} and falls to {below:g}"
-    return f"{what}{sample}{slowest}{errors}{lifetime}"
+    lookups = "".join(f"; {described_lookup(each)}" for each in node.lookups)
+    return f"{what}{sample}{slowest}{errors}{lifetime}{lookups}"
 
 
 def _output(output: Output) -> str:

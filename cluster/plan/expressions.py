@@ -145,6 +145,21 @@ def joins_by_equality(scalar: Scalar, left: frozenset[str], right: frozenset[str
     return (one <= left and other <= right) or (one <= right and other <= left)
 
 
+def tidy_equality(scalar: Scalar, right: frozenset[str]) -> Scalar:
+    """Return an equality with what reads columns of the right only on its right; anything else as it is.
+
+    >>> tidy_equality(Scalar('"b" = "a"', FieldType.BOOLEAN), frozenset({"b"})).sql
+    '"a" = "b"'
+    """
+    tree = _tree(scalar.sql)
+    if not isinstance(tree, exp.EQ):
+        return scalar
+    one, other = (frozenset(each.name for each in side.find_all(exp.Column)) for side in (tree.this, tree.expression))
+    if not one or not one <= right or other <= right:
+        return scalar
+    return Scalar(canonical(exp.EQ(this=tree.expression.copy(), expression=tree.this.copy())), scalar.type)
+
+
 def _bare(tree: exp.Expr) -> exp.Expr:
     while isinstance(tree, exp.Paren):
         tree = tree.this

@@ -31,6 +31,7 @@ from cluster.language.algebra import (
     CountWindow,
     Filter,
     Join,
+    Lookup,
     Node,
     Output,
     PartitionedWindow,
@@ -43,6 +44,7 @@ from cluster.language.algebra import (
     Union,
     inputs_of,
     schema_of,
+    with_inputs,
 )
 from cluster.language.plans import column_scalar
 from cluster.plan.cuts import is_cut
@@ -50,7 +52,6 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.expressions import conjunction_of, conjuncts_of
 from cluster.plan.pane_folding import PaneFold, fold_panes, group_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
-from cluster.plan.rewrite import with_inputs
 from protocols.streams import FieldType
 
 Groups = tuple[tuple[int, Scalar | None], ...]
@@ -145,7 +146,7 @@ def shares_tuples(template: Node) -> bool:
     match template:
         case Source():
             return True
-        case Filter() | Project() | TimeWindow() | Join() | Union():
+        case Filter() | Project() | TimeWindow() | Join() | Union() | Lookup():
             return all(shares_tuples(each) for each in inputs_of(template))
         case _:
             return False

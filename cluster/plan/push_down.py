@@ -85,6 +85,8 @@ class Pushed:
 def pushed_of(query: PaneQuery) -> Pushed | None:
     """Return what sensors can do of a windowed aggregate; None if they have to tell every sample (or event)."""
     source = query.source
+    if source.lookups:
+        return None
     fixed = fixed_columns(source)
     chosen = chosen_by(source, query.predicate)
     if not chosen.exactly or not all(columns_of(key) <= fixed for key in query.keys):
@@ -131,12 +133,14 @@ def chosen_by(source: Source, predicate: Scalar | None) -> Chosen:
     fixed = fixed_columns(source)
     about_sensors: list[Scalar] = []
     about_samples: list[Scalar] = []
-    for part in conjuncts_of(predicate):
+    known = {column.name for column in source.sampled}
+    parts = [part for part in conjuncts_of(predicate) if columns_of(part) <= known]
+    for part in parts:
         (about_sensors if columns_of(part) <= fixed else about_samples).append(part)
     types = {column.name: column.type for column in source.columns}
     sampled = take_apart(conjunction_of(about_samples), source.columns)
     bands: list[Band] = []
-    exactly = not sampled.rest
+    exactly = not sampled.rest and len(parts) == len(conjuncts_of(predicate))
     for name, unions in sampled.intervals.items():
         found = _bands(name, _intersection(unions), types[name])
         exactly &= found is not None

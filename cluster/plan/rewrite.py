@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from cluster.errors import PlanError
-from cluster.language.algebra import inputs_of
+from cluster.language.algebra import inputs_of, with_inputs
+from cluster.plan.lookups import with_lookups
 from cluster.plan.rules import duplicates, joins, projection, selection, windows
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class Rewritten:
 
 
 def rewrite(node: Node, rules: tuple[Rule, ...] = RULES) -> Rewritten:
-    """Return `node` after applying `rules` bottom-up until none fits.
+    """Return `node` after applying `rules` bottom-up until none fits, and making lookups of joins with relations.
 
     Parameters
     ----------
@@ -109,7 +108,7 @@ def rewrite(node: Node, rules: tuple[Rule, ...] = RULES) -> Rewritten:
     Raises
     ------
     PlanError
-        If the rules do not come to rest, which is a bug in them.
+        If the rules do not come to rest, which is a bug in them; or if a relation stands where only a stream can.
     """
     applied: list[str] = []
     finished: dict[Node, Node] = {}
@@ -137,15 +136,8 @@ def rewrite(node: Node, rules: tuple[Rule, ...] = RULES) -> Rewritten:
         return result
 
     rewritten = visit(node)
+    looked_up = with_lookups(rewritten)
+    if looked_up != rewritten:
+        applied.append("relations_are_looked_up")
+        rewritten = visit(looked_up)
     return Rewritten(rewritten, tuple(applied))
-
-
-def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """Return `node` above other inputs, left to right."""
-    match inputs:
-        case ():
-            return node
-        case (single,):
-            return replace(node, input=single)
-        case _:
-            return replace(node, left=inputs[0], right=inputs[1])

@@ -85,6 +85,9 @@ def _why(windowed: PaneQuery) -> Iterator[str]:
             "of values: a mote sends panes if no other query needs its samples, else Spark aggregates these"
         )
         return
+    if windowed.source.lookups:
+        yield "motes cannot aggregate: each sample is looked up in a relation, which they do not know"
+        return
     fixed = fixed_columns(windowed.source)
     for key in windowed.keys:
         if not columns_of(key) <= fixed:

@@ -233,6 +233,7 @@ class ClusterServer:
             options=SourceOptions(
                 streams_folder=str(self._folder / "streams"),
                 plans_folder=str(self._folder / "plans"),
+                relations_folder=str(self._folder / "relations"),
                 buckets=self.buckets,
                 max_partitions=self._spark.sparkContext.defaultParallelism,
                 max_rows=self.settings.max_rows,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from cluster.fjord.edges import Edge
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operator import State
 from cluster.fjord.queues import PushQueue
+from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import MEMBER
 from cluster.plan.epoch import PlanFiles
@@ -90,6 +91,7 @@ class _Hosted:
     arrivals: dict[str, PushQueue]
     edges: dict[str, Edge]
     outlets: list[tuple[Answers, PushQueue]]
+    tables: RelationTables
     token: bytes | None = None
     stateful: dict[str, Placed] = field(default_factory=dict)
     groups: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -115,9 +117,12 @@ class BucketHost:
         How many buckets there are.
     run
         Identity of the Spark query that hosts it.
+    relations_folder
+        Where versions of relations are.
     """
 
-    def __init__(self, plans_folder: str, buckets: int, run: str) -> None:
+    def __init__(self, plans_folder: str, buckets: int, run: str, relations_folder: str = "") -> None:
+        self._relations_folder = relations_folder
         self._plans_folder = plans_folder
         self._buckets = buckets
         self._run = run
@@ -127,6 +132,7 @@ class BucketHost:
         envelopes = sorted(arrived, key=lambda envelope: (envelope.edge, envelope.origin))
         control = _merged_control([unpack_control(item.payload) for item in envelopes if item.edge == CONTROL])
         hosted = self._host(control.epoch, bucket, store)
+        hosted.tables.advance(control.relations)
         before = {name: _moved(placed) for name, placed in hosted.stateful.items()}
         rows_by_edge: dict[str, list[pl.DataFrame]] = {}
         for envelope in envelopes:
@@ -148,7 +154,8 @@ class BucketHost:
         token = store.get(TOKEN)
         hosted = _kept.pop(key, None)
         if hosted is None or hosted.token != token or token is None:
-            hosted = _build(_read_parts(self._plans_folder, epoch), bucket, self._buckets)
+            tables = RelationTables(self._relations_folder, {})
+            hosted = _build(_read_parts(self._plans_folder, epoch), bucket, self._buckets, tables)
             for name, placed in hosted.stateful.items():
                 saved = store.get(name)
                 if saved is not None:
@@ -206,25 +213,25 @@ def _read_parts(folder: str, epoch: int) -> tuple[Part, ...]:
     return parts_of(PlanFiles(Path(folder)).read(epoch))
 
 
-def _build(parts: Iterable[Part], bucket: int, buckets: int) -> _Hosted:
+def _build(parts: Iterable[Part], bucket: int, buckets: int, tables: RelationTables) -> _Hosted:
     fjord = Fjord()
-    hosted = _Hosted(fjord, {}, {}, [])
+    hosted = _Hosted(fjord, {}, {}, [], tables)
     for part in parts:
         if not part.in_bucket(bucket, buckets):
             continue
         for edge in part.edges:
             hosted.edges[edge.name] = edge
             hosted.arrivals[edge.name] = PushQueue(capacity=2)
-        hosted.outlets.append((Answers(part), fjord.outlet(_add(fjord, part, hosted.arrivals))))
+        hosted.outlets.append((Answers(part), fjord.outlet(_add(fjord, part, hosted))))
         hosted.groups[part.identity] = frozenset(listener.group for listener in part.listeners)
     hosted.stateful = {placed.name: placed for placed in fjord.operators}
     return hosted
 
 
-def _add(fjord: Fjord, part: Part, arrivals: Mapping[str, PushQueue]) -> Placed:
+def _add(fjord: Fjord, part: Part, hosted: _Hosted) -> Placed:
     if isinstance(part.plan, PaneFold):
-        return add_pane_aggregate(fjord, part.plan, arrivals[part.edges[0].name])
-    return add_downstream(fjord, part.plan, arrivals)
+        return add_pane_aggregate(fjord, part.plan, hosted.arrivals[part.edges[0].name])
+    return add_downstream(fjord, part.plan, hosted.arrivals, hosted.tables)
 
 
 def without_strangers(state: State, groups: frozenset[int]) -> State:
@@ -248,7 +255,7 @@ def _merged_control(controls: list[Control]) -> Control:
         watermarks.update(control.watermarks_us)
         failures.update(control.failures)
         counters = added(counters, control.counters)
-    return Control(first.epoch, first.previous_epoch, watermarks, failures, counters)
+    return Control(first.epoch, first.previous_epoch, watermarks, failures, counters, first.relations)
 
 
 def _moved(placed: Placed) -> tuple[int, int]:

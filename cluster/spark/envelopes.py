@@ -47,6 +47,8 @@ class Control(msgspec.Struct, frozen=True):
         By query: why its upstream operators failed, if they did.
     counters
         What the upstream operators of one part did; only one bucket is told.
+    relations
+        By identity of a relation: the newest version that counts.
     """
 
     epoch: int
@@ -54,6 +56,7 @@ class Control(msgspec.Struct, frozen=True):
     watermarks_us: dict[str, int]
     failures: dict[str, str] = {}
     counters: Counters = {}
+    relations: dict[str, int] = {}
 
 
 def pack_control(control: Control) -> bytes:

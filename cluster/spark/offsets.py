@@ -23,14 +23,17 @@ class Offset(msgspec.Struct, frozen=True):
         The plan under which the micro-batch that ends here runs.
     versions
         By stream of that plan: the last table version read.
+    relations
+        By identity of a relation of that plan: the newest version that counts; 0 where there is none yet.
     """
 
     epoch: int = 0
     versions: Mapping[str, int] = {}
+    relations: Mapping[str, int] = {}
 
     def to_spark(self) -> dict[str, Any]:
         """Return the offset as Spark stores it."""
-        return {"epoch": self.epoch, "versions": dict(self.versions)}
+        return {"epoch": self.epoch, "versions": dict(self.versions), "relations": dict(self.relations)}
 
 
 def from_spark(raw: Mapping[str, Any]) -> Offset:
@@ -49,6 +52,8 @@ class Reader:
         The newest version of a stream's table, given one that is known to exist.
     rows
         How many rows a version of a stream's table added.
+    relation
+        The newest version of a relation, by its identity.
     """
 
     def __init__(
@@ -57,10 +62,12 @@ class Reader:
         plan: Callable[[int], Plan | None],
         latest: Callable[[str, int], int],
         rows: Callable[[str, int], int],
+        relation: Callable[[str], int] = lambda _: 0,
     ) -> None:
         self.plan = plan
         self.latest = latest
         self.rows = rows
+        self.relation = relation
 
 
 def next_offset(start: Offset, reader: Reader, *, max_rows: int | None) -> Offset:
@@ -87,7 +94,11 @@ def next_offset(start: Offset, reader: Reader, *, max_rows: int | None) -> Offse
     while following is not None and _reached(begins, following):
         begins = begin_versions(begins, following)
         current, following = following, reader.plan(following.epoch + 1)
-    return Offset(current.epoch, _advance(begins, current, following, reader, max_rows))
+    ends = _advance(begins, current, following, reader, max_rows)
+    if current.epoch == start.epoch and ends == start.versions:
+        return start
+    # After the streams: a version of a relation is there before any tuple that has to meet it.
+    return Offset(current.epoch, ends, {identity: reader.relation(identity) for identity in current.relations})
 
 
 def begin_versions(versions: Mapping[str, int], plan: Plan) -> dict[str, int]:

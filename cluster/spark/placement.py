@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from cluster.fjord.edges import Edge, edges_of, pane_edge, stored_columns
+from cluster.fjord.edges import MADE, Edge, edges_of, pane_edge
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.told_aggregates import ToldAggregates, ToldTo
 from cluster.fjord.operators.without_told import WithoutTold
@@ -86,9 +86,8 @@ class Part:
         for listener in self.listeners:
             newest[listener.group] = max(newest.get(listener.group, 0), listener.query.since_epoch)
         source = edge.source
-        return GroupedFilter(
-            self.groups[source.occurrence], stored_columns(source), newest if self.shares_rows else None
-        )
+        columns = tuple(column for column in source.columns if column not in MADE)
+        return GroupedFilter(self.groups[source.occurrence], columns, newest if self.shares_rows else None)
 
     def without_told(self) -> WithoutTold | None:
         """Return what takes away the samples that sensors have aggregated; None if they aggregate nothing for it."""

@@ -20,6 +20,7 @@ from cluster.spark.envelopes import ENVELOPE_DDL
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
 from cluster.spark.upstream import UpstreamTask, run_upstream
 from cluster.storage.commit_log import Commit, CommitLog
+from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import watermark_at, watermark_of
 
 SOURCE_NAME = "fjord"
@@ -35,6 +36,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
     buckets: int
     max_partitions: int
     max_rows: int
+    relations_folder: str = ""
 
 
 class FjordSource(DataSource):
@@ -83,7 +85,10 @@ class FjordReader(DataSourceStreamReader):
         max_rows = None if isinstance(limit, ReadAllAvailable) else self._options.max_rows
         begin = from_spark(start)
         reader = Reader(
-            plan=self._plan, latest=self._newest, rows=lambda stream, version: self._commit(stream, version).rows
+            plan=self._plan,
+            latest=self._newest,
+            rows=lambda stream, version: self._commit(stream, version).rows,
+            relation=lambda identity: RelationVersions(Path(self._options.relations_folder, identity)).latest(),
         )
         return next_offset(begin, reader, max_rows=max_rows).to_spark()
 
@@ -119,6 +124,8 @@ class FjordReader(DataSourceStreamReader):
                     origin=origin,
                     files=tuple((stream, path) for stream, path, _ in part),
                     watermarks_us=watermarks,
+                    relations_folder=self._options.relations_folder,
+                    relations=dict(last.relations),
                 )
             )
             for origin, part in enumerate(parts)

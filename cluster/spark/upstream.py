@@ -18,12 +18,16 @@ from cluster.fjord.batch import Batch
 from cluster.fjord.compilation import EXCEPTED, upstream_operators
 from cluster.fjord.counters import counters_of
 from cluster.fjord.edges import SAMPLES, Edge, stored_columns
-from cluster.fjord.graph import Fjord
+from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.operators.lookup import Lookup
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.told_aggregates import ToldAggregates, told_columns
 from cluster.fjord.queues import PullQueue, PushQueue
+from cluster.fjord.relation_tables import RelationTables
+from cluster.language.algebra import Source, TableLookup
 from cluster.plan.epoch import PlanFiles
+from cluster.plan.lookups import relations_of
 from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, Control, pack_control, pack_rows
 from cluster.spark.placement import Part, parts_of, routed
 from cluster.spark.stream_scan import StreamScan
@@ -50,6 +54,8 @@ class UpstreamTask(msgspec.Struct, frozen=True):
         (stream, path below its table) of the Parquet files to read, in the order of their versions.
     watermarks_us
         By stream: its low watermark at the end of the micro-batch.
+    relations_folder, relations
+        Where versions of relations are; by identity, the newest one that counts.
     """
 
     plans_folder: str
@@ -60,29 +66,34 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     origin: int
     files: tuple[tuple[str, str], ...]
     watermarks_us: dict[str, int]
+    relations_folder: str = ""
+    relations: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Outlet:
-    """What leaves one edge of one part."""
+    """What leaves one edge of one part; `behind` are the owners of what it shares with others."""
 
     part: Part
     edge: Edge
     queue: PushQueue
     grouped: GroupedFilter
+    behind: tuple[str, ...] = ()
 
 
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     """Run the stateless part of the plan over a part of a micro-batch; yield envelopes."""
     parts = _read_parts(task.plans_folder, task.epoch)
-    fjord, outlets = _build(parts, StreamScan(task.streams_folder, task.files, task.watermarks_us))
+    tables = RelationTables(task.relations_folder, task.relations)
+    fjord, outlets = _build(parts, StreamScan(task.streams_folder, task.files, task.watermarks_us), tables)
     fjord.run()
     watermarks: dict[str, int] = {}
     envelopes: list[tuple[int, str, bytes]] = []
     failures = {owner: str(error) for owner, error in fjord.failures.items()}
     for outlet in outlets:
         edge = outlet.edge
-        if edge.owner in fjord.failures:
+        failures.update((edge.owner, str(fjord.failures[each])) for each in outlet.behind if each in fjord.failures)
+        if edge.owner in failures:
             continue
         pieces = []
         while (batch := outlet.queue.get()) is not None:
@@ -97,10 +108,12 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
         if rows is not None and rows.height:
             pieces_by_bucket = routed(edge, rows, task.buckets)
             envelopes.extend((bucket, edge.name, pack_rows(piece)) for bucket, piece in pieces_by_bucket.items())
-    counted = Control(task.epoch, task.previous_epoch, watermarks, failures, counters_of(fjord.operators))
+    counted = Control(
+        task.epoch, task.previous_epoch, watermarks, failures, counters_of(fjord.operators), task.relations
+    )
     envelopes.append((COUNTING_BUCKET, CONTROL, pack_control(counted)))
     if task.origin == 0 or failures:
-        control = pack_control(Control(task.epoch, task.previous_epoch, watermarks, failures))
+        control = pack_control(Control(task.epoch, task.previous_epoch, watermarks, failures, relations=task.relations))
         envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets) if bucket != COUNTING_BUCKET)
     yield pa.RecordBatch.from_arrays(
         [
@@ -113,10 +126,10 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     )
 
 
-def _build(parts: Sequence[Part], scan: StreamScan) -> tuple[Fjord, list[_Outlet]]:
+def _build(parts: Sequence[Part], scan: StreamScan, tables: RelationTables) -> tuple[Fjord, list[_Outlet]]:
     """Build the upstream Fjord of a plan: each part of a stream is scanned once, multiplexed to all edges that read it.
 
-    Samples, events of one form and aggregates that sensors made are such parts.
+    Edges with the same lookups share these too. Such parts are samples, events of one form, aggregates of sensors.
     """
     fjord = Fjord()
     readers: dict[tuple[str, str], list[tuple[Part, Edge]]] = {}
@@ -132,14 +145,39 @@ def _build(parts: Sequence[Part], scan: StreamScan) -> tuple[Fjord, list[_Outlet
         name = f"scan of {stream}" if scanned == SAMPLES else f"scan of {stream} events {scanned}"
         queue = PullQueue(_once(partial(produce, stream, wanted)))
         shared = fjord.add(name, Multiplex(), [queue], owner=f"stream {stream}")
+        looked_up: dict[tuple[TableLookup, ...], _LookedUp] = {(): _LookedUp(shared)}
         for part, edge in edges:
             grouped = part.grouped_filter(edge)
-            last = shared
+            below = _look_up(fjord, looked_up, edge.source, tables)
+            last = below.last
             for operator in upstream_operators(edge, grouped, part.without_told()):
                 last = fjord.add(f"{edge.name} {type(operator).__name__}", operator, [last], owner=edge.owner)
-            outlets.append(_Outlet(part, edge, fjord.outlet(last), grouped))
+            outlets.append(_Outlet(part, edge, fjord.outlet(last), grouped, below.owners))
     outlets += _add_told(fjord, parts, scan)
     return fjord, outlets
+
+
+@dataclass(frozen=True, slots=True)
+class _LookedUp:
+    """A stream's tuples with what has been looked up for them, and the owners of the operators that did it."""
+
+    last: Placed
+    owners: tuple[str, ...] = ()
+
+
+def _look_up(
+    fjord: Fjord, known: dict[tuple[TableLookup, ...], _LookedUp], source: Source, tables: RelationTables
+) -> _LookedUp:
+    """Add the lookups of a source, as far as no other source of the stream has them already."""
+    for count, lookup in enumerate(source.lookups, start=1):
+        if source.lookups[:count] not in known:
+            below = known[source.lookups[: count - 1]]
+            names = ", ".join(dict.fromkeys(each.name for each in relations_of(lookup.table)))
+            owner = f"lookup {len(known)} of {source.stream} in {names}"
+            operator = Lookup(lookup, frozenset({source.stream}), tables)
+            placed = fjord.add(owner, operator, [below.last], owner=owner)
+            known[source.lookups[:count]] = _LookedUp(placed, (*below.owners, owner))
+    return known[source.lookups]
 
 
 def _add_told(fjord: Fjord, parts: Sequence[Part], scan: StreamScan) -> list[_Outlet]:

@@ -30,10 +30,20 @@ class JoinCondition:
     residual: pl.Expr | None
 
 
-def join_condition(predicate: Scalar | None, left: set[str], right: set[str]) -> JoinCondition:
-    """Take a predicate apart; `left` and `right` are the columns of the two sides."""
+def join_condition(predicate: Scalar | None, left: set[str] | None, right: set[str]) -> JoinCondition:
+    """Take a predicate apart.
+
+    Parameters
+    ----------
+    predicate
+        Over the columns of both sides.
+    left, right
+        Their columns; None for the left: all that are not of the right.
+    """
     if predicate is None:
         return JoinCondition((), (), None)
+    if left is None:
+        left = {column.name for column in parse_scalar(predicate.sql).find_all(exp.Column)} - right
     pairs: list[tuple[str, str]] = []
     rest: list[exp.Expr] = []
     parsed = parse_scalar(predicate.sql)

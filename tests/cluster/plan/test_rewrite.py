@@ -20,10 +20,11 @@ from cluster.language.algebra import (
     Union,
     inputs_of,
     schema_of,
+    with_inputs,
 )
 from cluster.language.translation import translate
 from cluster.plan.explain import explain
-from cluster.plan.rewrite import RULES, rewrite, with_inputs
+from cluster.plan.rewrite import RULES, rewrite
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.language.fixture_files import pairs
 from tests.cluster.plan.plans import ALSO_A, A, B, call, condition, grouped, pick, where, window

@@ -12,14 +12,16 @@ import msgspec
 import polars as pl
 
 from cluster.fjord.counters import Counters, added
-from cluster.language.algebra import Node
-from cluster.language.catalog import Catalog
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import Column, Node
+from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.spark.downstream import COUNTERS, BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
 from cluster.spark.upstream import UpstreamTask, run_upstream
+from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from protocols.streams import Field, FieldType, StreamSchema
 
@@ -27,8 +29,24 @@ TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), 
 BUCKETS = 3
 
 
+PLACES = StaticRelation(
+    "places",
+    "places@1",
+    (Column("sensor", FieldType.TEXT), Column("segment", FieldType.INTEGER), Column("name", FieldType.TEXT)),
+)
+LIMITS = StaticRelation(
+    "limits", "limits@1", (Column("segment", FieldType.INTEGER), Column("fastest", FieldType.INTEGER))
+)
+CATALOG = Catalog.of([TRAFFIC, PLACES, LIMITS])
+
+
 def plan_node(sql: str) -> Node:
-    return rewrite(translate(sql, Catalog.of([TRAFFIC])).node).node
+    return rewrite(translate(sql, CATALOG).node).node
+
+
+def relation_rows(relation: StaticRelation, rows: list[tuple[Any, ...]]) -> pl.DataFrame:
+    schema = {column.name: POLARS_TYPES[column.type] for column in relation.columns}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 @dataclass
@@ -66,6 +84,18 @@ class Run:
         self.counters: Counters = {}
         self._read = 0
 
+    def change(self, relation: StaticRelation, rows: list[tuple[Any, ...]], begin_us: int) -> None:
+        """Give a relation a new version, which tuples stamped from `begin_us` on meet."""
+        versions = RelationVersions(self.folder / "relations" / relation.identity)
+        table = relation_rows(relation, rows)
+        versions.prepare(table)
+        versions.commit(table, {self.schema.name: begin_us})
+
+    @property
+    def relations(self) -> dict[str, int]:
+        folder = self.folder / "relations"
+        return {each.identity: RelationVersions(folder / each.identity).latest() for each in (PLACES, LIMITS)}
+
     def append(self, rows: list[tuple[int, str, int]], watermark: int) -> None:
         table = pl.DataFrame(
             {
@@ -92,6 +122,7 @@ class Run:
                 str(self.plans.folder), str(self.folder / "streams"), current, previous, BUCKETS, origin,
                 tuple((self.schema.name, path) for path in files[origin::parts]),
                 {} if watermark is None else {self.schema.name: watermark},
+                str(self.folder / "relations"), self.relations,
             )  # fmt: skip
             for batch in run_upstream(task):
                 for row in batch.to_pylist():
@@ -100,7 +131,7 @@ class Run:
         answers = [
             (bucket, output)
             for bucket in range(BUCKETS)
-            for output in BucketHost(str(self.plans.folder), BUCKETS, "run").process(
+            for output in BucketHost(str(self.plans.folder), BUCKETS, "run", str(self.folder / "relations")).process(
                 bucket, envelopes[bucket], self.stores[bucket]
             )
         ]

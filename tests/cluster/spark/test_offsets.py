@@ -78,7 +78,7 @@ def test_rows_bound_a_micro_batch_but_it_always_moves() -> None:
 
 def test_spark_stores_it_as_plain_values() -> None:
     offset = Offset(2, {"s": 4})
-    assert offset.to_spark() == {"epoch": 2, "versions": {"s": 4}}
+    assert offset.to_spark() == {"epoch": 2, "versions": {"s": 4}, "relations": {}}
     assert from_spark(offset.to_spark()) == offset
 
 

@@ -1,0 +1,84 @@
+"""Pull plans: a plan of relations, evaluated from the top down when somebody asks for its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.compilation import build_operator
+from cluster.fjord.operator import Operator
+from cluster.fjord.operators.aggregation import MergeAggregate
+from cluster.fjord.operators.lookup import Lookup as LookupOperator
+from cluster.fjord.operators.lookup import LookupTable
+from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.scalars import compile_scalar
+from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Relation, inputs_of, schema_of
+
+Scans = Mapping[Relation, pl.LazyFrame]
+"""Access to each relation of a plan."""
+
+ANY_INSTANT_US = 0
+"""Relations do not change while a plan is pulled: all its rows are valid from one and the same instant, for ever."""
+
+
+def pulled(node: Node, scans: Scans) -> pl.DataFrame:
+    """Return the rows of a plan of relations, without intervals.
+
+    Parameters
+    ----------
+    node
+        The plan. Conditions and columns right above a relation go into its scan.
+    scans
+        Access to each relation it reads.
+    """
+    scanned = _scanned(node, scans)
+    if scanned is not None:
+        return scanned.collect()
+    inputs = [_lasting(pulled(each, scans)) for each in inputs_of(node)]
+    if isinstance(node, Lookup):
+        table = LookupTable(pulled(node.table, scans))
+        return _run(LookupOperator(node, frozenset(), _Unchanging(table)), inputs).drop(START, END)
+    if isinstance(node, Aggregate):
+        partial = _run(PartialAggregate(node.keys, node.calls), inputs)
+        merge = MergeAggregate(schema_of(node)[: len(node.keys)], node.calls)
+        return _run(merge, [Batch(partial, NEVER)]).drop(START, END)
+    return _run(build_operator(node), inputs).drop(START, END)
+
+
+def _scanned(node: Node, scans: Scans) -> pl.LazyFrame | None:
+    match node:
+        case Relation():
+            return scans[node].select(column.name for column in node.columns)
+        case Filter():
+            below = _scanned(node.input, scans)
+            return None if below is None else below.filter(compile_scalar(node.predicate))
+        case Project():
+            below = _scanned(node.input, scans)
+            outputs = (compile_scalar(output.scalar).alias(output.name) for output in node.outputs)
+            return None if below is None else below.select(outputs)
+        case _:
+            return None
+
+
+def _lasting(rows: pl.DataFrame) -> Batch:
+    interval = [pl.lit(ANY_INSTANT_US, pl.Int64).alias(START), pl.lit(NEVER, pl.Int64).alias(END)]
+    return Batch(rows.select(*interval, *rows.columns), NEVER)
+
+
+def _run(operator: Operator, inputs: Sequence[Batch]) -> pl.DataFrame:
+    return pl.concat([operator.transition(port, batch).rows for port, batch in enumerate(inputs)])
+
+
+class _Unchanging:
+    """A table that is what it is."""
+
+    def __init__(self, table: LookupTable) -> None:
+        self._table = table
+
+    def pieces(
+        self, table: Node, streams: frozenset[str], first_us: int, last_us: int
+    ) -> Sequence[tuple[int, LookupTable]]:
+        del table, streams, last_us
+        return [(first_us, self._table)]

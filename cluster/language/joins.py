@@ -1,0 +1,72 @@
+"""Items of FROM side by side: products of streams, and streams that look relations up (LEFT JOIN too)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from cluster.language.algebra import Join, Lookup, Node, Scalar, schema_of
+from cluster.language.conditions import conjunction
+from cluster.language.expressions import Checker
+from cluster.language.from_items import FromItem
+from cluster.language.functions import Family
+from cluster.language.plans import renamed_apart
+from cluster.language.scope import Context, Scope, ScopeItem
+from cluster.language.syntax import conjuncts, holds_query
+
+
+def join_items(items: list[FromItem], outer: Mapping[int, exp.Join], context: Context) -> tuple[Node, Scope]:
+    """Return the product of `items`; columns whose name is taken get a number.
+
+    Parameters
+    ----------
+    items
+        Of FROM, in order.
+    outer
+        By position in `items`: the LEFT JOIN with which a relation stands there.
+    context
+        For errors.
+
+    Raises
+    ------
+    FjordSqlError
+        If a LEFT JOIN is not one of a stream with a relation, or its condition makes no sense.
+    """
+    node, scopes = items[0].node, [items[0].scope]
+    for position, item in enumerate(items[1:], start=1):
+        right, names = renamed_apart(item.node, [column.name for column in schema_of(node)])
+        scope = item.scope.renamed(names)
+        scopes.append(scope)
+        join = outer.get(position)
+        if join is None:
+            node = Join(node, right, None)
+        else:
+            _check_outer(join, item, context)
+            node = Lookup(node, right, _condition(join, Scope(tuple(scopes)), context), "left")
+            scopes[-1] = _nullable(scope)
+    return node, Scope(tuple(scopes))
+
+
+def _check_outer(join: exp.Join, item: FromItem, context: Context) -> None:
+    if not item.static:
+        raise context.error(
+            join.this,
+            "LEFT JOIN needs a relation on its right: with a stream there, nobody knows when no partner will come",
+            "join with a comma and WHERE; use NOT EXISTS to ask whether there is no partner",
+        )
+    if not join.args.get("on"):
+        raise context.error(join.this, "LEFT JOIN needs a condition", "write LEFT JOIN relation ON a.x = b.x")
+
+
+def _condition(join: exp.Join, scope: Scope, context: Context) -> Scalar:
+    on: exp.Expr = join.args["on"]
+    if holds_query(on):
+        raise context.error(on, "a subquery cannot stand in the condition of LEFT JOIN", "put it into FROM")
+    checker = Checker(scope, context)
+    return conjunction([checker.check_as(each, Family.BOOLEAN).expression for each in conjuncts(on)])
+
+
+def _nullable(item: ScopeItem) -> ScopeItem:
+    return replace(item, columns=tuple(replace(column, nullable=True) for column in item.columns))

@@ -1,0 +1,273 @@
+"""Where streams meet relations: joins with relations become lookups, as close to their stream as may be.
+
+    join segment = segment                            project
+    |- window of 5 minutes                   ->       `- window of 5 minutes
+    |  `- stream traffic                                 `- stream traffic, looked up in incidents on segment = ...
+    `- relation incidents
+
+A stream's tuple meets the rows that are active when it is sampled, and none that come later (papers/star_joins.md
+section 1.3); so the lookup stands below the window, needs no memory, and runs next to the scan. Where FROM has several
+streams, a relation is looked up by the one its conditions read, by the first if they read none, and by the pair, when
+it begins, if they read several. What is not a stream's tuple (an aggregate, a row of a count window) meets the rows
+active when it begins to be valid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from cluster.errors import PlanError
+from cluster.language.algebra import (
+    AntiJoin,
+    Difference,
+    Filter,
+    Intersection,
+    Join,
+    Lookup,
+    LookupKind,
+    Node,
+    Output,
+    Project,
+    Relation,
+    Scalar,
+    SemiJoin,
+    Source,
+    TableLookup,
+    TimeWindow,
+    Union,
+    inputs_of,
+    schema_of,
+    with_inputs,
+)
+from cluster.language.plans import column_scalar, plain_column, project, reads_relations_only
+from cluster.language.scope import unique_name
+from cluster.plan.expressions import (
+    by_name,
+    columns_of,
+    conjunction_of,
+    conjuncts_of,
+    kept,
+    names_of,
+    substituted,
+    tidy_equality,
+)
+
+
+def relations_of(node: Node) -> tuple[Relation, ...]:
+    """Return the relations a plan reads, each once for every set of its columns."""
+    found: dict[Relation, None] = {}
+    _gather(node, found)
+    return tuple(found)
+
+
+def _gather(node: Node, found: dict[Relation, None]) -> None:
+    match node:
+        case Relation():
+            found[node] = None
+        case Source():
+            for lookup in node.lookups:
+                _gather(lookup.table, found)
+        case Lookup():
+            _gather(node.table, found)
+    for each in inputs_of(node):
+        _gather(each, found)
+
+
+def with_lookups(node: Node) -> Node:
+    """Return a plan in which every join with relations is a lookup.
+
+    Raises
+    ------
+    PlanError
+        If a relation stands where only a stream can.
+    """
+    if reads_relations_only(node):
+        return node
+    if not relations_of(node):
+        return node
+    node = with_inputs(node, tuple(with_lookups(each) for each in inputs_of(node)))
+    match node:
+        case Join():
+            return _joined(node)
+        case SemiJoin() | AntiJoin():
+            if reads_relations_only(node.left):
+                raise PlanError(
+                    "whether a stream has a partner cannot choose rows of a relation",
+                    hint="select from the stream, and look the relation up: FROM stream, relation WHERE ...",
+                )
+            if not reads_relations_only(node.right):
+                return node
+            kind: LookupKind = "semi" if isinstance(node, SemiJoin) else "anti"
+            return _sunk(Lookup(node.left, node.right, node.predicate, kind))
+        case Union() | Difference() | Intersection():
+            if reads_relations_only(node.left) or reads_relations_only(node.right):
+                raise PlanError(
+                    f"{type(node).__name__.upper()} of a stream and a relation has no meaning",
+                    hint="a relation can be joined, or asked with IN and EXISTS",
+                )
+            return node
+        case Lookup():
+            return _sunk(node)
+        case _:
+            return node
+
+
+def _joined(join: Join) -> Node:
+    if reads_relations_only(join.right):
+        return _sunk(Lookup(join.left, join.right, join.predicate))
+    if not reads_relations_only(join.left):
+        return join
+    looked_up = _sunk(Lookup(join.right, join.left, join.predicate))
+    by_name = {output.name: output for output in kept(looked_up, names_of(looked_up))}
+    return project(looked_up, [by_name[column.name] for column in schema_of(join)])
+
+
+def _sunk(lookup: Lookup) -> Node:
+    """Return a lookup moved down to where its tuples come from."""
+    below = lookup.input
+    match below:
+        case Source():
+            return _in_source(lookup, below)
+        case TimeWindow() | Filter():
+            return replace(below, input=_sunk(replace(lookup, input=below.input)))
+        case Project():
+            return _below_project(lookup, below) or lookup
+        case Join() | SemiJoin() | AntiJoin():
+            return _below_join(lookup, below) or lookup
+        case _:
+            return lookup
+
+
+def _below_project(lookup: Lookup, below: Project) -> Node | None:
+    table, names = _renamed(lookup, [column.name for column in schema_of(below.input)])
+    meanings = {output.name: output.scalar for output in below.outputs}
+    meanings |= _called(lookup, names)
+    predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
+    if lookup.predicate is not None and predicate is None:
+        return None
+    found = _found(lookup, names)
+    return Project(_sunk(Lookup(below.input, table, predicate, lookup.kind)), (*below.outputs, *found))
+
+
+def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin) -> Node | None:
+    read = frozenset() if lookup.predicate is None else columns_of(lookup.predicate) - names_of(lookup.table)
+    on_left = read <= names_of(below.left)
+    if not on_left and not (isinstance(below, Join) and read <= names_of(below.right)):
+        return None
+    side, other = (below.left, below.right) if on_left else (below.right, below.left)
+    table, names = _renamed(lookup, [*names_of(side), *names_of(other)])
+    meanings = {column.name: column_scalar(column) for column in schema_of(side)}
+    meanings |= _called(lookup, names)
+    predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
+    looked_up = _sunk(Lookup(side, table, predicate, lookup.kind))
+    joined = replace(below, left=looked_up) if on_left else replace(below, right=looked_up)
+    outputs = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(below)]
+    return project(joined, (*outputs, *_found(lookup, names)))
+
+
+def _in_source(lookup: Lookup, source: Source) -> Node:
+    """Return a stream whose tuples are looked up as they come.
+
+    What queries choose of the table goes above, so that those that choose otherwise share the lookup: they look up
+    whole rows, which have names of their own, and filter the pairs.
+    """
+    opened = _opened(lookup)
+    # No other column's name has a dot.
+    prefix = unique_name("+".join(each.name for each in relations_of(opened.table)), _prefixes(source))
+    names = {column.name: f"{prefix}.{column.name}" for column in schema_of(opened.table)}
+    whole = tuple(Output(names[each.name], column_scalar(each), each.unit) for each in schema_of(opened.table))
+    outside = {each.name: column_scalar(replace(each, name=names[each.name])) for each in schema_of(opened.table)}
+    meanings = {column.name: column_scalar(column) for column in source.columns}
+    meanings |= {column.name: outside[opened.names[column.name]] for column in schema_of(lookup.table)}
+    predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
+    chosen = None if opened.condition is None else substituted(opened.condition, outside)
+    if (predicate is None) != (lookup.predicate is None) or (chosen is None) != (opened.condition is None):
+        return lookup  # too long
+    # However a query writes it: equal lookups are equal.
+    sides = [tidy_equality(part, frozenset(names.values())) for part in conjuncts_of(predicate)]
+    predicate = conjunction_of(sorted(sides, key=lambda part: part.sql))
+    entry = TableLookup(Project(opened.table, whole), predicate, lookup.kind)
+    columns = (*source.columns, *schema_of(entry.table)) if entry.pairs else source.columns
+    node: Node = replace(source, columns=columns, lookups=(*source.lookups, entry))
+    if chosen is not None:
+        node = Filter(node, chosen)
+    before = [Output(column.name, column_scalar(column), column.unit) for column in source.columns]
+    found = {column.name: names[opened.names[column.name]] for column in schema_of(lookup.table)}
+    return project(node, (*before, *_found(lookup, found)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A lookup's table without what chooses of its columns and rows.
+
+    Parameters
+    ----------
+    table
+        The rest.
+    names
+        By column of the lookup's table: what it is called there.
+    condition
+        Over the columns there; None for all rows.
+    """
+
+    table: Node
+    names: dict[str, str]
+    condition: Scalar | None
+
+
+def _opened(lookup: Lookup) -> _Opened:
+    table = lookup.table
+    names = {column.name: column.name for column in schema_of(table)}
+    condition: Scalar | None = None
+    while True:
+        match table:
+            case Project() if (plain := _plain(table)) is not None:
+                names = {name: plain[below] for name, below in names.items()}
+                if condition is not None:
+                    condition = substituted(condition, by_name(table.outputs))
+                table = table.input
+            # Only pairs can be chosen afterwards: a row that is not there gives NULLs, or none at all.
+            case Filter() if lookup.kind == "inner":
+                condition = conjunction_of((*conjuncts_of(table.predicate), *conjuncts_of(condition)))
+                table = table.input
+            case _:
+                return _Opened(table, names, condition)
+
+
+def _plain(table: Project) -> dict[str, str] | None:
+    """Return what each column is called below, if a projection only renames and chooses them."""
+    plain = {output.name: plain_column(output.scalar) for output in table.outputs}
+    found = {name: below for name, below in plain.items() if below is not None}
+    return found if len(found) == len(plain) else None
+
+
+def _prefixes(source: Source) -> list[str]:
+    return [schema_of(each.table)[0].name.split(".", maxsplit=1)[0] for each in source.lookups]
+
+
+def _called(lookup: Lookup, names: dict[str, str]) -> dict[str, Scalar]:
+    """Return the columns of a lookup's table under other names, by their own."""
+    return {each.name: column_scalar(replace(each, name=names[each.name])) for each in schema_of(lookup.table)}
+
+
+def _renamed(lookup: Lookup, taken: list[str]) -> tuple[Node, dict[str, str]]:
+    """Return a lookup's table with names that are not taken, and the new name of each column."""
+    used = list(taken)
+    names: dict[str, str] = {}
+    for column in schema_of(lookup.table):
+        names[column.name] = unique_name(column.name, used)
+        used.append(names[column.name])
+    outputs = [Output(names[each.name], column_scalar(each), each.unit) for each in schema_of(lookup.table)]
+    return project(lookup.table, outputs), names
+
+
+def _found(lookup: Lookup, names: dict[str, str]) -> list[Output]:
+    """Return the columns that a lookup adds, under its own names, where they are called otherwise."""
+    if not lookup.pairs:
+        return []
+    return [
+        Output(column.name, column_scalar(replace(column, name=names[column.name])), column.unit)
+        for column in schema_of(lookup.table)
+    ]

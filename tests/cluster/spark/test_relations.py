@@ -1,0 +1,152 @@
+"""Streams meet relations: each tuple the rows that are active when it is sampled (papers/star_joins.md section 1.3).
+
+stamps       10   20   30   40
+places     |-- 1 --)[-- 2 -----
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.plan.epoch import Plan
+from cluster.spark.placement import parts_of
+from cluster.storage.relation_versions import RelationVersions
+from tests.cluster.spark.hosted_run import LIMITS, PLACES, Run, queries
+
+FIRST = [("a", 1, "bridge"), ("b", 2, "tunnel"), (None, 9, "nowhere")]
+SECOND = [("a", 1, "old bridge"), ("a", 3, "ramp"), ("c", 2, None)]
+ROWS = [(10, "a", 50), (20, "b", 60), (30, "a", 70), (35, "b", 75), (40, "c", 80)]
+
+
+def answers(tmp_path: Path, sql: str, *, parts: int = 1) -> list[dict[str, Any]]:
+    """Run a query over ROWS, of which the last three meet SECOND; return what it answered."""
+    run = Run(tmp_path, Plan(1, queries(q=sql)))
+    run.change(PLACES, FIRST, 0)
+    run.change(LIMITS, [(1, 55), (2, 65)], 0)
+    run.append(ROWS[:2], 21)
+    run.step(parts=parts)
+    run.change(PLACES, SECOND, 25)
+    run.append(ROWS[2:], 41)
+    run.append([(10_000_000, "z", 1)], 10_000_001)
+    run.step(parts=parts)
+    assert run.errors == {}
+    return [row for _, _, row in run.rows.get("q", [])]
+
+
+def test_a_tuple_meets_the_rows_active_when_it_is_sampled(tmp_path: Path) -> None:
+    sql = "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor"
+    assert answers(tmp_path, sql) == [
+        {"speed": 50, "name": "bridge"},
+        {"speed": 60, "name": "tunnel"},
+        {"speed": 70, "name": "old bridge"},
+        {"speed": 70, "name": "ramp"},
+        {"speed": 80, "name": None},
+    ]
+
+
+def test_without_a_partner_left_join_gives_nulls(tmp_path: Path) -> None:
+    sql = "SELECT t.speed, p.segment FROM traffic AS t LEFT JOIN places AS p ON t.sensor = p.sensor AND p.segment < 3"
+    found = [(row["speed"], row["segment"]) for row in answers(tmp_path, sql)]
+    assert found == [(50, 1), (60, 2), (70, 1), (75, None), (80, 2), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "speeds"),
+    [
+        ("t.sensor IN (SELECT sensor FROM places)", [50, 60, 70, 80]),
+        ("t.sensor NOT IN (SELECT sensor FROM places WHERE sensor IS NOT NULL)", [75, 1]),
+        ("t.sensor NOT IN (SELECT sensor FROM places)", [75, 1]),  # the NULL has left before they come
+        ("EXISTS (SELECT * FROM places AS p WHERE p.sensor = t.sensor AND p.segment = 3)", [70]),
+        ("NOT EXISTS (SELECT * FROM places AS p WHERE p.segment * 30 < t.speed)", [1]),
+        ("t.speed > (SELECT MAX(fastest) FROM limits)", [70, 75, 80]),
+    ],
+)
+def test_a_relation_in_a_condition(tmp_path: Path, condition: str, speeds: list[int]) -> None:
+    found = answers(tmp_path, f"SELECT t.speed FROM traffic AS t WHERE {condition}")
+    assert [row["speed"] for row in found] == speeds
+
+
+def test_several_relations_and_a_relation_joined_with_a_relation(tmp_path: Path) -> None:
+    sql = (
+        "SELECT t.speed, l.fastest FROM traffic AS t, places AS p, limits AS l "
+        "WHERE t.sensor = p.sensor AND p.segment = l.segment AND t.speed > l.fastest"
+    )
+    assert answers(tmp_path, sql) == [{"speed": 70, "fastest": 55}, {"speed": 80, "fastest": 65}]
+
+
+def test_windows_stand_above_lookups(tmp_path: Path) -> None:
+    sql = (
+        "SELECT p.segment, COUNT(*) AS tuples, MAX(t.speed) AS fastest "
+        "FROM places AS p, traffic AS t WINDOW(RANGE 1 SECOND SLIDE 1 SECOND) "
+        "WHERE t.sensor = p.sensor AND t.speed > 50 GROUP BY p.segment"
+    )
+    found = sorted(answers(tmp_path, sql, parts=2), key=lambda row: row["segment"])
+    assert found == [
+        {"segment": 1, "tuples": 1, "fastest": 70},
+        {"segment": 2, "tuples": 2, "fastest": 80},
+        {"segment": 3, "tuples": 1, "fastest": 70},
+    ]
+
+
+def test_what_a_query_computes_is_looked_up_when_it_begins(tmp_path: Path) -> None:
+    sql = (
+        "SELECT s.sensor, s.mean, p.name FROM "
+        "(SELECT sensor, AVG(speed) AS mean FROM traffic WINDOW(RANGE 1 SECOND SLIDE 1 SECOND) GROUP BY sensor) AS s, "
+        "places AS p WHERE s.sensor = p.sensor"
+    )
+    found = sorted((row["sensor"], row["mean"], row["name"] or "") for row in answers(tmp_path, sql))
+    assert found == [("a", 60.0, "old bridge"), ("a", 60.0, "ramp"), ("c", 80.0, "")]
+
+
+def test_what_cannot_be_read_is_an_error_of_those_who_read_it_only(tmp_path: Path) -> None:
+    sql = {
+        "q": "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor",
+        "w": "SELECT t.speed FROM traffic AS t",
+    }
+    run = Run(tmp_path, Plan(1, queries(**sql)))
+    run.change(PLACES, FIRST, 0)
+    versions = RelationVersions(tmp_path / "relations" / PLACES.identity)
+    versions.commit_failure("relation places has been stale for 5 minutes", {"traffic": 15})
+    run.append(ROWS[:2], 21)
+    run.step()
+    assert "has been stale" in run.errors["q"][0]
+    assert [row["speed"] for _, _, row in run.rows["w"]] == [50, 60]
+    versions.commit_failure("", {"traffic": 25})
+    run.append(ROWS[2:], 41)
+    run.step()
+    assert [row["speed"] for _, _, row in run.rows["q"]] == [70, 75]
+
+
+def test_queries_that_differ_in_conditions_only_share_the_lookup(tmp_path: Path) -> None:
+    text = "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor AND p.segment = {}"
+    plan = Plan(1, queries(**{f"q{number}": text.format(number) for number in range(1, 4)}))
+    assert len(parts_of(plan)) == 1
+    run = Run(tmp_path, plan)
+    run.change(PLACES, FIRST, 0)
+    run.append(ROWS, 41)
+    run.step()
+    found = {name: [row["speed"] for _, _, row in rows] for name, rows in run.rows.items()}
+    assert found == {"q1": [50, 70], "q2": [60, 75]}
+
+
+def test_queries_that_select_otherwise_share_the_lookup_too(tmp_path: Path) -> None:
+    plan = Plan(
+        1,
+        queries(
+            q1="SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor AND t.speed < 60",
+            q2="SELECT x.segment FROM traffic AS u JOIN places AS x ON x.sensor = u.sensor WHERE x.segment > 1",
+            q3="SELECT MAX(t.speed) AS fastest FROM traffic AS t WINDOW(RANGE 1 SECOND SLIDE 1 SECOND), places AS p "
+            "WHERE p.sensor = t.sensor GROUP BY p.segment",
+        ),
+    )
+    assert len({edge.source.lookups for part in parts_of(plan) for edge in part.edges}) == 1
+    run = Run(tmp_path, plan)
+    run.change(PLACES, FIRST, 0)
+    run.append(ROWS, 2_000_000)
+    run.step()
+    assert [row for _, _, row in run.rows["q1"]] == [{"speed": 50, "name": "bridge"}]
+    assert [row for _, _, row in run.rows["q2"]] == [{"segment": 2}, {"segment": 2}]
+    assert {row["fastest"] for _, _, row in run.rows["q3"]} == {70, 75}
