@@ -33,6 +33,8 @@ UNACKNOWLEDGED = 1_000
 AHEAD = 20_000
 """Messages sent and not yet taken by who is measured, at most: far fewer than the broker keeps."""
 AT_ONCE = 100
+PAUSE_SECONDS = 0.002
+"""Between looks at acknowledgements: the broker would else wake the publisher for each one, at the cost of both."""
 BEGAN_US = 1_700_000_000 * SECOND_US
 TRAFFIC = StreamSchema(
     "traffic",
@@ -143,10 +145,10 @@ class Publisher:
             if room >= min(AT_ONCE, count - sent) and room > 0:
                 self._socket.sendall(b"".join(frames[sent : sent + room]))
                 sent += room
-            elif sent > acknowledged:
-                bytes_acknowledged += len(self._socket.recv(65_536))
             else:
-                time.sleep(0.001)
+                time.sleep(PAUSE_SECONDS)
+                if sent > acknowledged:
+                    bytes_acknowledged += len(self._socket.recv(65_536))
 
     def close(self) -> None:
         """Say farewell."""
