@@ -78,10 +78,22 @@ class MqttLink:
 
     async def run(self, handle: Callable[[Message], Awaitable[None]]) -> None:
         """Keep the connection and call `handle` for each message, one after another, until cancelled."""
+
+        async def take(messages: Sequence[Message]) -> None:
+            for message in messages:
+                await handle(message)
+
+        await self.run_in_bursts(take)
+
+    async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        """Keep the connection and call `take` with messages that came together, until cancelled.
+
+        They are acknowledged when it has returned.
+        """
         waiting = pauses(self._random)
         while True:
             try:
-                await self._connect_and_receive(handle)
+                await self._connect_and_receive(take)
             except LinkError as error:
                 if self.connected.is_set():
                     waiting = pauses(self._random)
@@ -115,7 +127,7 @@ class MqttLink:
         if self._connection is not None:
             await self._connection.subscribe([subscription])
 
-    async def _connect_and_receive(self, handle: Callable[[Message], Awaitable[None]]) -> None:
+    async def _connect_and_receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         async with connect(
             self.address, client_id=self._client_id, will=self._will, max_queued=self._max_queued
         ) as connection:
@@ -130,7 +142,7 @@ class MqttLink:
             log.info("connected to the broker", broker=str(self.address), client=self._client_id)
             if self._on_connect is not None:
                 await self._on_connect()
-            await connection.receive(handle)
+            await connection.receive(take)
 
 
 __all__ = ["DEFAULT_PORT", "BrokerAddress", "LinkError", "Message", "MqttLink", "Subscription", "pauses"]

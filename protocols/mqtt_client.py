@@ -10,29 +10,21 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 import gmqtt
 from gmqtt.mqtt.constants import MQTTCommands, MQTTv311
 from gmqtt.mqtt.handler import MQTTError
 
+from protocols.mqtt_frames import MalformedFrameError, frame_end, take_messages
 from protocols.mqtt_messages import BrokerAddress, Message, Subscription
 
 KEEP_ALIVE_SECONDS = 60
-RETAIN_BIT, QUALITY_BITS = 0x01, 0x06
-"""In the first byte of a PUBLISH."""
 PUBLISH_ACKNOWLEDGED = struct.Struct("!BBH")
 """PUBACK of MQTT 3.1.1: its kind, the length of the rest, the number of the message."""
 
 # What it warns of, a lost connection above all, the link says itself.
 logging.getLogger("gmqtt").setLevel(logging.ERROR)
-
-
-@lru_cache(maxsize=65_536)
-def topic_of(name: bytes) -> str:
-    """Return a topic as text; few motes send many packets, and a text known before has its hash already."""
-    return name.decode(errors="replace")
 
 
 class Outgoing:
@@ -81,8 +73,8 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
     ----------
     address, client_id, will
         As in :class:`protocols.mqtt.MqttLink`.
-    on_message
-        Called with each message and, with a quality of service of 1, the number to acknowledge it by.
+    on_messages
+        Called with messages that came together, and the numbers to acknowledge them by, 0 where that is not to be done.
     on_lost
         Called when the connection is gone, whoever ended it.
     on_subscribed
@@ -95,19 +87,19 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         client_id: str,
         will: Message | None,
         *,
-        on_message: Callable[[Message, int | None], None],
+        on_messages: Callable[[list[Message], list[int]], None],
         on_lost: Callable[[], None],
         on_subscribed: Callable[[int, tuple[int, ...]], None],
     ) -> None:
         self.outgoing = Outgoing()
         self._address = address
         self._writer: asyncio.StreamWriter | None = None
-        self._hand_over = on_message
+        self._hand_over = on_messages
+        self._incomplete = b""
         testament = gmqtt.Message(will.topic, will.payload, qos=will.qos, retain=will.retain) if will else None
         super().__init__(client_id, clean_session=True, will_message=testament, persistent_storage=self.outgoing)
         if address.username is not None:
             self.set_auth_credentials(address.username, address.password)
-        self._package_handler._handle_publish_packet = self._take_publish  # noqa: SLF001 - there is no public way
         self.on_disconnect = lambda *_: on_lost()
         self.on_subscribe = lambda _, number, granted, __: on_subscribed(number, granted)
 
@@ -139,11 +131,12 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         return number
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
-        """Tell the broker, in one write, that these messages have been taken."""
+        """Tell the broker, in one write, that the messages of these numbers have been taken."""
         transport = self.transport
         if transport is not None and not transport.is_closing():
-            packets = b"".join([PUBLISH_ACKNOWLEDGED.pack(MQTTCommands.PUBACK, 2, number) for number in numbers])
-            self._connection.send_package(packets)
+            packets = [PUBLISH_ACKNOWLEDGED.pack(MQTTCommands.PUBACK, 2, number) for number in numbers if number]
+            if packets:
+                self._connection.send_package(b"".join(packets))
 
     async def drain(self) -> None:
         """Wait while too much lies in the buffer of the socket; raises ConnectionError."""
@@ -160,16 +153,29 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         done.set_result(None)
         return done
 
-    def _take_publish(self, first: int, body: bytes) -> None:
-        """Take a PUBLISH in gmqtt's place, which would acknowledge before it hands over, and take twice as long."""
-        quality = first & QUALITY_BITS
-        start = 2 + int.from_bytes(body[:2], "big")
-        name, number = body[2:start], None
-        if quality:
-            number = int.from_bytes(body[start : start + 2], "big")
-            start += 2
-        message = Message(topic_of(name), body[start:], quality >> 1, bool(first & RETAIN_BIT))
-        self._hand_over(message, number)
+    async def _create_connection(self, *arguments: Any, **options: Any) -> Any:
+        connection = await super()._create_connection(*arguments, **options)
+        connection._protocol.data_received = self._received  # noqa: SLF001 - there is no public way
+        return connection
+
+    def _received(self, data: bytes) -> None:
+        """Take what the socket delivers in gmqtt's place.
+
+        gmqtt would acknowledge messages before it hands them over, and take several times as long. All else is for it.
+        """
+        received = self._incomplete + data
+        messages: list[Message] = []
+        numbers: list[int] = []
+        try:
+            start = take_messages(received, 0, messages, numbers)
+            while (end := frame_end(received, start)) is not None:
+                self._connection._protocol._read_packet(received[start:end])  # noqa: SLF001 - not public in gmqtt
+                start = take_messages(received, end, messages, numbers)
+            self._incomplete = received[start:]
+        except MalformedFrameError:
+            self._connection._transport.abort()  # noqa: SLF001 - not public in gmqtt
+        if messages:
+            self._hand_over(messages, numbers)
 
 
 __all__ = ["Client", "MQTTError"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import structlog
@@ -47,7 +46,8 @@ class Connection:
         self._address = address
         self._max_queued = max_queued
         self._dropped = 0
-        self._queue: deque[tuple[Message, int | None]] = deque()
+        self._messages: list[Message] = []
+        self._numbers: list[int] = []
         self._wake = asyncio.Event()
         self._lost = asyncio.Event()
         self._room = asyncio.Semaphore(MOST_IN_FLIGHT)
@@ -58,7 +58,7 @@ class Connection:
             address,
             client_id,
             will,
-            on_message=self._arrived,
+            on_messages=self._arrived,
             on_lost=self._connection_lost,
             on_subscribed=self._subscribed,
         )
@@ -119,31 +119,25 @@ class Connection:
             if qos >= REFUSED:
                 log.error("the broker refuses a subscription", broker=str(self._address), filter=subscription.filter)
 
-    async def receive(self, handle: Callable[[Message], Awaitable[None]]) -> None:
-        """Call `handle` for each message, one after another; raises LinkError when the connection is gone."""
+    async def receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        """Call `take` with one burst of messages after another; raises LinkError when the connection is gone."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._queue:
-                await self._hand_over(handle)
+            while self._messages:
+                await self._hand_over(take)
             if self._lost.is_set():
                 raise LinkError(f"the connection to the broker at {self._address} broke")
             await self._let_pile_up()
 
-    async def _hand_over(self, handle: Callable[[Message], Awaitable[None]]) -> None:
-        """Hand over one burst, and acknowledge what has been taken of it."""
-        taken: list[int] = []
-        count = min(len(self._queue), BURST_MESSAGES)
-        try:
-            for _ in range(count):
-                message, number = self._queue.popleft()
-                await handle(message)
-                if number is not None:
-                    taken.append(number)
-        finally:
-            self._client.acknowledge(taken)
-        self._handed_over += count
-        # Handlers that never wait would keep the socket, timers and all other tasks from having their turn.
+    async def _hand_over(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        """Hand over one burst, and acknowledge it."""
+        messages, self._messages = self._messages[:BURST_MESSAGES], self._messages[BURST_MESSAGES:]
+        numbers, self._numbers = self._numbers[:BURST_MESSAGES], self._numbers[BURST_MESSAGES:]
+        await take(messages)
+        self._client.acknowledge(numbers)
+        self._handed_over += len(messages)
+        # Who takes them and never waits would keep the socket, timers and all other tasks from having their turn.
         await asyncio.sleep(0)
 
     async def _let_pile_up(self) -> None:
@@ -175,14 +169,25 @@ class Connection:
             f"the broker at {self._address} did not take a message on {message.topic}: the connection broke"
         )
 
-    def _arrived(self, message: Message, number: int | None) -> None:
-        if number is None and len(self._queue) >= self._max_queued:
+    def _arrived(self, messages: list[Message], numbers: list[int]) -> None:
+        if len(self._messages) + len(messages) > self._max_queued:
+            messages, numbers = self._fitting(messages, numbers)
+        self._messages += messages
+        self._numbers += numbers
+        self._wake.set()
+
+    def _fitting(self, messages: list[Message], numbers: list[int]) -> tuple[list[Message], list[int]]:
+        """Return what there is room for, and what will be acknowledged: of that the broker sends only so much."""
+        kept: tuple[list[Message], list[int]] = [], []
+        for message, number in zip(messages, numbers, strict=True):
+            if number or len(self._messages) + len(kept[0]) < self._max_queued:
+                kept[0].append(message)
+                kept[1].append(number)
+                continue
             self._dropped += 1
             if self._dropped & (self._dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
                 log.warning("too many messages wait: dropped", topic=message.topic, dropped=self._dropped)
-            return
-        self._queue.append((message, number))
-        self._wake.set()
+        return kept
 
     def _subscribed(self, number: int, granted: tuple[int, ...]) -> None:
         answer = self._subscribing.get(number)

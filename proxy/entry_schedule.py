@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -29,6 +30,10 @@ class EntrySchedule:
     def note(self, mote: str, *, changed: bool) -> None:
         """Something about a mote is new."""
         (self._changed if changed else self._counted).add(mote)
+
+    def counted(self, motes: Iterable[str]) -> None:
+        """Counters of motes have changed."""
+        self._counted.update(motes)
 
     def forget_published(self) -> None:
         """The broker may have lost everything."""

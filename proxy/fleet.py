@@ -126,17 +126,34 @@ class Fleet:
             instructions += self._apply_demand(stream, mote, self._now_us)
         return instructions
 
+    def goes_on(self, packet: Packet, radio_us: int, heard_us: int) -> PacketTuples | None:
+        """Take a packet with which a mote goes on as before; return its tuples, which wait for their batch.
+
+        None means that the packet was not taken, and :meth:`unusual` has to look at it.
+        """
+        mote = self.motes.get(packet.mote)
+        if mote is None or mote.announcement is None:
+            return None
+        stream = self.streams[mote.announcement.stream.name]
+        if not stream.has_room(len(packet.records)):
+            return None
+        tuples = mote.goes_on(packet, radio_us, heard_us, stream.progress.watermark_us)
+        if tuples is not None:
+            self._accept(stream, mote, tuples)
+        return tuples
+
     def packet(self, packet: Packet, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
         """Return what to do about a packet."""
+        tuples = self.goes_on(packet, radio_us, heard_us)
+        if tuples is not None:
+            return [ForMote(packet.mote, TuplesAccepted(tuples))]
+        return self.unusual(packet, radio_us=radio_us, heard_us=heard_us)
+
+    def unusual(self, packet: Packet, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
+        """Return what to do about a packet with which its mote does not just go on as before."""
         mote = self.motes.get(packet.mote) or self._mote(packet.mote)
         if mote is None:
             return [RefuseAnnouncement(packet.mote, "too_many_motes", f"there are {self._limits.motes} motes already")]
-        announcement = mote.announcement
-        if announcement is not None:
-            stream = self.streams[announcement.stream.name]
-            tuples = mote.goes_on(packet, radio_us, heard_us, stream.progress.watermark_us)
-            if tuples is not None:
-                return self._accept(stream, mote, tuples)
         if mote.reordering.passes(packet, mote.numbers.boot, mote.numbers.sequence):
             return self._take(mote, packet, radio_us, heard_us)
         return self._in_order(mote, HeldPacket(packet, radio_us, heard_us))
@@ -179,20 +196,19 @@ class Fleet:
         instructions: list[FleetInstruction] = []
         for each in mote.handle(event):
             if isinstance(each, TuplesAccepted) and stream is not None:
-                instructions += self._accept(stream, mote, each.tuples)
-            else:
-                instructions.append(ForMote(packet.mote, each))
+                dropped = self._accept(stream, mote, each.tuples)
+                if dropped:
+                    instructions.append(TuplesDropped(stream.progress.stream, dropped))
+            instructions.append(ForMote(packet.mote, each))
         if stream is not None:
             stream.touched = True
         return instructions
 
-    def _accept(self, stream: StreamState, mote: MoteTracking, tuples: PacketTuples) -> list[FleetInstruction]:
-        """Let the tuples of a packet wait for their batch."""
+    def _accept(self, stream: StreamState, mote: MoteTracking, tuples: PacketTuples) -> int:
+        """Let the tuples of a packet wait for their batch; return how many old ones were dropped for them."""
         if tuples.sequence % stream.observes_every == 0 and stream.schema is not None and mote.sends_all:
             observe(stream.observed, stream.schema, tuple(tuples))
-        dropped = stream.accept(tuples)
-        accepted: list[FleetInstruction] = [ForMote(tuples.mote, TuplesAccepted(tuples))]
-        return [TuplesDropped(stream.progress.stream, dropped), *accepted] if dropped else accepted
+        return stream.accept(tuples)
 
     def announcement(self, announcement: Announcement, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
         """Return what to do about an announcement."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +19,7 @@ class Link(Protocol):
 
     connected: asyncio.Event
 
-    async def run(self, handle: Callable[[Message], Awaitable[None]]) -> None:
+    async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Receive until cancelled."""
 
     async def publish(self, message: Message) -> None:

@@ -54,6 +54,7 @@ from proxy.mote_events import (
 )
 from proxy.neighbours import Neighbours, tell_fleet
 from proxy.quarantine import Quarantine, RefusedFrame
+from proxy.waiting_tuples import PacketTuples
 
 log = structlog.get_logger(__name__)
 
@@ -107,47 +108,57 @@ class Receiver:
         self._metrics = metrics
         self._entries = entries
         self._clocks = clocks
+        self._went_on: list[PacketTuples] = []
 
-    async def receive(self, message: Message) -> None:
-        """Take one message; whatever is wrong with it is counted and kept in the quarantine."""
-        radio_us = self._clocks.radio()
+    async def receive(self, messages: Sequence[Message]) -> None:
+        """Take messages that came together; whatever is wrong with one is counted and kept in the quarantine."""
+        radio_us, heard_us = self._clocks.radio(), self._clocks.real()
         try:
-            parsed = _parse_topic(message.topic)
-            match parsed.kind:
-                case "packet":
-                    instructions = self._packet(message, parsed.names[1], radio_us)
-                case "announcement":
-                    instructions = self._announcement(message, parsed.names[1], radio_us)
-                case "acks":
-                    instructions = self._ack(message, radio_us)
-                case "cluster_status":
-                    instructions = self._cluster(message, radio_us)
-                case "demand":
-                    instructions = self._demand(message, parsed.names[0], radio_us)
-                case "mote_entry" | "proxy_status" if self.neighbours is not None:
-                    news = self.neighbours.received(parsed, message.payload, self._fleet.has)
-                    self.given_up.update(news.given_up)
-                    instructions = tell_fleet(news, self._fleet, radio_us=radio_us, heard_us=self._clocks.real())
-                case _:
-                    self._refuse_frame(message, "topic", f"nothing is expected on {message.topic}")
-                    return
-        except FrameError as error:
-            self._refuse_frame(message, error.reason, str(error))
-        except TopicError as error:
-            self._refuse_frame(message, "topic", str(error))
-        else:
-            for mote, control in self._note(instructions, message):
-                await self._send_control(mote, control, message, radio_us)
+            for message in messages:
+                try:
+                    instructions = self._take(message, radio_us, heard_us)
+                except FrameError as error:
+                    self._refuse_frame(message, error.reason, str(error))
+                except TopicError as error:
+                    self._refuse_frame(message, "topic", str(error))
+                else:
+                    for mote, control in self._note(instructions, message):
+                        await self._send_control(mote, control, message, radio_us)
+        finally:
+            self._count_went_on()
+
+    def _take(self, message: Message, radio_us: int, heard_us: int) -> Sequence[FleetInstruction]:
+        parsed = _parse_topic(message.topic)
+        match parsed.kind:
+            case "packet":
+                return self._packet(message, parsed.names[1], radio_us, heard_us)
+            case "announcement":
+                return self._announcement(message, parsed.names[1], radio_us, heard_us)
+            case "acks":
+                self._ack(message, radio_us)
+            case "cluster_status":
+                self._cluster(message, radio_us)
+            case "demand":
+                return self._demand(message, parsed.names[0], radio_us)
+            case "mote_entry" | "proxy_status" if self.neighbours is not None:
+                news = self.neighbours.received(parsed, message.payload, self._fleet.has)
+                self.given_up.update(news.given_up)
+                return tell_fleet(news, self._fleet, radio_us=radio_us, heard_us=heard_us)
+            case _:
+                raise FrameError("topic", f"nothing is expected on {message.topic}")
+        return ()
 
     async def carry_out(
-        self, instructions: list[FleetInstruction], message: Message | None = None, radio_us: int = 0
+        self, instructions: Sequence[FleetInstruction], message: Message | None = None, radio_us: int = 0
     ) -> None:
         """Do what the fleet says; `message` is what led to it."""
         for mote, control in self._note(instructions, message):
             await self._send_control(mote, control, message, radio_us)
 
-    def _note(self, instructions: list[FleetInstruction], message: Message | None) -> Sequence[tuple[str, SendControl]]:
-        """Do what can be done at once, which is all that most packets lead to; return what is to be sent."""
+    def _note(
+        self, instructions: Sequence[FleetInstruction], message: Message | None
+    ) -> Sequence[tuple[str, SendControl]]:
+        """Do what can be done at once; return what is to be sent."""
         controls: Sequence[tuple[str, SendControl]] = ()
         for instruction in instructions:
             match instruction:
@@ -173,21 +184,19 @@ class Receiver:
                     self._dropped(stream, count)
         return controls
 
-    def _ack(self, message: Message, radio_us: int) -> list[FleetInstruction]:
+    def _ack(self, message: Message, radio_us: int) -> None:
         if message.retain:
             raise FrameError("retained", "an acknowledgement that the broker kept says nothing about now")
         self._delivery.acknowledged(decode_ack(message.payload), radio_us)
-        return []
 
-    def _cluster(self, message: Message, radio_us: int) -> list[FleetInstruction]:
+    def _cluster(self, message: Message, radio_us: int) -> None:
         if message.payload:
             status = decode_status(message.payload)
             # What the broker kept is not news.
             if status.presence is Presence.ONLINE and not message.retain:
                 self._delivery.cluster_began(radio_us)
-        return []
 
-    def _packet(self, message: Message, mote: str, radio_us: int) -> list[FleetInstruction]:
+    def _packet(self, message: Message, mote: str, radio_us: int, heard_us: int) -> Sequence[FleetInstruction]:
         if message.retain:
             raise FrameError("retained", "a packet that the broker kept is an old one")
         packet = decode_packet(message.payload)
@@ -195,10 +204,22 @@ class Receiver:
             raise FrameError("mote", f"packet of mote {packet.mote!r} on the topic of {mote!r}")
         if mote in self.foreign_motes:
             raise FrameError("mote", f"a driver of this proxy speaks for mote {mote!r}")
+        tuples = self._fleet.goes_on(packet, radio_us, heard_us)
+        if tuples is not None:
+            self._went_on.append(tuples)
+            return ()
         self._metrics.count("packets")
-        return self._fleet.packet(packet, radio_us=radio_us, heard_us=self._clocks.real())
+        return self._fleet.unusual(packet, radio_us=radio_us, heard_us=heard_us)
 
-    def _announcement(self, message: Message, mote: str, radio_us: int) -> list[FleetInstruction]:
+    def _count_went_on(self) -> None:
+        """Count the packets with which motes went on as before, as nearly all do: many at a time."""
+        if self._went_on:
+            self._metrics.count("packets", by=len(self._went_on))
+            self._metrics.count("samples", by=sum([len(each.starts_us) for each in self._went_on]))
+            self._entries.counted([each.mote for each in self._went_on])
+            self._went_on.clear()
+
+    def _announcement(self, message: Message, mote: str, radio_us: int, heard_us: int) -> list[FleetInstruction]:
         if message.retain:
             raise FrameError("retained", "an announcement that the broker kept is an old one")
         announcement = decode_announcement(message.payload)
@@ -207,7 +228,7 @@ class Receiver:
         if mote in self.foreign_motes:
             raise FrameError("mote", f"a driver of this proxy speaks for mote {mote!r}")
         self._metrics.count("announcements")
-        return self._fleet.announcement(announcement, radio_us=radio_us, heard_us=self._clocks.real())
+        return self._fleet.announcement(announcement, radio_us=radio_us, heard_us=heard_us)
 
     def _demand(self, message: Message, stream: str, radio_us: int) -> list[FleetInstruction]:
         if message.payload:

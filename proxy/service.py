@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
 import structlog
 
@@ -147,7 +147,7 @@ class ProxyService:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             running = [
-                tasks.create_task(self.link.run(self._receive), name="link"),
+                tasks.create_task(self.link.run_in_bursts(self._receive), name="link"),
                 tasks.create_task(self._flush_regularly(), name="flush"),
                 tasks.create_task(self._publish_catalog(), name="catalog"),
                 tasks.create_task(self._tell_time(), name="clock"),
@@ -182,12 +182,16 @@ class ProxyService:
             instructions += self.fleet.demand(demand.stream, demand, radio_us=now_us)
         return instructions + self.fleet.restore(self.stores.catalog.announcements())
 
-    async def _receive(self, message: Message) -> None:
-        if self._stopping or (self._has_drivers and await self.foreign.receive(message)):
+    async def _receive(self, messages: Sequence[Message]) -> None:
+        if self._stopping:
             return
-        await self.receiver.receive(message)
-        if self._has_drivers:
-            await self.foreign.after(message)
+        if not self._has_drivers:
+            await self.receiver.receive(messages)
+            return
+        for message in messages:
+            if not await self.foreign.receive(message):
+                await self.receiver.receive([message])
+                await self.foreign.after(message)
 
     async def _flush_batches(self) -> None:
         batches, positions = self._uncommitted

@@ -87,6 +87,10 @@ class StreamState:
         """Tuples that wait for the next batch."""
         return len(self._waiting)
 
+    def has_room(self, tuples: int) -> bool:
+        """Return whether so many tuples may wait without others being dropped for them."""
+        return len(self._waiting) + tuples <= self.limits.waiting
+
     def accept(self, packet: PacketTuples) -> int:
         """Let the tuples of a packet wait for the next batch; return how many old ones were dropped for them."""
         self.touched = True

@@ -296,7 +296,7 @@ async def test_messages_are_acknowledged_after_they_were_taken():
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = BrokerAddress(port=server.sockets[0].getsockname()[1])
 
-    async def take(_message):
+    async def take(_messages):
         await taking.wait()
 
     async with server, connect(address, client_id="a", will=None, max_queued=10) as connection:
@@ -307,6 +307,26 @@ async def test_messages_are_acknowledged_after_they_were_taken():
         assert await asyncio.wait_for(heard, TIME_LIMIT_SECONDS) == b"\x40\x02\x00\x01\x40\x02\x00\x02"
         with pytest.raises(LinkError, match="broke"):
             await asyncio.wait_for(receiving, TIME_LIMIT_SECONDS)
+
+
+async def test_a_connection_that_brings_no_mqtt_is_given_up():
+    async def serve(reader, writer):
+        await reader.read(1000)
+        writer.write(b"\x20\x02\x00\x00" + b"\x30\x04\x00\x01nx" + b"\x30\xff\xff\xff\xff\xff")
+        await reader.read(1000)
+        writer.close()
+
+    heard = []
+
+    async def take(messages):
+        heard.extend(message.payload for message in messages)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = BrokerAddress(port=server.sockets[0].getsockname()[1])
+    async with server, connect(address, client_id="a", will=None, max_queued=3) as connection:
+        with pytest.raises(LinkError, match="broke"):
+            await asyncio.wait_for(connection.receive(take), TIME_LIMIT_SECONDS)
+    assert heard == [b"x"]
 
 
 async def test_only_messages_that_nobody_acknowledges_are_dropped_when_too_many_wait():
@@ -322,8 +342,8 @@ async def test_only_messages_that_nobody_acknowledges_are_dropped_when_too_many_
 
     heard = []
 
-    async def take(message):
-        heard.append(message.payload[0])
+    async def take(messages):
+        heard.extend(message.payload[0] for message in messages)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = BrokerAddress(port=server.sockets[0].getsockname()[1])

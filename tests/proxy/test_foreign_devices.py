@@ -71,7 +71,7 @@ def demand(stream, *fields, period_us=None):
 
 async def say(service, topic, content, *, retain=False):
     payload = content if isinstance(content, bytes) else json.dumps(content).encode()
-    await service.link.handle(Message(topic, payload, retain=retain))
+    await service.link.take([Message(topic, payload, retain=retain)])
 
 
 def rows(service, column="t"):

@@ -34,10 +34,10 @@ class FakeLink:
         self.connected = asyncio.Event()
         self.published = []
         self.fails = False
-        self.handle = None
+        self.take = None
 
-    async def run(self, handle):
-        self.handle = handle
+    async def run_in_bursts(self, take):
+        self.take = take
         await self.connect()
         await asyncio.Event().wait()
 
@@ -78,7 +78,7 @@ async def until(condition, seconds=10):
 
 
 async def say(service, topic, frame, *, retain=False):
-    await service.link.handle(Message(topic, frame if isinstance(frame, bytes) else encode(frame), retain=retain))
+    await service.link.take([Message(topic, frame if isinstance(frame, bytes) else encode(frame), retain=retain)])
 
 
 async def hear(service, packet):
