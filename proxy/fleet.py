@@ -299,6 +299,11 @@ class Fleet:
             batches += stream.cut(promises, radio_us)
         return batches
 
+    @property
+    def crowded(self) -> bool:
+        """Whether a stream has little room left: more than half of the tuples that may wait do."""
+        return any(each.crowded for each in self.streams.values())
+
     def has(self, mote: str) -> bool:
         """Return whether a mote is in this proxy's catalog."""
         found = self.motes.get(mote)

@@ -48,6 +48,7 @@ COUNTERS: Mapping[str, Counted] = {
     "resends": Counted("Times sending began again, by reason.", "reason"),
     "acks_refused": Counted("Acknowledgements that cannot be right, by reason.", "reason"),
     "spool_full": Counted("Flushes put off because the spool is full."),
+    "held_back": Counted("Times messages were left with the broker for a slow disk to make room."),
     "store_errors": Counted("Failed writes to the data folder; they are tried again."),
     "quarantined": Counted("Frames put into the quarantine."),
 }

@@ -39,19 +39,8 @@ from proxy.fleet_instructions import (
 from proxy.flushing import CatalogChanges
 from proxy.link_seam import Clocks
 from proxy.metrics import ProxyMetrics
-from proxy.mote_events import (
-    HeardAgain,
-    MoteInstruction,
-    NeverAcknowledged,
-    PacketsLost,
-    PublishEntry,
-    Rebooted,
-    Refusal,
-    Refused,
-    SendControl,
-    TuplesAccepted,
-    WentSilent,
-)
+from proxy.mote_events import MoteInstruction, PublishEntry, Refusal, Refused, SendControl, TuplesAccepted
+from proxy.mote_reports import report
 from proxy.neighbours import Neighbours, tell_fleet
 from proxy.quarantine import Quarantine, RefusedFrame
 from proxy.waiting_tuples import PacketTuples
@@ -253,24 +242,7 @@ class Receiver:
                     self._metrics.count("samples_late", by=samples)
                 self._refuse("packets_refused", reason.value, detail, message, mote=mote)
             case _:
-                self._report(mote, instruction)
-
-    def _report(self, mote: str, instruction: MoteInstruction) -> None:
-        match instruction:
-            case PacketsLost(count):
-                self._metrics.count("packets_lost", by=count)
-                log.debug("packets lost", mote=mote, packets=count)
-            case Rebooted(boot):
-                self._metrics.count("mote_reboots")
-                log.info("mote began anew", mote=mote, boot=boot)
-            case WentSilent(after_us):
-                self._metrics.count("motes_silent_times")
-                log.warning("mote is silent", mote=mote, seconds=after_us / 1e6)
-            case HeardAgain():
-                log.info("mote is heard again", mote=mote)
-            case NeverAcknowledged(attempts):
-                self._metrics.count("motes_unresponsive")
-                log.warning("mote does not take up its program", mote=mote, attempts=attempts)
+                report(mote, instruction, self._metrics)
 
     async def _send_control(self, mote: str, instruction: SendControl, message: Message | None, radio_us: int) -> None:
         if self.to_driver is not None and await self.to_driver(mote, instruction.control, message):

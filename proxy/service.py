@@ -8,32 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 
 import structlog
 
 from protocols import topics
-from protocols.acquisition.parts import ProgramStyle
 from protocols.catalog import StreamOffer
 from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
-from protocols.programs import ListenSchedule
-from proxy.batching import BatchLimits, CutBatch, MotePosition
+from proxy.batching import CutBatch, MotePosition
 from proxy.delivery import Delivery
 from proxy.drivers.driver import Driver
 from proxy.entry_schedule import EntrySchedule
 from proxy.errors import StoreError
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
 from proxy.fleet_instructions import FleetInstruction
+from proxy.fleet_settings import fleet_limits
 from proxy.flushing import CatalogChanges, delete_acknowledged, store_batches, store_catalog, store_refused
 from proxy.foreign_devices import ForeignDevices, Spokesmen
+from proxy.gauges import read_gauges
 from proxy.link_seam import Clocks, MakeLink, greeting
 from proxy.metrics import ProxyMetrics
 from proxy.neighbours import Neighbours
 from proxy.receiving import Receiver
 from proxy.settings import ProxySettings
 from proxy.stores import Stores
-from proxy.tracking_limits import TrackingLimits
 
 log = structlog.get_logger(__name__)
 
@@ -41,24 +40,9 @@ _CLOCK_SECONDS = 0.5
 _CATALOG_SECONDS = 0.25
 _PAUSE_AFTER_LOST_PUBLISH_SECONDS = 0.5
 _FAREWELL_SECONDS = 2.0
+LONGEST_HOLD_SECONDS = 2.0
+"""While a slow disk writes and little room is left, messages are left with the broker for so long."""
 _POSITIONS_EVERY_US = 30_000_000
-
-
-def fleet_limits(settings: ProxySettings) -> FleetLimits:
-    """Return the settings that concern the fleet."""
-    return FleetLimits(
-        motes=settings.max_motes,
-        streams=settings.max_streams,
-        tracking=TrackingLimits(
-            silence_after_us=settings.silence_after,
-            patience_us=settings.patience,
-            max_clock_ahead_us=settings.max_clock_ahead,
-            clock_tolerance_us=settings.clock_tolerance,
-            reorder_within_us=settings.reorder_within,
-        ),
-        batches=BatchLimits(settings.waiting_samples, settings.batch_rows, settings.batch_size),
-        style=ProgramStyle(settings.samples_per_packet, ListenSchedule(settings.listen_every, settings.listen_for)),
-    )
 
 
 class ProxyService:
@@ -89,7 +73,7 @@ class ProxyService:
     ) -> None:
         self.settings = settings
         self.stores = stores
-        self.metrics = ProxyMetrics(self._gauges)
+        self.metrics = ProxyMetrics(lambda: read_gauges(self.fleet, self.stores, self.link))
         self._clocks = clocks or Clocks()
         now_us = self._clocks.radio()
         began_us = self._clocks.real()
@@ -135,6 +119,7 @@ class ProxyService:
         self.receiver.neighbours = neighbours
         self.receiver.foreign_motes, self.receiver.to_driver = spokesmen.of, self.foreign.control
         self._flushing = asyncio.Lock()
+        self._held_long_enough = False
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
         self._positions_us = now_us
         self._stopping = False
@@ -174,6 +159,7 @@ class ProxyService:
             deletions = self.delivery.take_deletions()
             if deletions:
                 await self._write(self.stores.in_thread(delete_acknowledged, self.stores, deletions))
+            self._held_long_enough = False
 
     def _restore(self) -> list[FleetInstruction]:
         instructions: list[FleetInstruction] = []
@@ -183,6 +169,8 @@ class ProxyService:
         return instructions + self.fleet.restore(self.stores.catalog.announcements())
 
     async def _receive(self, messages: Sequence[Message]) -> None:
+        if self._flushing.locked() and not self._held_long_enough and self.fleet.crowded:
+            await self._hold_back()
         if self._stopping:
             return
         if not self._has_drivers:
@@ -192,6 +180,15 @@ class ProxyService:
             if not await self.foreign.receive(message):
                 await self.receiver.receive([message])
                 await self.foreign.after(message)
+
+    async def _hold_back(self) -> None:
+        """Wait for the flush under way, which makes room; the broker keeps what comes meanwhile."""
+        self.metrics.count("held_back")
+        try:
+            async with asyncio.timeout(LONGEST_HOLD_SECONDS), self._flushing:
+                pass
+        except TimeoutError:
+            self._held_long_enough = True
 
     async def _flush_batches(self) -> None:
         batches, positions = self._uncommitted
@@ -303,26 +300,3 @@ class ProxyService:
         with contextlib.suppress(LinkError, TimeoutError):
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 await self.link.publish(self._greeting.death)
-
-    def _gauges(self) -> Mapping[str, tuple[str, str, Mapping[str, float]]]:
-        streams = self.fleet.streams.items()
-        return {
-            "motes": ("Motes by state.", "state", {each.value: n for each, n in self.fleet.states().items()}),
-            "spool_batches": ("Batches that wait for the cluster.", "", {"": self.stores.spool.batches}),
-            "spool_bytes": ("Size of the batches that wait.", "", {"": self.stores.spool.size_bytes}),
-            "samples_waiting": (
-                "Accepted samples in memory.",
-                "stream",
-                {name: each.waiting for name, each in streams},
-            ),
-            "watermark_seconds": (
-                "Low watermark, seconds of application time since 1970.",
-                "stream",
-                {name: each.watermark_us / 1e6 for name, each in streams if each.watermark_us is not None},
-            ),
-            "connected": (
-                "1 while there is a connection to the broker.",
-                "",
-                {"": float(self.link.connected.is_set())},
-            ),
-        }

@@ -87,6 +87,11 @@ class StreamState:
         """Tuples that wait for the next batch."""
         return len(self._waiting)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether more than half of the tuples that may wait do."""
+        return not self.has_room(self.limits.waiting // 2)
+
     def has_room(self, tuples: int) -> bool:
         """Return whether so many tuples may wait without others being dropped for them."""
         return len(self._waiting) + tuples <= self.limits.waiting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 
@@ -189,6 +190,51 @@ async def test_failing_disk_is_tried_again_and_loses_nothing(settings, frames, m
         monkeypatch.setattr(service.stores.spool, "append", good)
         await until(lambda: sum(each.rows for each in published_batches(service.link)) == 2)
         assert [each.sequence for each in published_batches(service.link)] == [1, 2]
+
+
+class SlowDisk:
+    """A spool that writes only when it is let."""
+
+    def __init__(self, service, monkeypatch):
+        self._append = service.stores.spool.append
+        self.writing, self.go_on = threading.Event(), threading.Event()
+        monkeypatch.setattr(service.stores.spool, "append", self.append)
+
+    def append(self, *arguments):
+        self.writing.set()
+        assert self.go_on.wait(10)
+        self._append(*arguments)
+
+
+async def test_slow_disk_leaves_messages_with_the_broker_before_samples_are_dropped(settings, frames, monkeypatch):
+    async with running(settings.model_copy(update={"waiting_samples": 2})) as service:
+        await introduce(service, frames)
+        disk = SlowDisk(service, monkeypatch)
+        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(disk.writing.is_set)
+        for number in (1, 2):
+            await hear(service, frames.packet(number, (number * S, 1.0), clock=number * S, program=NUMBER))
+        waits = asyncio.create_task(hear(service, frames.packet(3, (3 * S, 1.0), clock=3 * S, program=NUMBER)))
+        await until(lambda: service.metrics.value("held_back"))
+        assert service.metrics.value("packets") == 3
+        disk.go_on.set()
+        await asyncio.wait_for(waits, 10)
+        await until(lambda: service.metrics.value("samples") == 4)
+        assert service.metrics.value("packets") == 4
+
+
+async def test_disk_that_stands_still_holds_messages_back_for_a_bounded_time(settings, frames, monkeypatch):
+    monkeypatch.setattr("proxy.service.LONGEST_HOLD_SECONDS", 0.05)
+    async with running(settings.model_copy(update={"waiting_samples": 2})) as service:
+        await introduce(service, frames)
+        disk = SlowDisk(service, monkeypatch)
+        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(disk.writing.is_set)
+        for number in range(1, 6):
+            await hear(service, frames.packet(number, (number * S, 1.0), clock=number * S, program=NUMBER))
+        assert service.metrics.value("held_back") == 1
+        assert service.metrics.value("samples_dropped", "traffic") == 3
+        disk.go_on.set()
 
 
 async def test_full_spool_drops_the_oldest_waiting_samples_and_says_so(settings, frames):

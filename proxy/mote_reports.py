@@ -1,0 +1,29 @@
+"""What is said of a mote in metrics and log when something has happened to it."""
+
+from __future__ import annotations
+
+import structlog
+
+from proxy.metrics import ProxyMetrics
+from proxy.mote_events import HeardAgain, MoteInstruction, NeverAcknowledged, PacketsLost, Rebooted, WentSilent
+
+log = structlog.get_logger(__name__)
+
+
+def report(mote: str, instruction: MoteInstruction, metrics: ProxyMetrics) -> None:
+    """Count and log it, if it is worth that."""
+    match instruction:
+        case PacketsLost(count):
+            metrics.count("packets_lost", by=count)
+            log.debug("packets lost", mote=mote, packets=count)
+        case Rebooted(boot):
+            metrics.count("mote_reboots")
+            log.info("mote began anew", mote=mote, boot=boot)
+        case WentSilent(after_us):
+            metrics.count("motes_silent_times")
+            log.warning("mote is silent", mote=mote, seconds=after_us / 1e6)
+        case HeardAgain():
+            log.info("mote is heard again", mote=mote)
+        case NeverAcknowledged(attempts):
+            metrics.count("motes_unresponsive")
+            log.warning("mote does not take up its program", mote=mote, attempts=attempts)
