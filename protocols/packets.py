@@ -34,7 +34,7 @@ ProgramNumber = Annotated[int, Meta(ge=0, lt=2**32)]
 SampleValue = int | float | Annotated[str, Meta(max_length=1024)] | bool | None
 
 
-class Sample(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
+class Sample(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0, gc=False):
     """One sample.
 
     Parameters
@@ -142,8 +142,10 @@ Record = Sample | Health | Partial | VehicleEvent | VehicleTally
 """What a packet may contain; the first element of each record is its kind."""
 
 
-class Packet(Frame, frozen=True):
+class Packet(Frame, frozen=True, gc=False):
     """Mote to proxy.
+
+    It, and the samples in it, are made of plain values: the garbage collector need not look at them.
 
     Parameters
     ----------
