@@ -28,9 +28,11 @@ class FjordInSpark:
         The session.
     folder
         For its tables, plans and checkpoint.
+    max_rows
+        Of one micro-batch.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, *, max_rows: int = 4_000_000) -> None:
         self._plans = PlanFiles(folder / "plans")
         self.table = StreamTable(str(folder / "streams" / READINGS.name), READINGS)
         self.results = ResultsTable(str(folder / "results"), "benchmark")
@@ -38,7 +40,9 @@ class FjordInSpark:
         self._plans.write(Plan(1))
         self._query = start_fjord(
             spark,
-            options=SourceOptions(str(folder / "streams"), str(folder / "plans"), 4, 2, 4_000_000),
+            options=SourceOptions(
+                str(folder / "streams"), str(folder / "plans"), 4, 2, max_rows, str(folder / "relations")
+            ),
             checkpoint=folder / "checkpoint",
             results=self.results,
             on_commit=lambda: None,

@@ -9,19 +9,25 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cluster.language.algebra import Node
-from cluster.language.catalog import Catalog
+from cluster.language.algebra import Column, Node
+from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
 from cluster.spark.upstream import UpstreamTask, run_upstream
+from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from protocols.streams import Field, FieldType, StreamSchema
 
 READINGS = StreamSchema("readings", (Field("k", FieldType.INTEGER), Field("x", FieldType.REAL)))
-CATALOG = Catalog.of([READINGS])
+PLACES = StaticRelation(
+    "places",
+    "places@1",
+    (Column("key", FieldType.INTEGER), Column("high", FieldType.REAL), Column("name", FieldType.TEXT)),
+)
+CATALOG = Catalog.of([READINGS, PLACES])
 KEYS = 1_000
 BUCKETS = 4
 
@@ -74,6 +80,13 @@ def append(table: StreamTable, rows: pl.DataFrame, watermark_us: int) -> None:
     table.append([arrow], StreamPosition(watermark_us, {}), {})
 
 
+def change_places(folder: Path, rows: pl.DataFrame) -> None:
+    """Give the relation its next version, for all that comes."""
+    versions = RelationVersions(folder / "relations" / PLACES.identity)
+    versions.prepare(rows)
+    versions.commit(rows, {})
+
+
 class Memory:
     """A bucket's state store."""
 
@@ -115,7 +128,8 @@ class HostedFjord:
         self._plans.write(Plan(1, tuple(queries)))
         self._streams = str(folder / "streams")
         self._stores = [Memory() for _ in range(BUCKETS)]
-        self._host = BucketHost(str(self._plans.folder), BUCKETS, name)
+        self._relations = str(folder / "relations")
+        self._host = BucketHost(str(self._plans.folder), BUCKETS, name, self._relations)
         self._log = StreamTable(f"{self._streams}/{READINGS.name}").log
         self.seconds = 0.0
         self.answers: dict[str, int] = {}
@@ -125,7 +139,8 @@ class HostedFjord:
         files = tuple((READINGS.name, file.path) for file in self._log.read(version).files)
         began = time.perf_counter()
         task = UpstreamTask(
-            str(self._plans.folder), self._streams, 1, 1, BUCKETS, 0, files, {READINGS.name: watermark_us}
+            str(self._plans.folder), self._streams, 1, 1, BUCKETS, 0, files, {READINGS.name: watermark_us},
+            self._relations, {PLACES.identity: RelationVersions(Path(self._relations, PLACES.identity)).latest()},
         )  # fmt: skip
         arrived: dict[int, list[Envelope]] = {}
         for batch in run_upstream(task):

@@ -24,6 +24,7 @@ from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.joining import Join as JoinOperator
 from cluster.fjord.operators.lookup import Lookup as LookupOperator
 from cluster.fjord.operators.lookup import Tables
+from cluster.fjord.operators.member_filter import MemberFilter
 from cluster.fjord.operators.multiplicities import difference, intersection
 from cluster.fjord.operators.pane_aggregation import Audience, PaneAggregate
 from cluster.fjord.operators.panes import Panes
@@ -68,6 +69,7 @@ from cluster.language.algebra import (
 from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
+from cluster.plan.folding import Choices
 from cluster.plan.pane_folding import PaneFold
 from protocols.batches import EXCEPT_COLUMN
 from protocols.streams import FieldType
@@ -131,7 +133,11 @@ def upstream_operators(
 
 
 def add_downstream(
-    fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Queue] | None, tables: Tables | None = None
+    fjord: Fjord,
+    query: PlannedQuery,
+    arrivals: Mapping[str, Queue] | None,
+    tables: Tables | None = None,
+    choices: Choices = (),
 ) -> Placed:
     """Add a query's downstream operators to a Fjord.
 
@@ -145,13 +151,15 @@ def add_downstream(
         By edge: the queue on which what comes from upstream arrives; None to try only.
     tables
         Where lookups find what they look up.
+    choices
+        By filter of a fold's plan: its members' own conditions.
 
     Returns
     -------
     Placed
         The operator whose output is the query's answer.
     """
-    return _Downstream(fjord, query, arrivals, tables).add(query.node)
+    return _Downstream(fjord, query, arrivals, tables, choices).add(query.node)
 
 
 def add_pane_aggregate(fjord: Fjord, fold: PaneFold, arrival: Queue) -> Placed:
@@ -208,9 +216,15 @@ class _Downstream:
     """Adds operators from the leaves up; numbers them, so that their state is found again after a restart."""
 
     def __init__(
-        self, fjord: Fjord, query: PlannedQuery, arrivals: Mapping[str, Queue] | None, tables: Tables | None
+        self,
+        fjord: Fjord,
+        query: PlannedQuery,
+        arrivals: Mapping[str, Queue] | None,
+        tables: Tables | None,
+        choices: Choices,
     ) -> None:
         self._fjord = fjord
+        self._choices = choices
         self._tables = tables
         self._query = query
         self._arrivals = arrivals
@@ -246,6 +260,8 @@ class _Downstream:
         if isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and not has_chronons(node.input):
             exact = copies_matter or not isinstance(node, TimeWindow)
             inputs = [self._split(node.input, inputs[0])] if exact else inputs
+        if isinstance(node, Filter) and node.choice is not None:
+            return self._place(MemberFilter(self._choices[node.choice]), *inputs)
         if isinstance(node, Lookup):
             return self._place(LookupOperator(node, streams_of(node), self._tables), *inputs)
         return self._place(build_operator(node), *inputs)

@@ -231,10 +231,15 @@ class PartitionedWindow(_Node, frozen=True):
 
 
 class Filter(_Node, frozen=True):
-    """Tuples for which the predicate is true (not false, not NULL)."""
+    """Tuples for which the predicate is true (not false, not NULL).
+
+    In a template, `choice` says which of its members' own conditions stands here (cluster/plan/folding.py); None in a
+    query.
+    """
 
     input: Node
     predicate: Scalar
+    choice: int | None = None
 
 
 class Project(_Node, frozen=True):

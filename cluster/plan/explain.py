@@ -137,7 +137,7 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
         case PartitionedWindow():
             return f"window of the last {_tuples(node.rows)} for each {_list(node.keys)}{_row_slide(node.slide_rows)}"
         case Filter():
-            return f"filter {readable(node.predicate)}"
+            return f"filter {'by own condition' if node.choice is not None else readable(node.predicate)}"
         case Project():
             return f"project {_list(tuple(_output(output) for output in node.outputs))}"
         case Join():

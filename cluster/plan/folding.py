@@ -6,7 +6,8 @@
 
 A *template* is a plan without the conditions next to its streams. Its *members* are the queries that have it. A tuple
 becomes one row per member whose condition holds, with the member's number in an extra column, and every operator above
-keeps members apart: it is one more column of a projection, of a key, of equality, one more equation of a join. All
+keeps members apart: it is one more column of a projection, of a key, of equality, one more equation of a join. A filter
+further up (HAVING, a condition on both sides of a join) keeps each member's rows by the member's own condition. All
 operators work instant by instant on whole tuples (papers/pipes_algebra.md section 3), so each member's rows are exactly
 those of its query run alone; and a member that comes later has no rows from before.
 
@@ -17,6 +18,7 @@ their joins: rows say since when they are seen. Windowed aggregates fold further
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,8 +56,14 @@ from cluster.plan.pane_folding import PaneFold, fold_panes, group_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
 from protocols.streams import FieldType
 
+ANYTHING = Scalar("TRUE", FieldType.BOOLEAN)
+"""What a template's filter says in the place of its members' conditions."""
+
 Groups = tuple[tuple[int, Scalar | None], ...]
 """Conditions by number of their group."""
+
+Choices = tuple[Mapping[int, Scalar], ...]
+"""By filter of a template: the members' own conditions, by number of their group."""
 
 RIGHT = "fjord_right_"
 """Marks of the right side of a join are called so until it is made."""
@@ -74,11 +82,14 @@ class Member:
         Its plan.
     predicates
         By source of the template: which tuples of it are its own; None for all.
+    choices
+        By filter of the template: its own condition.
     """
 
     group: int
     query: PlannedQuery
     predicates: tuple[Scalar | None, ...]
+    choices: tuple[Scalar, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,12 @@ class Fold:
         )
 
     @property
+    def choices(self) -> Choices:
+        """By filter: the conditions, by number of their group."""
+        filters = len(self.members[0].choices)
+        return tuple({member.group: member.choices[place] for member in self.members} for place in range(filters))
+
+    @property
     def shares_tuples(self) -> bool:
         """True if members with equal conditions have the same tuples."""
         return shares_tuples(self.template)
@@ -131,9 +148,9 @@ def fold(plan: Plan) -> FoldedPlan:
         if windowed is not None:
             panes[query] = windowed
             continue
-        template, predicates = template_of(query.node)
-        group = group_of(predicates) if shares_tuples(template) else query.since_epoch
-        folds.setdefault(template, []).append(Member(group, query, predicates))
+        template, predicates, choices = template_of(query.node)
+        group = group_of((*predicates, *choices)) if shares_tuples(template) else query.since_epoch
+        folds.setdefault(template, []).append(Member(group, query, predicates, choices))
     return FoldedPlan(
         tuple(Fold(template, _shared(template), tuple(members)) for template, members in folds.items()),
         fold_panes(panes),
@@ -153,23 +170,27 @@ def shares_tuples(template: Node) -> bool:
 
 
 @lru_cache(maxsize=65_536)
-def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...]]:
-    """Return a plan's template and, by source, the conditions it was freed of.
+def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...], tuple[Scalar, ...]]:
+    """Return a plan's template, by source the conditions it was freed of, and the conditions of filters further up.
 
     What runs upstream more than once, conditions and all, is one source of the template: equal parts of a plan stay
     equal.
     """
     places: dict[Node, int] = {}
+    choices: dict[tuple[Node, Scalar], int] = {}
 
     def freed(part: Node, place: int | None) -> Node:
         if place is None and is_cut(part):
             place = places.setdefault(part, len(places))
         if place is not None and isinstance(source := _without_filters(part), Source):
             return replace(without_wishes(source), occurrence=place)
-        return with_inputs(part, tuple(freed(each, place) for each in inputs_of(part)))
+        inputs = tuple(freed(each, place) for each in inputs_of(part))
+        if place is None and isinstance(part, Filter):
+            return Filter(inputs[0], ANYTHING, choices.setdefault((inputs[0], part.predicate), len(choices)))
+        return with_inputs(part, inputs)
 
     template = freed(node, None)
-    return template, tuple(_condition_of(cut) for cut in places)
+    return template, tuple(map(_condition_of, places)), tuple(predicate for _, predicate in choices)
 
 
 def _without_filters(node: Node) -> Node:

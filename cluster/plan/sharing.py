@@ -31,8 +31,7 @@ def sharing_of(node: Node, running: Plan) -> str:
     for each in folded.folds:
         others = [member.query.name for member in each.members if member.query != query]
         if len(others) < len(each.members) and others:
-            what = "all but the conditions on its streams"
-            lines.append(f"{what} with {queries_counted(len(others))}: {named(others)}")
+            lines.append(f"all but its conditions with {queries_counted(len(others))}: {named(others)}")
     for stream in sorted(streams_of(node)):
         readers = [each.name for each in running.queries if stream in streams_of(each.node)]
         if readers:

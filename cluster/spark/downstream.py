@@ -231,7 +231,7 @@ def _build(parts: Iterable[Part], bucket: int, buckets: int, tables: RelationTab
 def _add(fjord: Fjord, part: Part, hosted: _Hosted) -> Placed:
     if isinstance(part.plan, PaneFold):
         return add_pane_aggregate(fjord, part.plan, hosted.arrivals[part.edges[0].name])
-    return add_downstream(fjord, part.plan, hosted.arrivals, hosted.tables)
+    return add_downstream(fjord, part.plan, hosted.arrivals, hosted.tables, part.choices)
 
 
 def without_strangers(state: State, groups: frozenset[int]) -> State:

@@ -13,7 +13,7 @@ from cluster.fjord.operators.without_told import WithoutTold
 from cluster.language.algebra import MEMBER, Node, Schema
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.expressions import columns_of
-from cluster.plan.folding import RIGHT, Fold, Groups, fold
+from cluster.plan.folding import RIGHT, Choices, Fold, Groups, fold
 from cluster.plan.pane_folding import PaneFold
 from cluster.plan.push_down import fixed_columns
 from cluster.spark.envelopes import split_by_bucket
@@ -66,6 +66,8 @@ class Part:
         By source: the conditions of its grouped filter, by number of the group.
     shares_rows
         True if several listeners may have the same group; then rows say which of these they are for.
+    choices
+        By filter further up: the listeners' own conditions, by number of the group.
     """
 
     identity: str
@@ -74,6 +76,7 @@ class Part:
     listeners: tuple[Listener, ...]
     groups: tuple[Groups, ...]
     shares_rows: bool
+    choices: Choices = ()
 
     @property
     def spread(self) -> bool:
@@ -150,7 +153,7 @@ def parts_of(plan: Plan) -> tuple[Part, ...]:
 def _part_of_fold(each: Fold) -> Part:
     listeners = tuple(Listener(member.query, member.group) for member in each.members)
     identity = each.shared.identity
-    return Part(identity, each.shared, edges_of(each.shared), listeners, each.groups, each.shares_tuples)
+    return Part(identity, each.shared, edges_of(each.shared), listeners, each.groups, each.shares_tuples, each.choices)
 
 
 def _part_of_panes(each: PaneFold) -> Part:

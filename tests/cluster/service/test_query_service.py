@@ -147,5 +147,5 @@ async def test_explain_says_what_a_query_would_share(service: Service) -> None:
     assert "panes of 10s with 1 query: mean" in told
     assert "the scan of traffic with 2 queries: mean, slow" in told
     told = service.queries.explain("SELECT sensor FROM traffic WHERE lane = 1")
-    assert "all but the conditions on its streams with 1 query: slow" in told
+    assert "all but its conditions with 1 query: slow" in told
     assert len(service.registry.plan.queries) == 2

@@ -48,6 +48,12 @@ OF_TWO = [
         "SELECT t.sensor, u.n FROM traffic t WINDOW(RANGE 5), (SELECT sensor, COUNT(*) AS n FROM traffic u"
         " WINDOW(RANGE 20 SLIDE 10) WHERE u.speed >= 0{1} GROUP BY sensor) u WHERE t.sensor = u.sensor{0}"
     ),
+    *(
+        "SELECT t.speed, u.n FROM traffic t WINDOW(RANGE 5), (SELECT sensor, COUNT(*) AS n FROM traffic u"
+        " WINDOW(RANGE 20 SLIDE 10) WHERE u.speed >= 0{1} GROUP BY sensor HAVING MAX(speed) > "
+        f"{fastest}) u WHERE t.sensor = u.sensor AND t.speed + u.n > {least}{{0}}"
+        for fastest, least in ((2, 3), (6, 3), (4, 3))
+    ),
 ]
 EACH = ["", " AND {}.speed < 5", " AND {}.sensor = 'a'", " AND {}.speed BETWEEN 2 AND 6"]
 CONDITIONS = [
@@ -110,6 +116,13 @@ def test_folded_is_alone(
 
 def _bag(rows: list[tuple[int, int, dict[str, Any]]]) -> Counter[tuple[Any, ...]]:
     return Counter((start, end, *sorted(row.items())) for start, end, row in rows)
+
+
+def test_what_differs_in_a_condition_further_up_is_one_fold_too() -> None:
+    plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(OF_TWO[-n].format("", ""))) for n in (1, 2, 3)))
+    (found,) = fold(plan).folds
+    assert len(found.members) == 3
+    assert [len(set(choices.values())) for choices in found.choices] == [3]
 
 
 def test_what_differs_in_its_condition_is_one_fold() -> None:
