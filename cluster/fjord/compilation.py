@@ -37,8 +37,9 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow as TimeWindowOperator
 from cluster.fjord.operators.union import Union as UnionOperator
 from cluster.fjord.operators.without_told import WithoutTold
+from cluster.fjord.operators.zipping import Zip as ZipOperator
 from cluster.fjord.queues import PushQueue, Queue
-from cluster.fjord.validity import copies_that_matter, has_chronons, longest_validity_us
+from cluster.fjord.validity import copies_that_matter, longest_validity_us
 from cluster.language.algebra import (
     MEMBER,
     SINCE,
@@ -63,9 +64,11 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    Zip,
     inputs_of,
     schema_of,
 )
+from cluster.language.instants import has_chronons
 from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
@@ -173,7 +176,7 @@ def add_pane_aggregate(fjord: Fjord, fold: PaneFold, arrival: Queue) -> Placed:
     return fjord.add(f"{fold.name}/0 PaneAggregate", operator, [arrival], owner=fold.name)
 
 
-def build_operator(node: Node) -> Operator:
+def build_operator(node: Node) -> Operator:  # noqa: C901 - one case per kind of node
     """Return the operator of a node, between operators for its inputs and its consumer.
 
     Raises
@@ -202,6 +205,9 @@ def build_operator(node: Node) -> Operator:
             return intersection(empty_rows(schema_of(node)))
         case Join():
             return JoinOperator(*_sides(node), node.predicate)
+        case Zip():
+            return ZipOperator(*_sides(node), keys=node.keys, bounds_us=(node.low_us, node.high_us), kind=node.kind,
+                               apart=node.apart)  # fmt: skip
         case SemiJoin() | AntiJoin():
             return SemiJoinOperator(*_sides(node), node.predicate, anti=isinstance(node, AntiJoin))
         case Granularity():
@@ -297,5 +303,5 @@ class _Downstream:
         return self._fjord.add(name, operator, sources, owner=self._query.identity)
 
 
-def _sides(node: Join | SemiJoin | AntiJoin) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _sides(node: Join | Zip | SemiJoin | AntiJoin) -> tuple[pl.DataFrame, pl.DataFrame]:
     return empty_rows(schema_of(node.left)), empty_rows(schema_of(node.right))

@@ -23,30 +23,13 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    Zip,
     inputs_of,
 )
+from cluster.language.instants import has_chronons
 
 BLIND_TO_COPIES = frozenset({"min", "max", "first", "last"})
 """Aggregates that give the same however often a tuple counts."""
-
-
-def has_chronons(node: Node) -> bool:
-    """Return whether every tuple of a plan is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
-    match node:
-        case Source() | Istream() | Dstream():
-            return True
-        case Filter() | Project() | Distinct() | Aggregate() | Lookup():
-            return has_chronons(node.input)
-        case SemiJoin() | AntiJoin() | Difference():
-            return has_chronons(node.left)
-        case Union():
-            return has_chronons(node.left) and has_chronons(node.right)
-        case Join() | Intersection():
-            return has_chronons(node.left) or has_chronons(node.right)
-        case TimeWindow():
-            return node.size_us == 1 and node.slide_us == 1 and has_chronons(node.input)
-        case _:
-            return False
 
 
 def longest_validity_us(node: Node) -> int | None:
@@ -97,5 +80,5 @@ def copies_that_matter(node: Node, *, above: bool) -> tuple[bool, ...]:
             return (above,)
         case Union() | Join() | Intersection():
             return (above, above)
-        case Difference() | CountWindow() | PartitionedWindow() | Istream() | Dstream():
+        case Difference() | Zip() | CountWindow() | PartitionedWindow() | Istream() | Dstream():
             return tuple(True for _ in inputs_of(node))

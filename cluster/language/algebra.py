@@ -259,6 +259,43 @@ class Join(_Pair, frozen=True):
     predicate: Scalar | None
 
 
+ZipKind = Literal["inner", "left", "full"]
+"""Pairs; pairs and left tuples without a partner; pairs and all tuples without one."""
+
+
+class Zip(_Pair, frozen=True):
+    """Tuples of both sides paired one to one in the order of their stamps (papers/fjords.md section 2, zipper join).
+
+    Tuples of either side are valid at their own instant only. Look, among tuples with equal keys, at the earliest of
+    each side that are neither paired nor left alone; of equal stamps, at the one with the least values:
+
+    * right minus left above `high_us` leaves the left one alone, below `low_us` the right one;
+    * else, if the side of the earlier one has a later tuple that is not after the other and within the bounds, too, the
+      earlier one is left alone: the later one is nearer;
+    * else they are a pair.
+
+    A pair is valid at the instant of its later tuple, a lone tuple at the last instant at which a partner might have
+    come; NULLs are in place of the other side then.
+
+    Parameters
+    ----------
+    keys
+        Columns of left and right that must be equal; a NULL equals nothing.
+    low_us, high_us
+        Bounds of the right stamp minus the left one.
+    kind
+        Which tuples without a partner there are.
+    apart
+        The name of the column, behind those of both sides, with the right stamp minus the left one.
+    """
+
+    keys: tuple[tuple[str, str], ...]
+    low_us: int
+    high_us: int
+    kind: ZipKind
+    apart: str
+
+
 class SemiJoin(_Pair, frozen=True):
     """Left tuples, with their multiplicity, for which some right tuple satisfies the predicate."""
 
@@ -352,6 +389,7 @@ Node = (
     | Project
     | Union
     | Join
+    | Zip
     | SemiJoin
     | AntiJoin
     | Distinct
@@ -376,6 +414,8 @@ def schema_of(node: Node) -> Schema:
             return tuple(Column(output.name, output.scalar.type, output.unit) for output in node.outputs)
         case Join():
             return schema_of(node.left) + schema_of(node.right)
+        case Zip():
+            return (*schema_of(node.left), *schema_of(node.right), Column(node.apart, FieldType.INTEGER, "us"))
         case Aggregate():
             by_name = {column.name: column for column in schema_of(node.input)}
             return tuple(by_name[key] for key in node.keys) + tuple(
@@ -392,7 +432,7 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
     match node:
         case Source() | Relation():
             return ()
-        case Union() | Join() | SemiJoin() | AntiJoin() | Difference() | Intersection():
+        case Union() | Join() | Zip() | SemiJoin() | AntiJoin() | Difference() | Intersection():
             return (node.left, node.right)
         case _:
             return (node.input,)

@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Relation,
     Scalar,
     Source,
+    Zip,
     inputs_of,
     schema_of,
 )
@@ -100,6 +101,9 @@ def never_null(node: Node) -> frozenset[str]:
             return frozenset(output.name for output in node.outputs if plain_column(output.scalar) in below)
         case Join():
             return never_null(node.left) | never_null(node.right)
+        case Zip():
+            left = never_null(node.left) if node.kind != "full" else frozenset()
+            return left | never_null(node.right) | {node.apart} if node.kind == "inner" else left
         case _:
             first, *others = inputs_of(node)
             found = never_null(first)

@@ -22,6 +22,11 @@ class OrderedOutput:
         self._held = columns.clear()
         self.watermark_us = ALWAYS
 
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types of the columns of the results."""
+        return self._held.schema
+
     def add(self, rows: pl.DataFrame) -> None:
         """Hold rows, in any order."""
         if rows.height:

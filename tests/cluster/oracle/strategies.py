@@ -12,7 +12,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cluster.fjord.validity import has_chronons
 from cluster.language.algebra import (
     STAMP,
     Aggregate,
@@ -43,6 +42,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.bounds import unbounded_operator
 from cluster.language.dialect import canonical, parse_scalar
+from cluster.language.instants import has_chronons
 from protocols.streams import FieldType
 from tests.cluster.oracle.definition import Streams
 

@@ -1,0 +1,156 @@
+"""Zip: tuples of two streams paired one to one in the order of their stamps (papers/fjords.md section 2, zipper join).
+
+    left    a1      a2      a3
+    right    b1             b3  b4       within 2
+    answer   a1b1     a2    a3b3         and, in a full zip, b4 two later; a2 is alone at the end of its window
+
+What an input has brought before its watermark is known to be all. A tuple is kept until it has been paired, or until
+both inputs have passed the last instant at which a partner might come.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, split_at, table_of
+from cluster.fjord.operators.zip_pairing import Bounds, zip_stamps
+from cluster.language.algebra import ZipKind
+
+_PLACE, _SIDE, _POSITION, _KEY, _OTHER_START = (
+    "fjord_place", "fjord_side", "fjord_position", "fjord_key", "fjord_other_start",
+)  # fmt: skip
+
+
+class Zip(Operator):
+    """Keeps what may still find a partner.
+
+    Parameters
+    ----------
+    left, right
+        No rows, with the columns of the inputs; their payloads have different names. Rows are valid at one instant.
+    keys
+        Columns of left and right that must be equal, of one type.
+    bounds_us
+        Least and greatest of the right stamp minus the left one.
+    kind
+        Which tuples without a partner are answered.
+    apart
+        The column for the right stamp minus the left one.
+    """
+
+    input_count = 2
+
+    def __init__(
+        self,
+        left: pl.DataFrame,
+        right: pl.DataFrame,
+        *,
+        keys: tuple[tuple[str, str], ...],
+        bounds_us: tuple[int, int],
+        kind: ZipKind,
+        apart: str,
+    ) -> None:
+        self._keys = [list(names) for names in zip(*keys, strict=True)] if keys else [[], []]
+        self._bounds = Bounds(*bounds_us)
+        self._answered = (kind in ("left", "full"), kind == "full")
+        self._apart = apart
+        self._kept = [left.clear(), right.clear()]
+        self._watermarks_us = [ALWAYS, ALWAYS]
+        columns = left.clear().join(right.clear().drop(START, END), how="cross")
+        self._output = OrderedOutput(columns.with_columns(pl.lit(None, pl.Int64).alias(apart)))
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Take rows of one input; answer the pairs and the lone tuples that are sure now."""
+        moved = batch.watermark_us > self._watermarks_us[port]
+        self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
+        if batch.rows.height:
+            self._kept[port] = pl.concat([self._kept[port], batch.rows])
+        if (moved or batch.rows.height) and (self._kept[0].height or self._kept[1].height):
+            self._close()
+        return self._output.release(min(self._watermarks_us))
+
+    def _close(self) -> None:
+        """Answer what can be told of the rows that are known to be all there are."""
+        known, later = [], []
+        for rows, watermark_us in zip(self._kept, self._watermarks_us, strict=True):
+            now, then = split_at(rows, watermark_us)
+            # The order of equal stamps is that of the values, never that of arrival.
+            known.append(now.sort(START, *(name for name in now.columns if name not in (START, END)), nulls_last=True))
+            later.append(then)
+        queues = pl.concat([self._queue(side, rows) for side, rows in enumerate(known)])
+        ordered = queues.sort(*self._keys[0], _POSITION, _SIDE, _PLACE)
+        others = (pl.col(key).ne(pl.col(key).shift()) for key in self._keys[0])
+        changed = pl.any_horizontal(*others, pl.lit(value=False)).fill_null(value=False)
+        numbered = ordered.with_columns(changed.cum_sum().cast(pl.Int64).alias(_KEY))
+        places = numbered[_PLACE].to_numpy()
+        left_us, right_us = self._watermarks_us
+        sides = numbered[_SIDE].to_numpy() == 1
+        lefts, rights, alone = zip_stamps(
+            numbered[_KEY].to_numpy(), numbered[START].to_numpy(), sides, self._bounds, (left_us, right_us)
+        )
+        self._pair(known[0][places[lefts]], known[1][places[rights]])
+        for side, pairs in enumerate((lefts, rights)):
+            lone = places[alone[sides[alone] == bool(side)]]
+            gone = pl.Series([*places[pairs], *lone], dtype=pl.Int64)
+            nobody = self._without_key(side, known[side])
+            self._leave_alone(side, pl.concat([known[side][lone], known[side].filter(nobody)]))
+            kept = known[side].with_row_index(_PLACE).filter(~pl.col(_PLACE).is_in(gone.implode()) & ~nobody)
+            self._kept[side] = pl.concat([kept.drop(_PLACE), later[side]])
+
+    def _without_key(self, side: int, rows: pl.DataFrame) -> pl.Series:
+        """Return which rows pair with nothing, as a key is NULL."""
+        missing = pl.any_horizontal(*(pl.col(key).is_null() for key in self._keys[side]), pl.lit(value=False))
+        return rows.select(pl.repeat(value=False, n=pl.len()) | missing).to_series()
+
+    def _queue(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return keys, stamps and places of one side's rows that have keys."""
+        shift = 0 if side else self._bounds.low_us + self._bounds.high_us
+        keys = [
+            # Zeros of both signs are equal.
+            (pl.col(own) + 0.0 if rows.schema[own].is_float() else pl.col(own)).alias(name)
+            for own, name in zip(self._keys[side], self._keys[0], strict=True)
+        ]
+        return (
+            rows.with_row_index(_PLACE)
+            .filter(~self._without_key(side, rows))
+            .select(
+                *keys,
+                START,
+                (2 * pl.col(START) + shift).alias(_POSITION),
+                pl.lit(side, pl.Int8).alias(_SIDE),
+                pl.col(_PLACE).cast(pl.Int64),
+            )
+        )
+
+    def _pair(self, left: pl.DataFrame, right: pl.DataFrame) -> None:
+        both = pl.concat([left, right.drop(END).rename({START: _OTHER_START})], how="horizontal")
+        later = pl.max_horizontal(START, _OTHER_START)
+        self._output.add(
+            both.with_columns(
+                (pl.col(_OTHER_START) - pl.col(START)).alias(self._apart), later.alias(START), (later + 1).alias(END)
+            )
+        )
+
+    def _leave_alone(self, side: int, rows: pl.DataFrame) -> None:
+        if not self._answered[side]:
+            return
+        ends_after = max(-self._bounds.low_us if side else self._bounds.high_us, 0)
+        at = pl.col(START) + ends_after
+        alone = rows.with_columns(at.alias(START), (at + 1).alias(END))
+        schema = self._output.schema.items()
+        missing = [pl.lit(None, kind).alias(name) for name, kind in schema if name not in rows.columns]
+        self._output.add(alone.with_columns(missing))
+
+    def save(self) -> State:
+        """Return what is kept and held, and how far the inputs are."""
+        left_us, right_us = self._watermarks_us
+        left, right = self._kept
+        return {**self._output.save(), "left": left, "right": right, "left_us": left_us, "right_us": right_us}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._output.restore(state)
+        self._kept = [table_of(state, "left"), table_of(state, "right")]
+        self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]

@@ -1,0 +1,42 @@
+"""Which plans have tuples that are valid at their own instant only."""
+
+from __future__ import annotations
+
+from cluster.language.algebra import (
+    Aggregate,
+    AntiJoin,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Intersection,
+    Istream,
+    Join,
+    Lookup,
+    Node,
+    Project,
+    SemiJoin,
+    Source,
+    TimeWindow,
+    Union,
+    Zip,
+)
+
+
+def has_chronons(node: Node) -> bool:
+    """Return whether every tuple of a plan is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
+    match node:
+        case Source() | Istream() | Dstream() | Zip():
+            return True
+        case Filter() | Project() | Distinct() | Aggregate() | Lookup():
+            return has_chronons(node.input)
+        case SemiJoin() | AntiJoin() | Difference():
+            return has_chronons(node.left)
+        case Union():
+            return has_chronons(node.left) and has_chronons(node.right)
+        case Join() | Intersection():
+            return has_chronons(node.left) or has_chronons(node.right)
+        case TimeWindow():
+            return node.size_us == 1 and node.slide_us == 1 and has_chronons(node.input)
+        case _:
+            return False
