@@ -52,11 +52,19 @@ class FromItem:
         Its names.
     base
         True if it is a stream that comes from outside, so that acquisition clauses make sense on it.
+    more
+        The names of those it has been zipped with.
     """
 
     node: Node
     scope: ScopeItem
     base: bool
+    more: tuple[ScopeItem, ...] = ()
+
+    @property
+    def scopes(self) -> tuple[ScopeItem, ...]:
+        """All its names."""
+        return (self.scope, *self.more)
 
     @property
     def static(self) -> bool:

@@ -34,18 +34,17 @@ def join_items(items: list[FromItem], outer: Mapping[int, exp.Join], context: Co
     FjordSqlError
         If a LEFT JOIN is not one of a stream with a relation, or its condition makes no sense.
     """
-    node, scopes = items[0].node, [items[0].scope]
+    node, scopes = items[0].node, [*items[0].scopes]
     for position, item in enumerate(items[1:], start=1):
         right, names = renamed_apart(item.node, [column.name for column in schema_of(node)])
-        scope = item.scope.renamed(names)
-        scopes.append(scope)
+        scopes += [scope.renamed(names) for scope in item.scopes]
         join = outer.get(position)
         if join is None:
             node = Join(node, right, None)
         else:
             _check_outer(join, item, context)
             node = Lookup(node, right, _condition(join, Scope(tuple(scopes)), context), "left")
-            scopes[-1] = _nullable(scope)
+            scopes[-1] = with_nulls(scopes[-1])
     return node, Scope(tuple(scopes))
 
 
@@ -68,5 +67,6 @@ def _condition(join: exp.Join, scope: Scope, context: Context) -> Scalar:
     return conjunction([checker.check_as(each, Family.BOOLEAN).expression for each in conjuncts(on)])
 
 
-def _nullable(item: ScopeItem) -> ScopeItem:
+def with_nulls(item: ScopeItem) -> ScopeItem:
+    """Return an item of which there may be NULLs only, as it has no partner."""
     return replace(item, columns=tuple(replace(column, nullable=True) for column in item.columns))

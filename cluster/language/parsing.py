@@ -10,8 +10,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.statements import StatementParsing
-from cluster.language.stream_items import StreamItemParsing
 from cluster.language.syntax import Completeness, span_of
+from cluster.language.zip_parsing import ZipJoinParsing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -38,6 +38,7 @@ CLAUSES = (
     "EVENTS",
     "LIFETIME",
     "WITHIN",
+    "ZIP",
 )
 """Words a text may have meant where it makes no sense as written."""
 
@@ -81,7 +82,7 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
     return refuse
 
 
-class FjordSqlParser(StatementParsing, StreamItemParsing, parser.Parser):
+class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], Any]]] = {
@@ -179,6 +180,8 @@ class FjordSqlParser(StatementParsing, StreamItemParsing, parser.Parser):
         # sqlglot's comma swallows the errors of what follows it.
         if self._match(TokenType.COMMA):
             return self.expression(exp.Join(this=self._parse_stream_item()))
+        if (zipped := self._parse_zip_join()) is not None:
+            return zipped
         return super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
 
     def _parse_unary(self) -> exp.Expr | None:

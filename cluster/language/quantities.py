@@ -64,6 +64,24 @@ def duration_us(number: str, unit: str | None) -> int:
     return int(exact)
 
 
+def distance_us(number: str, unit: str | None) -> int:
+    """Return how far apart two instants are, in microseconds: a duration, nothing, or a duration backwards.
+
+    >>> distance_us("-50", "ms"), distance_us("0", None)
+    (-50000, 0)
+
+    Raises
+    ------
+    QuantityError
+        If the unit is none, or the distance is no whole number of microseconds.
+    """
+    exact = Decimal(number)
+    if exact == 0:
+        return duration_us("1", unit) * 0
+    size = duration_us(str(abs(exact)), unit)
+    return size if exact > 0 else -size
+
+
 def period_us(number: str, unit: str | None) -> int:
     """Return the sample period, in microseconds, of a frequency.
 
@@ -119,7 +137,7 @@ def read_quantity(quantity: Quantity, read: Callable[[str, str | None], int], co
     except QuantityError as error:
         at = unit if unit is not None and repr(unit.name) in error.reason else quantity
         raise context.error(at, error.reason, error.hint) from None
-    if read is duration_us and unit is None and value > 1:
+    if read in (duration_us, distance_us) and unit is None and abs(value) > 1:
         context.warn(f"{value} without a unit is {value} microseconds")
     return value
 

@@ -21,7 +21,8 @@ from cluster.language.plans import project, scalar_of
 from cluster.language.scope import Scope, unique_name
 from cluster.language.set_operations import combine
 from cluster.language.subqueries import Subqueries
-from cluster.language.syntax import QUERIES, Slot, Within
+from cluster.language.syntax import QUERIES, Slot, Within, ZipJoin
+from cluster.language.zip_joins import zip_items
 from protocols.streams import RESERVED_PREFIX
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Translator:
             if not any(item.base for item in items):
                 raise self.context.error(sample, "no stream of this FROM is fed by sensors")
             items = [sample_item(item, sample, self.context) for item in items]
+        items, joins = zip_items(items, [first.this, *(join.this for join in joins)], joins, self.context)
         outer = {place: join for place, join in enumerate(joins, start=1) if join.args.get("side")}
         node, scope = join_items(items, outer, self.context)
         # A correlated subquery is translated part by part, from here.
@@ -120,6 +122,8 @@ class Translator:
         return translator
 
     def _joined(self, join: exp.Join, *, stamped: bool) -> FromItem:
+        if isinstance(join, ZipJoin):
+            return translate_item(join.this, self, stamped=stamped)
         words = [str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part)]
         if unknown := [word for word in words if word not in ("INNER", "CROSS", "LEFT", "OUTER")]:
             raise self.context.error(

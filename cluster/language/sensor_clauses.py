@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, Within
 
-AFTER_QUANTITY = ("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME")
+AFTER_QUANTITY = ("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME", "TO")
 EVENTS_SHAPE = "EVENTS(level ABOVE 0.6 BELOW 0.4)"
 LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"
 GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.JOIN, TokenType.WINDOW)
@@ -27,6 +27,10 @@ class SensorClauseParsing(parser.Parser):
         return bool(
             self._curr and self._curr.text.upper() == word and self._next and self._next.text.upper() in following
         )
+
+    def _at_word(self, word: str) -> bool:
+        """Return whether a word comes next, and not a name in quotes."""
+        return bool(self._curr and self._curr.token_type == TokenType.VAR and self._curr.text.upper() == word)
 
     def _at_lifetime(self) -> bool:
         """Return whether LIFETIME comes next, the clause and not a name."""

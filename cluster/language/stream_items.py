@@ -74,6 +74,8 @@ class StreamItemParsing(SensorClauseParsing):
 
     def _parse_stream_alias(self) -> exp.Identifier | None:
         explicit = self._match(TokenType.ALIAS)
+        if not explicit and (self._at_clause("ZIP", "JOIN") or self._at_word("WITHIN")):
+            return None
         alias = self._parse_id_var(any_token=False, tokens=ALIAS_TOKENS)
         if explicit and alias is None:
             self.refuse("an alias was expected after AS")

@@ -80,6 +80,18 @@ class Within(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 
 
+class ZipBounds(exp.Expression):
+    """``WITHIN tolerance`` or ``WITHIN low TO high`` of a zip join: a quantity, or two of them."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": False, "expression": True}
+
+
+class ZipJoin(exp.Join):
+    """``[INNER|LEFT|FULL] ZIP JOIN item [WITHIN bounds] [ON condition]``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "side": False, "within": False, "on": False}
+
+
 class ColumnDefinition(exp.Expression):
     """``name TYPE [UNIT 'text'] [FIXED]`` of CREATE STREAM."""
 

@@ -142,6 +142,43 @@ EVENTS = [
     ("SELECT »speed« FROM traffic EVENTS(speed ABOVE 1)", "no column 'speed'", "columns are: sensor, passing_us"),
     ("SELECT »passing_us WITHIN 5« FROM traffic EVENTS(speed ABOVE 1)", "belongs to an event", "samples of speed"),
 ]
+ZIPS = [
+    ("SELECT t.lane FROM traffic t ZIP JOIN weather w WINDOW(RANGE »1 HOUR«)", "no window", "put the window above"),
+    ("SELECT lane FROM traffic »GRANULARITY(1 HOUR«) ZIP JOIN weather w", "no window", "put the window above"),
+    (
+        "SELECT x.n FROM (»SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR)) x« ZIP JOIN weather w",
+        "lasts longer than an instant",
+        "ISTREAM(...)",
+    ),
+    ("SELECT lane FROM traffic »RIGHT« ZIP JOIN weather", "RIGHT ZIP JOIN is not part", "write LEFT"),
+    ("SELECT lane FROM traffic »CROSS« ZIP JOIN weather", "CROSS ZIP JOIN is not part", "a ZIP JOIN b"),
+    ("SELECT lane FROM traffic ZIP JOIN weather WITHIN »-5 MS«", "is not negative", "TO 0 SECONDS"),
+    ("SELECT lane FROM traffic ZIP JOIN weather »WITHIN 2 S TO 1 S«", "above the upper one", "low TO high"),
+    ("SELECT lane FROM traffic ZIP JOIN weather WITHIN »TO« 1 S", "a duration was expected", "WITHIN 0 SECONDS TO"),
+    ("SELECT lane FROM traffic ZIP JOIN weather WITHIN 0 S TO»«", "a duration was expected", "WITHIN 0 SECONDS TO"),
+    ("SELECT lane FROM traffic ZIP JOIN weather WITHIN - »x«", "a duration was expected", "WITHIN 50"),
+    ("SELECT lane FROM traffic ZIP JOIN weather WITHIN 5 »MINTUES«", "no unit of time", "did you mean MINUTES?"),
+    ("SELECT lane FROM traffic ZIP JOIN weather WITHIN »0.5 US«", "whole number of microseconds", None),
+    ("SELECT lane FROM traffic ZIP JOIN weather WITHIN »99999999 WEEKS«", "too long", None),
+    ("SELECT lane FROM traffic ZIP JOIN weather WITHIN 1 S »WITHIN« 2 S", "two WITHIN", "WITHIN 50"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w ON t.sensor = w.sensor WITHIN »2« S", "before ON", "a ZIP JOIN b"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w »USING« (sensor)", "USING is not part", "ON a.pair = b.pair"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w ON »t.lane = w.sensor«", "integer and text", "CAST"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w ON »t.lane = w.wind«", "integer and real", "CAST"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w ON »t.speed < w.wind«", "which column of the left", "WHERE"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w ON t.sensor = w.sensor AND »lane = 1«", "which column", "WHERE"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w ON »t.sensor = t.sensor«", "which column of the left", "WHERE"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w ON »t.lane + 1 = w.wind«", "which column of the left", "subquery"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w ON t.sensor = »w.sensr«", "no column 'sensr'", "sensor?"),
+    ("SELECT lane FROM traffic t ZIP JOIN weather w ON »sensor« = w.sensor", "ambiguous", "t.sensor"),
+    ("SELECT lane FROM traffic t ZIP JOIN »weather t«", "two streams called 't'", "alias"),
+    (
+        "SELECT p.id FROM Person p JOIN traffic t ON p.id = t.lane »ZIP JOIN weather w«",
+        "not what other joins have made",
+        "zip first",
+    ),
+    ("SELECT lane FROM traffic t JOIN weather w »WITHIN« 5 S", "was not expected here", None),
+]
 REFUSED = [
     ("SELECT lane FROM traffic »ORDER BY« lane", "a stream never ends", "order"),
     ("SELECT lane FROM traffic »LIMIT« 5", "LIMIT is not part", "ROWS"),
@@ -187,7 +224,7 @@ def _marked(marked: str) -> tuple[str, int, str]:
 
 @pytest.mark.parametrize(
     ("marked", "reason", "hint"),
-    [*NAMES, *TYPES, *CONSTANTS, *GROUPS, *WINDOWS, *ACQUISITION, *EVENTS, *REFUSED, *SYNTAX],
+    [*NAMES, *TYPES, *CONSTANTS, *GROUPS, *WINDOWS, *ACQUISITION, *EVENTS, *ZIPS, *REFUSED, *SYNTAX],
 )
 def test_error_says_what_where_and_what_instead(marked, reason, hint):
     text, start, offending = _marked(marked)

@@ -83,6 +83,7 @@ def test_expression_has_type_and_unit(expression, type_, unit):
         ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor ROWS 10)", "arbitrary"),
         ("SELECT lane FROM traffic WINDOW(RANGE 30)", "30 microseconds"),
         ("SELECT lane FROM traffic LIFETIME 90", "90 microseconds"),
+        ("SELECT lane FROM traffic ZIP JOIN weather WITHIN -90 TO 0", "-90 microseconds"),
         ("SELECT speed + flow AS x FROM traffic", "mixes mph and vehicles/h"),
         ("SELECT lane FROM traffic WHERE speed < flow", "mixes mph and vehicles/h"),
         ("SELECT speed FROM traffic UNION ALL SELECT wind FROM weather", "mixes mph and km/h"),

@@ -1,0 +1,141 @@
+"""ZIP JOIN: items of FROM paired one to one in the order of their stamps -> plan and scope."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.language.algebra import Zip, schema_of
+from cluster.language.from_items import FromItem
+from cluster.language.instants import has_chronons
+from cluster.language.joins import with_nulls
+from cluster.language.plans import renamed_apart
+from cluster.language.quantities import distance_us, read_quantity
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem, unique_name
+from cluster.language.syntax import ZipBounds, ZipJoin, conjuncts
+from protocols.streams import FieldType
+
+if TYPE_CHECKING:
+    from cluster.language.algebra import ZipKind
+    from cluster.language.scope import Context
+
+APART = "apart_us"
+"""The column with the stamp on the right minus that on the left; behind a number if the name is taken."""
+KINDS: dict[str, ZipKind] = {"INNER": "inner", "LEFT": "left", "FULL": "full"}
+
+
+def zip_items(
+    items: list[FromItem], syntax: list[exp.Expr], joins: list[exp.Join], context: Context
+) -> tuple[list[FromItem], list[exp.Join]]:
+    """Return the items of FROM after each zip join has made one of two, and the joins that are left between them.
+
+    Parameters
+    ----------
+    items, syntax
+        The items, and what they were read from.
+    joins
+        What connects each item but the first with those before it.
+    context
+        For errors.
+
+    Raises
+    ------
+    FjordSqlError
+        If a zip join stands behind another join, an item has a window or tuples that last, or bounds or condition are
+        not what they should be.
+    """
+    found = [items[0]]
+    left: list[exp.Join] = []
+    for place, join in enumerate(joins, start=1):
+        if not isinstance(join, ZipJoin):
+            found.append(items[place])
+            left.append(join)
+            continue
+        if left and len(found) > 1 and (left[-1].args.get("on") or left[-1].args.get("kind")):
+            reason = "a zip join pairs two streams, not what other joins have made"
+            raise context.error(
+                join, reason, "zip first, FROM a ZIP JOIN b ... JOIN c, or put the join into a subquery"
+            )
+        for item, read_from in ((items[place - 1], syntax[place - 1]), (items[place], syntax[place])):
+            _check_instants(item, read_from, context)
+        found[-1] = _zipped(found[-1], items[place], join, context)
+    return found, left
+
+
+def _check_instants(item: FromItem, syntax: exp.Expr, context: Context) -> None:
+    if clause := syntax.args.get("window") or syntax.args.get("granularity"):
+        raise context.error(
+            clause,
+            "a zip join pairs tuples as they come: its streams have no window",
+            "put the window above, FROM (SELECT ... FROM a ZIP JOIN b ...) AS pairs WINDOW(...)",
+        )
+    if item.static:
+        reason = "a zip join pairs tuples by their stamps, but the rows of a relation have none"
+        raise context.error(syntax, reason, "join it with JOIN or LEFT JOIN behind the streams")
+    if not has_chronons(item.node):
+        raise context.error(
+            syntax,
+            "a zip join pairs tuples by their stamps, but what is here lasts longer than an instant",
+            "put ISTREAM(...) around it: each tuple then is stamped where it begins",
+        )
+
+
+def _zipped(left: FromItem, right: FromItem, join: ZipJoin, context: Context) -> FromItem:
+    kind = KINDS[join.args["side"]]
+    low_us, high_us = _bounds(join.args.get("within"), context)
+    node, names = renamed_apart(right.node, [column.name for column in schema_of(left.node)])
+    scopes = [left.scopes, tuple(scope.renamed(names) for scope in right.scopes)]
+    keys = _keys(join.args.get("on"), scopes, context)
+    columns = (*schema_of(left.node), *schema_of(node))
+    visible = [column.visible for side in scopes for scope in side for column in scope.columns]
+    apart = unique_name(APART, [*(column.name for column in columns), *visible])
+    zipped = Zip(left.node, node, tuple(keys), low_us, high_us, kind, apart)
+    own = ScopeColumn(apart, apart, FieldType.INTEGER, "us", nullable=kind != "inner")
+    first, *more = [
+        *(with_nulls(scope) if kind == "full" else scope for scope in scopes[0]),
+        *(with_nulls(scope) if kind != "inner" else scope for scope in scopes[1]),
+        ScopeItem(None, (own,)),
+    ]
+    return FromItem(zipped, first, base=False, more=tuple(more))
+
+
+def _bounds(within: ZipBounds | None, context: Context) -> tuple[int, int]:
+    if within is None:
+        return 0, 0
+    high_us = read_quantity(within.expression, distance_us, context)
+    if within.this is None:
+        if high_us < 0:
+            reason = "how far apart the tuples of a pair may be is not negative"
+            raise context.error(
+                within.expression, reason, "bounds on both sides are written WITHIN -1 SECOND TO 0 SECONDS"
+            )
+        return -high_us, high_us
+    low_us = read_quantity(within.this, distance_us, context)
+    if low_us > high_us:
+        raise context.error(within, "the lower bound is above the upper one", "write WITHIN low TO high")
+    return low_us, high_us
+
+
+def _keys(
+    condition: exp.Expr | None, scopes: list[tuple[ScopeItem, ...]], context: Context
+) -> dict[tuple[str, str], None]:
+    keys: dict[tuple[str, str], None] = {}
+    both = Scope((*scopes[0], *scopes[1]))
+    of_left = {column.internal for scope in scopes[0] for column in scope.columns}
+    for part in conjuncts(condition) if condition is not None else ():
+        sides = [side.unnest() for side in (part.this, part.expression)] if isinstance(part, exp.EQ) else []
+        columns = [both.find(side, context) for side in sides if isinstance(side, exp.Column)]
+        columns.sort(key=lambda column: column.internal not in of_left)
+        if [column.internal in of_left for column in columns] != [True, False]:
+            raise context.error(
+                part,
+                "ON of a zip join says only which column of the left equals which of the right",
+                "choose tuples in a subquery, FROM (SELECT ... WHERE ...) AS a, and pairs in WHERE",
+            )
+        one, other = columns
+        if one.type != other.type:
+            reason = f"the keys of a zip join have one type, but these are {one.type.value} and {other.type.value}"
+            raise context.error(part, reason, "convert one in a subquery, FROM (SELECT CAST(x AS ...) AS x ...) AS a")
+        keys[one.internal, other.internal] = None
+    return keys
