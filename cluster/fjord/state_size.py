@@ -25,6 +25,7 @@ from cluster.language.algebra import (
     Schema,
     SemiJoin,
     Source,
+    Zip,
     inputs_of,
     schema_of,
 )
@@ -136,7 +137,7 @@ def _all(node: Node) -> Iterator[Node]:
 
 def _schema_kept(node: Node) -> Schema:
     inputs = inputs_of(node)
-    return schema_of(inputs[0]) if inputs and not isinstance(node, Aggregate) else schema_of(node)
+    return schema_of(inputs[0]) if inputs and not isinstance(node, Aggregate | Zip) else schema_of(node)
 
 
 def _rows_kept(node: Node, rates: Mapping[str, float]) -> float:
@@ -152,6 +153,9 @@ def _rows_kept(node: Node, rates: Mapping[str, float]) -> float:
             return min(_alive(node.input, rates), keys * spans)
         case Aggregate() | Distinct() | Difference() | Intersection() | Join() | SemiJoin() | AntiJoin():
             return sum(_alive(each, rates) for each in inputs_of(node))
+        case Zip():
+            left, right = (_per_second(each, rates) / 1e6 for each in inputs_of(node))
+            return left * (max(node.high_us, 0) + 1) + right * (max(-node.low_us, 0) + 1)
         case _:
             return 0.0
 
@@ -161,7 +165,11 @@ def _alive(node: Node, rates: Mapping[str, float]) -> float:
     lasting_us = longest_validity_us(node)
     if lasting_us is None:  # count windows below say how many themselves
         return sum(_rows_kept(each, rates) for each in _all(node))
-    return sum(rates.get(each.stream, 0.0) for each in _all(node) if isinstance(each, Source)) * lasting_us / 1e6
+    return _per_second(node, rates) * lasting_us / 1e6
+
+
+def _per_second(node: Node, rates: Mapping[str, float]) -> float:
+    return sum(rates.get(each.stream, 0.0) for each in _all(node) if isinstance(each, Source))
 
 
 def _row_bytes(schema: Schema) -> int:

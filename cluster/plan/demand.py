@@ -27,6 +27,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    Zip,
     inputs_of,
     schema_of,
 )
@@ -108,7 +109,9 @@ def streams_of(node: Node) -> frozenset[str]:
 Conditions = tuple[Scalar, ...]
 
 
-def _needs(node: Node, wanted: set[str], conditions: Conditions) -> Iterable[tuple[Source, set[str], Conditions]]:
+def _needs(  # noqa: C901 - one case per kind of node
+    node: Node, wanted: set[str], conditions: Conditions
+) -> Iterable[tuple[Source, set[str], Conditions]]:
     """Yield each source below `node` with what is needed of it, if `wanted` are needed of the node's output.
 
     That is its columns, and the conditions right above it: what does not meet them is of no use to this occurrence.
@@ -143,6 +146,11 @@ def _needs(node: Node, wanted: set[str], conditions: Conditions) -> Iterable[tup
             yield from _needs(node.input, needed & {column.name for column in schema_of(node.input)}, ())
         case Join() | SemiJoin() | AntiJoin():
             needed = wanted | (columns_of(node.predicate) if node.predicate else set())
+            for side in (node.left, node.right):
+                yield from _needs(side, needed & {column.name for column in schema_of(side)}, ())
+        case Zip():
+            # Which tuples are paired depends on all of them: no condition from above holds below.
+            needed = wanted.union(*node.keys)
             for side in (node.left, node.right):
                 yield from _needs(side, needed & {column.name for column in schema_of(side)}, ())
         case Union():

@@ -33,6 +33,7 @@ from cluster.language.algebra import (
     TableLookup,
     TimeWindow,
     Union,
+    Zip,
     inputs_of,
     schema_of,
 )
@@ -142,6 +143,8 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return f"project {_list(tuple(_output(output) for output in node.outputs))}"
         case Join():
             return f"join {readable(node.predicate)}" if node.predicate else "product"
+        case Zip():
+            return _zip(node)
         case SemiJoin():
             return "keep if any" + (f" {readable(node.predicate)}" if node.predicate else "")
         case AntiJoin():
@@ -216,6 +219,18 @@ def _source(node: Source) -> str:
         what = f"events of {node.stream} where {field} rises to {above:g} and falls to {below:g}"
     lookups = "".join(f"; {described_lookup(each)}" for each in node.lookups)
     return f"{what}{sample}{slowest}{errors}{lifetime}{lookups}"
+
+
+def _zip(node: Zip) -> str:
+    kind = "" if node.kind == "inner" else f"{node.kind} "
+    low, high = _signed(node.low_us), _signed(node.high_us)
+    bounds = high if node.low_us == -node.high_us else f"{low} to {high}"
+    on = f" on {_list(tuple(f'{one} = {other}' for one, other in node.keys))}" if node.keys else ""
+    return f"{kind}zip within {bounds}{on}"
+
+
+def _signed(distance_us: int) -> str:
+    return f"{'-' if distance_us < 0 else ''}{format_duration(abs(distance_us))}" if distance_us else "0s"
 
 
 def _output(output: Output) -> str:

@@ -11,6 +11,9 @@ further up (HAVING, a condition on both sides of a join) keeps each member's row
 operators work instant by instant on whole tuples (papers/pipes_algebra.md section 3), so each member's rows are exactly
 those of its query run alone; and a member that comes later has no rows from before.
 
+Zip joins pair tuples one to one: with whom depends on all that came before, so members that began at different times
+never share tuples there.
+
 Where a plan only filters, projects, joins and unites, members with equal conditions share their tuples and the state of
 their joins: rows say since when they are seen. Windowed aggregates fold further (:mod:`cluster.plan.pane_folding`).
 """
@@ -44,6 +47,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    Zip,
     inputs_of,
     schema_of,
     with_inputs,
@@ -242,8 +246,20 @@ def marked(template: Node, marks: Schema) -> Node:
             predicate = conjunction_of((same, *conjuncts_of(template.predicate)))
             pairs = replace(template, left=inputs[0], right=right, predicate=predicate)
             return _seen_by_both(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
+        case Zip():
+            return _zipped_apart(template, inputs, marks)
         case _:
             return with_inputs(template, inputs)
+
+
+def _zipped_apart(template: Zip, inputs: tuple[Node, ...], marks: Schema) -> Node:
+    """Return pairs of one member; a lone tuple has the mark of its own side."""
+    renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
+    right = Project(inputs[1], (*_kept(schema_of(template.right)), *renamed))
+    keys = (*template.keys, (MEMBER.name, RIGHT + MEMBER.name))
+    pairs = replace(template, left=inputs[0], right=right, keys=keys)
+    outputs = (Output(mark.name, Scalar(f'COALESCE("{mark.name}", "{RIGHT}{mark.name}")', mark.type)) for mark in marks)
+    return Project(pairs, (*_kept(schema_of(template)), *outputs))
 
 
 def _seen_by_both(pairs: Node, columns: Schema, marks: Schema) -> Node:

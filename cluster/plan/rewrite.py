@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cluster.errors import PlanError
 from cluster.language.algebra import inputs_of, with_inputs
 from cluster.plan.lookups import with_lookups
-from cluster.plan.rules import duplicates, joins, projection, selection, windows
+from cluster.plan.rules import duplicates, joins, projection, selection, windows, zips
 
 if TYPE_CHECKING:
     from cluster.language.algebra import Node
@@ -42,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     selection.filter_below_intersection,
     selection.filter_below_granularity,
     selection.filter_below_changes,
+    zips.filter_below_zip,
     joins.filter_into_join,
     joins.filter_below_existence,
     joins.join_condition_to_sides,
@@ -70,6 +71,7 @@ RULES: tuple[Rule, ...] = (
     projection.groups_without_aggregates,
     projection.narrow_aggregate,
     joins.narrow_join,
+    zips.narrow_zip,
     joins.narrow_existence,
     joins.narrow_existence_left,
 )

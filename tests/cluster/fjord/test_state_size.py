@@ -27,6 +27,8 @@ def query(text: str, number: int = 1) -> PlannedQuery:
     ("SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 60 SECONDS SLIDE 1 SECOND) GROUP BY sensor", 6100),
     ("SELECT a.speed FROM traffic a WINDOW(RANGE 10 SECONDS), traffic b WINDOW(RANGE 5 SECONDS)", 1500),
     ("SELECT speed FROM traffic WINDOW(ROWS 50)", 50),
+    ("SELECT a.speed FROM traffic a ZIP JOIN traffic b WITHIN 5 SECONDS", 1000),
+    ("SELECT a.speed FROM traffic a FULL ZIP JOIN traffic b WITHIN 1 SECOND TO 1 DAY", 8_640_000),
 ])  # fmt: skip
 def test_rows_kept(text, rows):
     (kept,) = kept_by(Plan(1, (query(text),)), RATES)
@@ -48,6 +50,9 @@ def test_a_query_too_many_is_refused_with_the_figures():
     with pytest.raises(StateLimitError, match=r"up to 263\.7 MiB of state, 263\.7 MiB of it.*100 tuples.*100\.0 MiB"):
         check_state(running, wide, RATES, limit_bytes=100 * 1024**2)
     check_state(running, wide, RATES, limit_bytes=300 * 1024**2)
+    tolerant = query("SELECT a.speed FROM traffic a ZIP JOIN traffic b WITHIN 1 DAY", 2)
+    with pytest.raises(StateLimitError, match=r"up to .* GiB of state"):
+        check_state(running, tolerant, RATES, limit_bytes=300 * 1024**2)
     check_state(running, wide, {}, limit_bytes=1)  # nothing has come yet: nobody can say
     # What keeps nothing is let in even when the limit has been lowered below what is kept already.
     check_state(running, query("SELECT sensor FROM traffic", 3), RATES, limit_bytes=1)

@@ -32,9 +32,11 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    Zip,
     schema_of,
 )
 from cluster.language.dialect import parse_scalar
+from tests.cluster.zip_definition import zip_rows
 
 Row = tuple[Any, ...]
 Snapshots = list[Counter[Row]]
@@ -141,6 +143,8 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
             ]
         case Join() | SemiJoin() | AntiJoin():
             return [_joined(node, one, other) for one, other in zip(of(node.left), of(node.right), strict=True)]
+        case Zip():
+            return _zipped(node, of(node.left), of(node.right))
         case Union():
             return [one + other for one, other in zip(of(node.left), of(node.right), strict=True)]
         case Difference():
@@ -207,6 +211,19 @@ def _joined(node: Join | SemiJoin | AntiJoin, left: Counter[Row], right: Counter
         return _counted((a + b, m * n) for a, m in left.items() for b, n in right.items() if meets(a, b))
     wanted = isinstance(node, SemiJoin)
     return Counter({row: n for row, n in left.items() if any(meets(row, other) for other in right) == wanted})
+
+
+def _zipped(node: Zip, left: Snapshots, right: Snapshots) -> Snapshots:
+    sides = [[(t, row) for t, bag in enumerate(side) for row in bag.elements()] for side in (left, right)]
+    names = [[column.name for column in schema_of(side)] for side in (node.left, node.right)]
+    places = [[names[side].index(pair[side]) for pair in node.keys] for side in (0, 1)]
+    keys = [lambda row, at=at: tuple(row[place] for place in at) for at in places]
+    widths = (len(names[0]), len(names[1]))
+    found: Snapshots = [Counter() for _ in left]
+    for at, row in zip_rows(sides[0], sides[1], (keys[0], keys[1]), (node.low_us, node.high_us), node.kind, widths):
+        if at < len(found):
+            found[at][row] += 1
+    return found
 
 
 def _aggregated(node: Aggregate, bag: Counter[Row]) -> Counter[Row]:

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.language.algebra import (
     AntiJoin,
+    Column,
     CountWindow,
     Difference,
     Distinct,
@@ -14,10 +15,14 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    Node,
     PartitionedWindow,
     SemiJoin,
+    Source,
     TimeWindow,
     Union,
+    Zip,
+    ZipKind,
     schema_of,
 )
 from cluster.plan.rewrite import RULES
@@ -26,9 +31,20 @@ from cluster.plan.rules import joins as j
 from cluster.plan.rules import projection as p
 from cluster.plan.rules import selection as s
 from cluster.plan.rules import windows as w
+from cluster.plan.rules import zips as z
+from protocols.streams import FieldType
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, where, window
 
 EQ = condition('"x" = "u"')
+REALS = Source("reals", (Column("r", FieldType.REAL),))
+NARROW_A, NARROW_B = pick(A, x='"x"'), pick(B, u='"u"')
+
+
+def zipped(left: Node, right: Node, kind: ZipKind = "inner") -> Zip:
+    """A zip join on x = u."""
+    return Zip(left, right, (("x", "u"),), -1, 3, kind, "apart_us")
+
+
 X, Y, U = '"x" > 1', '"y" > 1', '"u" > 1'
 
 # (rule, plan, what the rule makes of it)
@@ -167,6 +183,21 @@ APPLIES = [
         grouped(A, "x", call("max", "y"), call("count", "y", distinct=True)),
     ),
     (d.subtract_once, Difference(Difference(A, ALSO_A), A), Difference(A, Union(ALSO_A, A))),
+    # zip joins
+    (z.filter_below_zip, where(zipped(A, B), X), zipped(where(A, X), where(B, U))),
+    (z.filter_below_zip, where(zipped(A, B), U), zipped(where(A, X), where(B, U))),
+    (z.filter_below_zip, where(zipped(A, B, "left"), X), zipped(where(A, X), where(B, U), "left")),
+    (
+        z.filter_below_zip,
+        where(zipped(A, B, "left"), '"x" > 1 AND "y" > 1 AND "u" IS NULL'),
+        where(zipped(where(A, X), where(B, U), "left"), '"y" > 1 AND "u" IS NULL'),
+    ),
+    (
+        z.narrow_zip,
+        pick(zipped(A, B, "full"), v='"v"', apart='"apart_us"'),
+        pick(zipped(NARROW_A, B, "full"), v='"v"', apart='"apart_us"'),
+    ),
+    (z.narrow_zip, pick(zipped(A, B), apart='"apart_us"'), pick(zipped(NARROW_A, NARROW_B), apart='"apart_us"')),
 ]
 
 # (rule, plan that looks like one for it but is not)
@@ -202,6 +233,13 @@ HOLDS_BACK = [
     (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("count"))),
     (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("max", "y"), call("avg", "y"))),
     (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("first", "y"))),
+    (z.filter_below_zip, where(zipped(A, B), Y)),
+    (z.filter_below_zip, where(zipped(A, B), '"apart_us" > 1')),
+    (z.filter_below_zip, where(zipped(A, B), "FALSE")),
+    (z.filter_below_zip, where(zipped(A, B, "left"), U)),
+    (z.filter_below_zip, where(zipped(A, B, "full"), X)),
+    (z.filter_below_zip, where(Zip(REALS, B, (("r", "u"),), 0, 0, "inner", "apart_us"), '"r" > 1')),
+    (z.narrow_zip, pick(zipped(A, B), z='"y" + "v"')),
 ]
 
 

@@ -55,6 +55,22 @@ OF_TWO = [
         for fastest, least in ((2, 3), (6, 3), (4, 3))
     ),
 ]
+ZIPPED = [
+    (
+        "SELECT t.sensor, t.speed, u.speed FROM traffic t {2} traffic u WITHIN 4 ON t.sensor = u.sensor"
+        " WHERE t.speed > 0{0}{1}"
+    ),
+    (
+        "SELECT t.sensor AS a, u.sensor AS b, apart_us FROM (SELECT sensor, speed FROM traffic t WHERE speed >= 0{0}) t"
+        " {2} (SELECT sensor FROM traffic u WHERE speed <= 9{1}) u WITHIN 1 TO 12"
+    ),
+    (
+        "SELECT p.sensor, COUNT(*) AS n, MAX(far) AS far FROM (SELECT u.sensor, apart_us AS far"
+        " FROM (SELECT sensor FROM traffic t WHERE speed >= 0{0}) t"
+        " {2} (SELECT sensor FROM traffic u WHERE speed >= 0{1}) u WITHIN 6 ON u.sensor = t.sensor) p"
+        " WINDOW(RANGE 20 SLIDE 5) GROUP BY p.sensor"
+    ),
+]
 EACH = ["", " AND {}.speed < 5", " AND {}.sensor = 'a'", " AND {}.speed BETWEEN 2 AND 6"]
 CONDITIONS = [
     "", " WHERE speed < 3", " WHERE speed < 5", " WHERE sensor = 'a'", " WHERE sensor IN ('a', 'c') AND speed > 2",
@@ -66,7 +82,10 @@ ONE_STREAM = st.tuples(st.sampled_from(TEMPLATES), st.sampled_from(CONDITIONS)).
 TWO_STREAMS = st.tuples(st.sampled_from(OF_TWO), st.sampled_from(EACH), st.sampled_from(EACH)).map(
     lambda three: three[0].format(three[1].format("t"), three[2].format("u"))
 )
-TEXTS = ONE_STREAM | TWO_STREAMS
+ZIPS = st.tuples(
+    st.sampled_from(ZIPPED), st.sampled_from(EACH), st.sampled_from(EACH), st.sampled_from(["", "LEFT ", "FULL "])
+).map(lambda four: four[0].format(four[1].format("t"), four[2].format("u"), f"{four[3]}ZIP JOIN"))
+TEXTS = ONE_STREAM | TWO_STREAMS | ZIPS
 STREAM = st.lists(st.tuples(st.integers(0, 99), st.sampled_from("abcd"), st.integers(0, 9)), max_size=40)
 BOUNDS = (0, 20, 45, 70, 100)
 
@@ -92,6 +111,39 @@ def answers(folder: Path, plans: list[Plan], rows: list[tuple[int, str, int]], *
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(TEXTS, min_size=1, max_size=6), STREAM, st.data())
 def test_folded_is_alone(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], rows: list[tuple[int, str, int]], data: st.DataObject
+) -> None:
+    check_folded_is_alone(tmp_path_factory, texts, rows, data)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.sampled_from(ZIPPED),
+    st.lists(st.tuples(*[st.sampled_from(EACH)] * 2), min_size=2, max_size=4),
+    STREAM,
+    st.data(),
+)
+def test_zip_joins_with_one_template_are_alone(
+    tmp_path_factory: pytest.TempPathFactory,
+    text: str,
+    conditions: list[tuple[str, str]],
+    rows: list[tuple[int, str, int]],
+    data: st.DataObject,
+) -> None:
+    kind = data.draw(st.sampled_from(["ZIP JOIN", "LEFT ZIP JOIN", "FULL ZIP JOIN"]))
+    texts = [text.format(one.format("t"), other.format("u"), kind) for one, other in conditions]
+    check_folded_is_alone(tmp_path_factory, texts, rows, data)
+
+
+def test_members_of_a_zip_join_never_share_tuples() -> None:
+    text = ZIPPED[1].format("", "", "FULL ZIP JOIN")
+    plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n in (1, 2)))
+    (found,) = fold(plan).folds
+    assert not found.shares_tuples
+    assert [member.group for member in found.members] == [1, 2], "began at different times, and so pair differently"
+
+
+def check_folded_is_alone(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], rows: list[tuple[int, str, int]], data: st.DataObject
 ) -> None:
     spans = [sorted(data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))) for _ in texts]

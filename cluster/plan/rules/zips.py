@@ -1,0 +1,50 @@
+"""Zip joins: a condition sinks only where it takes whole keys away; columns that nobody reads go."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cluster.language.algebra import Filter, Node, Project, Zip, schema_of
+from cluster.language.plans import column_scalar, project
+from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, kept, names_of, substituted
+from protocols.streams import FieldType
+
+
+def filter_below_zip(node: Node) -> Node | None:
+    """σp(A ⋈zip B) = σp(A) ⋈zip σp(B) where p reads nothing but keys: all tuples of a key go, or none.
+
+    Any other condition would take a tuple away before it has found its partner, who then would take another. Lone
+    tuples of the right have no keys of the left, so p is about the left, or nobody is alone. Keys are no reals: zeros
+    of both signs are equal, and an expression can tell them apart.
+    """
+    if not (isinstance(node, Filter) and isinstance(node.input, Zip) and node.input.kind != "full"):
+        return None
+    zipped = node.input
+    types = {column.name: column.type for column in schema_of(zipped)}
+    keys = [(one, other) for one, other in zipped.keys if types[one] is not FieldType.REAL]
+    readable = {one for one, _ in keys} | ({other for _, other in keys} if zipped.kind == "inner" else set())
+    parts = conjuncts_of(node.predicate)
+    below = conjunction_of(part for part in parts if columns_of(part) and columns_of(part) <= readable)
+    if below is None:
+        return None
+    above = conjunction_of(part for part in parts if not (columns_of(part) and columns_of(part) <= readable))
+    columns = {column.name: column_scalar(column) for column in schema_of(zipped)}
+    of_left = columns | {other: columns[one] for one, other in keys}
+    of_right = columns | {one: columns[other] for one, other in keys}
+    left, right = substituted(below, of_left), substituted(below, of_right)
+    if left is None or right is None:
+        return None
+    sunk = replace(zipped, left=Filter(zipped.left, left), right=Filter(zipped.right, right))
+    return sunk if above is None else Filter(sunk, above)
+
+
+def narrow_zip(node: Node) -> Node | None:
+    """Keep of both sides of a zip join only its keys and what the projection above reads."""
+    if not (isinstance(node, Project) and isinstance(node.input, Zip)):
+        return None
+    zipped = node.input
+    needed = frozenset().union(*zipped.keys, *(columns_of(output.scalar) for output in node.outputs))
+    left, right = kept(zipped.left, needed), kept(zipped.right, needed)
+    if len(left) == len(names_of(zipped.left)) and len(right) == len(names_of(zipped.right)):
+        return None
+    return replace(node, input=replace(zipped, left=project(zipped.left, left), right=project(zipped.right, right)))

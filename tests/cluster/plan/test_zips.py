@@ -1,0 +1,96 @@
+"""Zip joins in whole queries: text, rewriting, edges and operators answer what the definition says."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.fjord.compilation import check_supported
+from cluster.fjord.edges import UnsupportedPlanError
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.demand import demands_of
+from cluster.plan.rewrite import rewrite
+from protocols.streams import Field, FieldType, StreamSchema
+from tests.cluster.oracle.comparison import snapshots_of
+from tests.cluster.oracle.running import deliveries, run_plan
+from tests.cluster.plan.snapshots import Streams, evaluate
+
+INTEGER = FieldType.INTEGER
+CATALOG = Catalog.of([StreamSchema(name, (Field("x", INTEGER), Field("y", INTEGER))) for name in ("a", "b")])
+INSTANTS = 40
+
+QUERIES = [
+    "SELECT * FROM a ZIP JOIN b",
+    "SELECT a.y, b.y, apart_us FROM a ZIP JOIN b WITHIN 3 US ON a.x = b.x",
+    "SELECT a.y AS l, b.y AS r FROM a FULL ZIP JOIN b WITHIN 4 US ON a.x = b.x",
+    "SELECT a.x, apart_us FROM a LEFT ZIP JOIN b WITHIN 1 US TO 5 US WHERE apart_us IS NULL OR apart_us > 2",
+    "SELECT a.x, b.y FROM a LEFT ZIP JOIN b WITHIN -6 US TO -2 US ON a.x = b.x WHERE a.x > 0 AND a.y < 2",
+    "SELECT b.y FROM a ZIP JOIN b WITHIN 0 US TO 3 US ON a.x = b.x AND a.y = b.y WHERE b.x <= a.y",
+    "SELECT b.x, COUNT(*) AS n, MAX(apart_us) AS m FROM a FULL ZIP JOIN b WITHIN 2 US ON b.x = a.x GROUP BY b.x",
+    (
+        "SELECT k, COUNT(*) AS n FROM (SELECT a.x AS k FROM a ZIP JOIN b WITHIN 3 US ON a.x = b.x) AS pairs"
+        " WINDOW(RANGE 5 US SLIDE 2 US) GROUP BY k"
+    ),
+    "SELECT u.x, d.y FROM (SELECT x FROM a WHERE y > 0) u ZIP JOIN (SELECT y FROM b WHERE x > 0) d WITHIN 3 US",
+    "SELECT u.y, d.y FROM a AS u FULL ZIP JOIN a AS d WITHIN 1 US TO 4 US ON u.x = d.x",
+    "SELECT u.y, w.x FROM a u ZIP JOIN b d WITHIN 2 US, b w WINDOW(RANGE 3 US) WHERE u.x = w.x",
+    "SELECT i.x, b.y FROM ISTREAM(a WINDOW(RANGE 4 US)) AS i ZIP JOIN b WITHIN 3 US ON i.x = b.x",
+    "SELECT x FROM a WHERE x IN (SELECT b.x FROM b ZIP JOIN a AS c WITHIN 2 US)",
+]
+VALUES = st.one_of(st.integers(0, 2), st.none())
+ROWS = st.dictionaries(st.integers(0, 24), st.tuples(VALUES, VALUES), max_size=9).map(lambda rows: list(rows.items()))
+STREAMS = st.fixed_dictionaries({"a": ROWS, "b": ROWS})
+"""One tuple an instant: of several the first is chosen by columns, and the rewriter leaves out those nobody reads."""
+
+
+@pytest.mark.parametrize("text", QUERIES)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(streams=STREAMS, seed=st.integers(0, 2**32))
+def test_a_query_answers_what_it_means(text: str, streams: Streams, seed: int) -> None:
+    node = translate(text, CATALOG).node
+    meant = evaluate(node, streams, INSTANTS)
+    better = rewrite(node).node
+    assert [+bag for bag in evaluate(better, streams, INSTANTS)] == [+bag for bag in meant]
+    check_supported(better)
+    dice = random.Random(seed)
+    batches = deliveries(streams, dice)
+    restarts = frozenset(number for number in range(len(batches)) if dice.random() < 0.3)
+    rows = run_plan(better, batches, restart_after=restarts)
+    assert [+bag for bag in snapshots_of(rows, INSTANTS)] == [+bag for bag in meant]
+
+
+MANY = st.lists(st.tuples(st.integers(0, 9), st.tuples(VALUES, VALUES)), max_size=12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(a=MANY, b=MANY, seed=st.integers(0, 2**32))
+def test_equal_stamps_are_paired_whatever_the_order_of_arrival(a: Any, b: Any, seed: int) -> None:
+    node = rewrite(translate(QUERIES[2], CATALOG).node).node
+    dice = random.Random(seed)
+    found = []
+    for _ in range(3):
+        shuffled = {name: dice.sample(rows, len(rows)) for name, rows in (("a", a), ("b", b))}
+        found.append([+bag for bag in snapshots_of(run_plan(node, deliveries(shuffled, dice)), INSTANTS)])
+    assert found[0] == found[1] == found[2] == [+bag for bag in evaluate(node, {"a": a, "b": b}, INSTANTS)]
+
+
+def test_sensors_are_asked_for_what_is_read_and_for_keys() -> None:
+    text = "SELECT a.y FROM a ZIP JOIN b WITHIN 1 SECOND ON a.x = b.x WHERE a.y > 3 AND a.x = 2"
+    demands = demands_of("q", rewrite(translate(text, CATALOG).node).node)
+    ((of_a,), (of_b,)) = demands["a"], demands["b"]
+    assert (of_a.fields, of_b.fields) == (("x", "y"), ("x",))
+    bands = [[(band.field, band.low, band.high) for band in demand.bands] for demand in (of_a, of_b)]
+    assert bands == [[("x", 2.0, 2.0)]] * 2, "a tuple with another y may be the partner of one that b has"
+
+
+def test_a_window_above_pairs_is_no_window_over_what_lasts() -> None:
+    pairs = "SELECT a.x FROM a ZIP JOIN b WITHIN 1 HOUR"
+    check_supported(translate(f"SELECT COUNT(*) AS n FROM ({pairs}) AS p WINDOW(RANGE 1 DAY)", CATALOG).node)
+    lasting = "SELECT MAX(x) AS x FROM a WINDOW(RANGE 1 DAY SLIDE 1 HOUR)"
+    with pytest.raises(UnsupportedPlanError):
+        check_supported(translate(f"SELECT COUNT(*) AS n FROM ({lasting}) AS p WINDOW(RANGE 1 DAY)", CATALOG).node)
