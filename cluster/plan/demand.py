@@ -109,9 +109,7 @@ def streams_of(node: Node) -> frozenset[str]:
 Conditions = tuple[Scalar, ...]
 
 
-def _needs(  # noqa: C901 - one case per kind of node
-    node: Node, wanted: set[str], conditions: Conditions
-) -> Iterable[tuple[Source, set[str], Conditions]]:
+def _needs(node: Node, wanted: set[str], conditions: Conditions) -> Iterable[tuple[Source, set[str], Conditions]]:
     """Yield each source below `node` with what is needed of it, if `wanted` are needed of the node's output.
 
     That is its columns, and the conditions right above it: what does not meet them is of no use to this occurrence.
@@ -144,13 +142,9 @@ def _needs(  # noqa: C901 - one case per kind of node
         case Lookup():
             needed = wanted | (columns_of(node.predicate) if node.predicate else set())
             yield from _needs(node.input, needed & {column.name for column in schema_of(node.input)}, ())
-        case Join() | SemiJoin() | AntiJoin():
-            needed = wanted | (columns_of(node.predicate) if node.predicate else set())
-            for side in (node.left, node.right):
-                yield from _needs(side, needed & {column.name for column in schema_of(side)}, ())
-        case Zip():
-            # Which tuples are paired depends on all of them: no condition from above holds below.
-            needed = wanted.union(*node.keys)
+        case Join() | Zip() | SemiJoin() | AntiJoin():
+            # Which tuples are zipped depends on all of them: no condition from above holds below.
+            needed = wanted.union(*node.keys) if isinstance(node, Zip) else wanted | _read_of_pairs(node)
             for side in (node.left, node.right):
                 yield from _needs(side, needed & {column.name for column in schema_of(side)}, ())
         case Union():
@@ -164,6 +158,10 @@ def _needs(  # noqa: C901 - one case per kind of node
         case _:
             for side in inputs_of(node):
                 yield from _needs(side, wanted, ())
+
+
+def _read_of_pairs(node: Join | SemiJoin | AntiJoin) -> frozenset[str]:
+    return columns_of(node.predicate) if node.predicate else frozenset()
 
 
 def _columns(scalars: Iterable[Scalar]) -> set[str]:
