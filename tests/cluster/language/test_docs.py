@@ -43,8 +43,8 @@ def test_examples_are_run_in_the_order_of_the_page():
                 catalog = catalog.without(statement.name)
             case _:
                 translate(text, catalog)
-    assert seen == {"sql": 51, "sql refused": 8}
-    assert set(catalog.names) == {"traffic", "weather", "minute_load", "road"}
+    assert seen == {"sql": 56, "sql refused": 9}
+    assert set(catalog.names) == {"traffic", "weather", "minute_load", "road", "loops"}
 
 
 def test_the_error_shown_is_the_error_given():

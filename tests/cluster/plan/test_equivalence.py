@@ -24,6 +24,7 @@ from cluster.language.algebra import (
     SemiJoin,
     TimeWindow,
     Union,
+    Zip,
     schema_of,
 )
 from cluster.plan.explain import explain
@@ -120,6 +121,22 @@ def counted(draw):
     return PartitionedWindow(node, tuple(keys), rows, slide)
 
 
+@st.composite
+def zips(draw):
+    """A zip join of streams with one tuple an instant: which of several is the first depends on the columns left."""
+    sides: list[Node] = []
+    for name in "ab":
+        node: Node = SOURCES[name]
+        if draw(st.booleans()):
+            node = Filter(node, condition(draw(predicates(_names(node)))))
+        sides.append(draw(projections(node)) if draw(st.booleans()) else node)
+    left, right = sides[0], _apart(sides[1], _names(sides[0]))
+    pairs = st.tuples(st.sampled_from(_names(left)), st.sampled_from(_names(right)))
+    low, high = sorted(draw(st.tuples(st.integers(-4, 4), st.integers(-4, 4))))
+    kind = draw(st.sampled_from(["inner", "inner", "left", "full"]))
+    return Zip(left, right, tuple(draw(st.lists(pairs, max_size=2, unique=True))), low, high, kind, "apart_us")
+
+
 def _apart(node: Node, taken: list[str]) -> Node:
     fresh = {f"{name}_{len(taken)}": f'"{name}"' for name in _names(node)}
     return pick(node, **fresh)
@@ -134,7 +151,7 @@ def _shaped(node: Node, like: Node) -> Node:
 def plans(draw, depth=None):
     depth = draw(st.integers(1, 5)) if depth is None else depth
     if depth <= 0:
-        return draw(st.one_of(st.sampled_from(list(SOURCES.values())), counted()))
+        return draw(st.one_of(st.sampled_from(list(SOURCES.values())), counted(), zips()))
     kind = draw(
         st.sampled_from(
             ["filter"] * 4 + ["project", "window"] * 3 + ["join", "any", "none", "distinct", "aggregate"] * 2
