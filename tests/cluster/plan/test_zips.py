@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from cluster.fjord.compilation import check_supported
 from cluster.fjord.edges import UnsupportedPlanError
-from cluster.language.catalog import Catalog
+from cluster.language.algebra import Column
+from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from cluster.plan.demand import demands_of
+from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.comparison import snapshots_of
@@ -94,3 +97,15 @@ def test_a_window_above_pairs_is_no_window_over_what_lasts() -> None:
     lasting = "SELECT MAX(x) AS x FROM a WINDOW(RANGE 1 DAY SLIDE 1 HOUR)"
     with pytest.raises(UnsupportedPlanError):
         check_supported(translate(f"SELECT COUNT(*) AS n FROM ({lasting}) AS p WINDOW(RANGE 1 DAY)", CATALOG).node)
+
+
+def test_relations_are_looked_up_by_pairs_and_before_but_never_zipped() -> None:
+    catalog = CATALOG.with_stream(StaticRelation("r", "r@1", (Column("k", INTEGER),)))
+    before = "FROM (SELECT a.x, k FROM a, r WHERE a.x = k) AS found ZIP JOIN b WITHIN 3 US ON found.x = b.y"
+    behind = "FROM a LEFT ZIP JOIN b WITHIN 3 US ON a.x = b.x LEFT JOIN r ON b.y = k"
+    for text in (before, behind):
+        check_supported(rewrite(translate(f"SELECT k {text}", catalog).node).node)
+    shown = explain(rewrite(translate(f"SELECT k {behind}", catalog).node).node)
+    assert "look up in r on y_2 = k, or NULLs\n   └─ left zip within 3us on x = x_2" in shown
+    with pytest.raises(FjordSqlError, match="the rows of a relation have none"):
+        translate("SELECT k FROM a ZIP JOIN r", catalog)
