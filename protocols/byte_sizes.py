@@ -49,3 +49,18 @@ def parse_byte_size(text: str) -> int:
     if size is None or size["unit"].lower() not in _BYTES_PER_UNIT:
         raise ByteSizeError(text)
     return int(size["number"]) * _BYTES_PER_UNIT[size["unit"].lower()]
+
+
+def format_byte_size(amount: float) -> str:
+    """Return a size as people read it.
+
+    Examples
+    --------
+    >>> format_byte_size(337.6 * 1024**2)
+    '337.6 MiB'
+    """
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1024:  # noqa: PLR2004 - what the unit says
+            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} TiB"

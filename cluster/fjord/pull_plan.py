@@ -47,6 +47,13 @@ def pulled(node: Node, scans: Scans) -> pl.DataFrame:
     return _run(build_operator(node), inputs).drop(START, END)
 
 
+def is_scan(node: Node) -> bool:
+    """Return whether a plan makes each of its rows of one row of one relation."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return isinstance(node, Relation)
+
+
 def _scanned(node: Node, scans: Scans) -> pl.LazyFrame | None:
     match node:
         case Relation():
@@ -78,7 +85,7 @@ class _Unchanging:
         self._table = table
 
     def pieces(
-        self, table: Node, streams: frozenset[str], first_us: int, last_us: int
+        self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
     ) -> Sequence[tuple[int, LookupTable]]:
-        del table, streams, last_us
+        del table, key, streams, last_us
         return [(first_us, self._table)]

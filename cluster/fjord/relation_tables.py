@@ -1,27 +1,40 @@
 """Tables made of relations, at the versions that a micro-batch knows.
 
 A table is pulled once for each combination of versions; it, and the hash tables on its columns, stay in the worker's
-memory for the micro-batches that follow, and for all lookups that ask for the same.
+memory for the micro-batches that follow, and for all lookups that ask for the same. A table that is too large for that
+is cut by the hash of the key that is looked up (:mod:`cluster.fjord.sliced_table`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
-from cluster.fjord.operators.lookup import LookupTable
-from cluster.fjord.pull_plan import pulled
-from cluster.language.algebra import Node, Relation
+from cluster.fjord.operators.lookup import LookupTable, Parts
+from cluster.fjord.pull_plan import is_scan, pulled
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
+from cluster.language.algebra import Node, Relation, schema_of
 from cluster.plan.lookups import relations_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
+from protocols.byte_sizes import format_byte_size
 
-LARGEST_KEPT_BYTES = 1 << 30
-"""Tables in a worker's memory; beyond that, those that were not asked for longest go."""
+MEMORY_BYTES = 256 * 1024**2
+"""What one table may take of a worker's memory."""
+
+TABLES_KEPT = 4
+"""All tables of a worker take at most as much as so many of the largest; then those not asked for longest go."""
+
+SLICES_IN_MEMORY = 4
+"""A slice takes at most one part in so many of what a table may take."""
 
 
 class UnreadableRelationError(PlanError):
@@ -37,10 +50,18 @@ class RelationTables:
         Where the versions of all relations are.
     versions
         By identity of a relation: its newest version that counts.
+    buckets
+        How many there are downstream.
+    memory_bytes
+        What one table may take of the memory.
     """
 
-    def __init__(self, folder: str, versions: Mapping[str, int]) -> None:
+    def __init__(
+        self, folder: str, versions: Mapping[str, int], *, buckets: int = 1, memory_bytes: int = MEMORY_BYTES
+    ) -> None:
         self._folder = Path(folder)
+        self._buckets = buckets
+        self._memory_bytes = memory_bytes
         self._versions = dict(versions)
         self._histories: dict[tuple[str, frozenset[str]], list[tuple[int, RelationVersion]]] = {}
 
@@ -51,14 +72,15 @@ class RelationTables:
             self._histories.clear()
 
     def pieces(
-        self, table: Node, streams: frozenset[str], first_us: int, last_us: int
-    ) -> Sequence[tuple[int, LookupTable]]:
+        self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
+    ) -> Sequence[tuple[int, Parts]]:
         """Return what a table is between two instants: since when, and its rows; the first holds at `first_us`.
 
         Raises
         ------
         UnreadableRelationError
-            If one of its relations has no version, or one that says that it has not been read for too long.
+            If one of its relations has no version, one that says that it has not been read for too long, or is too
+            large for the memory where there is no key to cut it by.
         """
         relations = relations_of(table)
         histories = {each.identity: self._history(each, streams) for each in relations}
@@ -66,7 +88,7 @@ class RelationTables:
         pieces = []
         for since in [first_us, *sorted(changes)]:
             active = {each: _active(histories[each.identity], since) for each in relations}
-            pieces.append((since, self._table(table, active)))
+            pieces.append((since, self._table(table, key, active)))
         return pieces
 
     def _history(self, relation: Relation, streams: frozenset[str]) -> list[tuple[int, RelationVersion]]:
@@ -82,17 +104,49 @@ class RelationTables:
             self._histories[key] = list(zip([ALWAYS, *begins[1:]], known, strict=True))
         return self._histories[key]
 
-    def _table(self, table: Node, active: Mapping[Relation, RelationVersion]) -> LookupTable:
+    def _table(self, table: Node, key: str | None, active: Mapping[Relation, RelationVersion]) -> Parts:
         for version in active.values():
             if version.failure:
                 raise UnreadableRelationError(version.failure)
-        key = (str(self._folder), table, tuple(version.data for version in active.values()))
-        found = _kept.pop(key, None)
+        if sum(version.bytes for version in active.values()) > self._memory_bytes:
+            return self._sliced(table, key, active)
+        scans = {each: pl.scan_parquet(self._file(each, version)) for each, version in active.items()}
+        return self._kept(table, active, None, lambda: pulled(table, scans))
+
+    def _sliced(self, table: Node, key: str | None, active: Mapping[Relation, RelationVersion]) -> SlicedTable:
+        ((relation, version), *others) = active.items()
+        if key is None or others or not is_scan(table):
+            names = " and ".join(f"{each.name} ({format_byte_size(found.bytes)})" for each, found in active.items())
+            raise UnreadableRelationError(
+                f"relation {names} is larger than the {format_byte_size(self._memory_bytes)} that a table may take, "
+                "and is not looked up by an equality of columns, so that it cannot be partitioned",
+                hint="look it up by an equality, or read less of it: CREATE RELATION ... QUERY 'SELECT ... WHERE ...'",
+            )
+        count = self._buckets * math.ceil(SLICES_IN_MEMORY * version.bytes / self._memory_bytes / self._buckets)
+        digest = hashlib.blake2b(msgspec.json.encode((table, key)), digest_size=8).hexdigest()
+        folder = self._folder / relation.identity / f"{version.data:012d}-by-{digest}-{count}"
+        cut(self._file(relation, version), folder, count, key, lambda rows: pulled(table, {relation: rows.lazy()}))
+        kind = next(POLARS_TYPES[column.type]() for column in schema_of(table) if column.name == key)
+
+        def load(number: int) -> LookupTable:
+            return self._kept(table, active, (key, number), lambda: pl.read_parquet(slice_file(folder, number)))
+
+        return SlicedTable(count, kind, load)
+
+    def _kept(
+        self,
+        table: Node,
+        active: Mapping[Relation, RelationVersion],
+        part: tuple[str, int] | None,
+        read: Callable[[], pl.DataFrame],
+    ) -> LookupTable:
+        """Return a table, or a slice of one, from this worker's memory, or read it."""
+        asked = (str(self._folder), table, tuple(version.data for version in active.values()), part)
+        found = _kept.pop(asked, None)
         if found is None:
-            scans = {each: pl.scan_parquet(self._file(each, version)) for each, version in active.items()}
-            found = LookupTable(pulled(table, scans))
-        _kept[key] = found
-        while len(_kept) > 1 and sum(each.bytes for each in _kept.values()) > LARGEST_KEPT_BYTES:
+            found = LookupTable(read())
+        _kept[asked] = found
+        while len(_kept) > 1 and sum(each.bytes for each in _kept.values()) > TABLES_KEPT * self._memory_bytes:
             _kept.popitem(last=False)
         return found
 
@@ -100,7 +154,7 @@ class RelationTables:
         return RelationVersions(self._folder / relation.identity).snapshot(version.number)
 
 
-_kept: OrderedDict[tuple[str, Node, tuple[int, ...]], LookupTable] = OrderedDict()
+_kept: OrderedDict[tuple[str, Node, tuple[int, ...], tuple[str, int] | None], LookupTable] = OrderedDict()
 """Tables this worker has pulled, by folder, plan and versions; that asked for last comes last."""
 
 

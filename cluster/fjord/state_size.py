@@ -33,6 +33,7 @@ from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
 from cluster.plan.pane_folding import PaneFold
+from protocols.byte_sizes import format_byte_size
 from protocols.streams import FieldType
 
 KEYS_ASSUMED = 1_000
@@ -95,8 +96,9 @@ def check_state(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[st
         for stream in sorted(Plan(0, (added,)).streams)
     )
     raise StateLimitError(
-        f"with this query the plan would keep up to {_size(total)} of state, {_size(total - without)} of it for this "
-        f"query alone ({rates}); the limit is {_size(limit_bytes)}",
+        f"with this query the plan would keep up to {format_byte_size(total)} of state, "
+        f"{format_byte_size(total - without)} of it for this "
+        f"query alone ({rates}); the limit is {format_byte_size(limit_bytes)}",
         hint="ask for a shorter window or a longer slide, drop other queries, or start the cluster with a higher "
         "--max-state",
     )
@@ -174,11 +176,3 @@ def _per_second(node: Node, rates: Mapping[str, float]) -> float:
 
 def _row_bytes(schema: Schema) -> int:
     return BYTES_OF_INTERVAL + sum(BYTES_PER_VALUE.get(column.type, 8) for column in schema)
-
-
-def _size(amount: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if amount < 1024:  # noqa: PLR2004 - what the unit says
-            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} TiB"

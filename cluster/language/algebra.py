@@ -324,12 +324,16 @@ class Lookup(_Node, frozen=True):
         Over the columns of both; None for all pairs.
     kind
         What becomes of a tuple.
+    by
+        Columns of the input by whose values tuples are spread over buckets, where the table is too large for every
+        worker to have it; none where it is not.
     """
 
     input: Node
     table: Node
     predicate: Scalar | None
     kind: LookupKind = "inner"
+    by: tuple[str, ...] = ()
 
     @property
     def pairs(self) -> bool:

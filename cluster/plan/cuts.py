@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.language.algebra import MEMBER, Aggregate, Filter, Node, Project, Source, TimeWindow, inputs_of
+from cluster.language.algebra import MEMBER, Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow, inputs_of
 
 
 def is_chain(node: Node, *, windowed: bool = False) -> bool:
@@ -44,7 +44,15 @@ def _cuts(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
 
 
 def partition_keys(node: Node) -> tuple[str, ...]:
-    """Return the keys of a keyed aggregate with only stateless operators above it: a plan may be spread by them."""
+    """Return the keys by which a plan may be spread: those of an aggregate, or of a lookup in a large relation.
+
+    There may be only stateless operators above it.
+    """
+    top = node
+    while isinstance(top, Filter | Project | TimeWindow) and not is_chain(top):
+        top = top.input
+    if isinstance(top, Lookup) and is_chain(top.input):
+        return top.by
     while isinstance(node, Filter | Project) and not is_chain(node):
         node = node.input
     keys = node.keys if isinstance(node, Aggregate) and is_chain(node.input) else ()

@@ -43,16 +43,21 @@ from cluster.language.algebra import (
 )
 from cluster.language.plans import column_scalar, plain_column, project, reads_relations_only
 from cluster.language.scope import unique_name
+from cluster.plan.cuts import is_chain
 from cluster.plan.expressions import (
     by_name,
     columns_of,
     conjunction_of,
     conjuncts_of,
+    joins_by_equality,
     kept,
     names_of,
     substituted,
     tidy_equality,
 )
+
+PLAIN_EQUALITY = 2
+"""Columns of an equality of one column with another."""
 
 
 def relations_of(node: Node) -> tuple[Relation, ...]:
@@ -75,8 +80,15 @@ def _gather(node: Node, found: dict[Relation, None]) -> None:
         _gather(each, found)
 
 
-def with_lookups(node: Node) -> Node:
+def with_lookups(node: Node, large: frozenset[str] = frozenset()) -> Node:
     """Return a plan in which every join with relations is a lookup.
+
+    Parameters
+    ----------
+    node
+        The plan.
+    large
+        Identities of the relations that are too large for the memory of every worker.
 
     Raises
     ------
@@ -87,10 +99,10 @@ def with_lookups(node: Node) -> Node:
         return node
     if not relations_of(node):
         return node
-    node = with_inputs(node, tuple(with_lookups(each) for each in inputs_of(node)))
+    node = with_inputs(node, tuple(with_lookups(each, large) for each in inputs_of(node)))
     match node:
         case Join():
-            return _joined(node)
+            return _joined(node, large)
         case SemiJoin() | AntiJoin():
             if reads_relations_only(node.left):
                 raise PlanError(
@@ -100,7 +112,7 @@ def with_lookups(node: Node) -> Node:
             if not reads_relations_only(node.right):
                 return node
             kind: LookupKind = "semi" if isinstance(node, SemiJoin) else "anti"
-            return _sunk(Lookup(node.left, node.right, node.predicate, kind))
+            return _sunk(Lookup(node.left, node.right, node.predicate, kind), large)
         case Union() | Difference() | Intersection():
             if reads_relations_only(node.left) or reads_relations_only(node.right):
                 raise PlanError(
@@ -109,38 +121,52 @@ def with_lookups(node: Node) -> Node:
                 )
             return node
         case Lookup():
-            return _sunk(node)
+            return _sunk(node, large)
         case _:
             return node
 
 
-def _joined(join: Join) -> Node:
+def _joined(join: Join, large: frozenset[str]) -> Node:
     if reads_relations_only(join.right):
-        return _sunk(Lookup(join.left, join.right, join.predicate))
+        return _sunk(Lookup(join.left, join.right, join.predicate), large)
     if not reads_relations_only(join.left):
         return join
-    looked_up = _sunk(Lookup(join.right, join.left, join.predicate))
+    looked_up = _sunk(Lookup(join.right, join.left, join.predicate), large)
     by_name = {output.name: output for output in kept(looked_up, names_of(looked_up))}
     return project(looked_up, [by_name[column.name] for column in schema_of(join)])
 
 
-def _sunk(lookup: Lookup) -> Node:
+def _sunk(lookup: Lookup, large: frozenset[str]) -> Node:
     """Return a lookup moved down to where its tuples come from."""
     below = lookup.input
     match below:
+        case Source() | Filter() if (by := _spread_by(lookup, large)) and is_chain(below):
+            return replace(lookup, by=by)
         case Source():
             return _in_source(lookup, below)
         case TimeWindow() | Filter():
-            return replace(below, input=_sunk(replace(lookup, input=below.input)))
+            return replace(below, input=_sunk(replace(lookup, input=below.input), large))
         case Project():
-            return _below_project(lookup, below) or lookup
+            return _below_project(lookup, below, large) or lookup
         case Join() | SemiJoin() | AntiJoin():
-            return _below_join(lookup, below) or lookup
+            return _below_join(lookup, below, large) or lookup
         case _:
             return lookup
 
 
-def _below_project(lookup: Lookup, below: Project) -> Node | None:
+def _spread_by(lookup: Lookup, large: frozenset[str]) -> tuple[str, ...]:
+    """Return the column by whose values tuples go to buckets, if the table is too large for every worker to have it."""
+    if lookup.predicate is None or not any(each.identity in large for each in relations_of(lookup.table)):
+        return ()
+    left, right = names_of(lookup.input), names_of(lookup.table)
+    for part in conjuncts_of(lookup.predicate):
+        if joins_by_equality(part, left, right):
+            plain = [name for name in columns_of(part) if name in left]
+            return (plain[0],) if len(columns_of(part)) == PLAIN_EQUALITY else ()
+    return ()
+
+
+def _below_project(lookup: Lookup, below: Project, large: frozenset[str]) -> Node | None:
     table, names = _renamed(lookup, [column.name for column in schema_of(below.input)])
     meanings = {output.name: output.scalar for output in below.outputs}
     meanings |= _called(lookup, names)
@@ -148,10 +174,10 @@ def _below_project(lookup: Lookup, below: Project) -> Node | None:
     if lookup.predicate is not None and predicate is None:
         return None
     found = _found(lookup, names)
-    return Project(_sunk(Lookup(below.input, table, predicate, lookup.kind)), (*below.outputs, *found))
+    return Project(_sunk(Lookup(below.input, table, predicate, lookup.kind), large), (*below.outputs, *found))
 
 
-def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin) -> Node | None:
+def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin, large: frozenset[str]) -> Node | None:
     read = frozenset() if lookup.predicate is None else columns_of(lookup.predicate) - names_of(lookup.table)
     on_left = read <= names_of(below.left)
     if not on_left and not (isinstance(below, Join) and read <= names_of(below.right)):
@@ -161,7 +187,7 @@ def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin) -> Node | Non
     meanings = {column.name: column_scalar(column) for column in schema_of(side)}
     meanings |= _called(lookup, names)
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
-    looked_up = _sunk(Lookup(side, table, predicate, lookup.kind))
+    looked_up = _sunk(Lookup(side, table, predicate, lookup.kind), large)
     joined = replace(below, left=looked_up) if on_left else replace(below, right=looked_up)
     outputs = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(below)]
     return project(joined, (*outputs, *_found(lookup, names)))

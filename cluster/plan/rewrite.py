@@ -97,7 +97,7 @@ class Rewritten:
     applied: tuple[str, ...]
 
 
-def rewrite(node: Node, rules: tuple[Rule, ...] = RULES) -> Rewritten:
+def rewrite(node: Node, rules: tuple[Rule, ...] = RULES, *, large: frozenset[str] = frozenset()) -> Rewritten:
     """Return `node` after applying `rules` bottom-up until none fits, and making lookups of joins with relations.
 
     Parameters
@@ -106,6 +106,8 @@ def rewrite(node: Node, rules: tuple[Rule, ...] = RULES) -> Rewritten:
         The plan. It stays as it is; plans are values.
     rules
         Which rules to use.
+    large
+        Identities of relations that are too large for the memory of every worker.
 
     Raises
     ------
@@ -138,7 +140,7 @@ def rewrite(node: Node, rules: tuple[Rule, ...] = RULES) -> Rewritten:
         return result
 
     rewritten = visit(node)
-    looked_up = with_lookups(rewritten)
+    looked_up = with_lookups(rewritten, large)
     if looked_up != rewritten:
         applied.append("relations_are_looked_up")
         rewritten = visit(looked_up)

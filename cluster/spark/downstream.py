@@ -25,7 +25,7 @@ from cluster.fjord.edges import Edge
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operator import State
 from cluster.fjord.queues import PushQueue
-from cluster.fjord.relation_tables import RelationTables
+from cluster.fjord.relation_tables import MEMORY_BYTES, RelationTables
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import MEMBER
 from cluster.plan.epoch import PlanFiles
@@ -117,12 +117,20 @@ class BucketHost:
         How many buckets there are.
     run
         Identity of the Spark query that hosts it.
-    relations_folder
-        Where versions of relations are.
+    relations_folder, relation_memory_bytes
+        Where versions of relations are, and what a table of them may take of the memory.
     """
 
-    def __init__(self, plans_folder: str, buckets: int, run: str, relations_folder: str = "") -> None:
+    def __init__(
+        self,
+        plans_folder: str,
+        buckets: int,
+        run: str,
+        relations_folder: str = "",
+        relation_memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
         self._relations_folder = relations_folder
+        self._relation_memory_bytes = relation_memory_bytes
         self._plans_folder = plans_folder
         self._buckets = buckets
         self._run = run
@@ -154,7 +162,9 @@ class BucketHost:
         token = store.get(TOKEN)
         hosted = _kept.pop(key, None)
         if hosted is None or hosted.token != token or token is None:
-            tables = RelationTables(self._relations_folder, {})
+            tables = RelationTables(
+                self._relations_folder, {}, buckets=self._buckets, memory_bytes=self._relation_memory_bytes
+            )
             hosted = _build(_read_parts(self._plans_folder, epoch), bucket, self._buckets, tables)
             for name, placed in hosted.stateful.items():
                 saved = store.get(name)

@@ -6,12 +6,12 @@ An envelope's payload is an Arrow stream. To the operators on both sides the shu
 from __future__ import annotations
 
 import io
-import zlib
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
+from cluster.fjord.buckets import bucket_of
 from cluster.fjord.counters import Counters
 
 ENVELOPE_SCHEMA = pa.schema(
@@ -87,10 +87,7 @@ def split_by_bucket(rows: pl.DataFrame, keys: tuple[str, ...], buckets: int) -> 
     if rows.height == 0:
         return {}
     combinations = rows.select(keys).unique()
-    places = [
-        zlib.crc32("\x1f".join("\x00" if value is None else repr(value) for value in values).encode()) % buckets
-        for values in combinations.iter_rows()
-    ]
+    places = [bucket_of(values, buckets) for values in combinations.iter_rows()]
     placed = rows.join(
         combinations.with_columns(pl.Series("fjord_bucket", places, pl.Int32)),
         on=list(keys),

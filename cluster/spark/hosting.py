@@ -29,8 +29,10 @@ log = structlog.get_logger(__name__)
 class DownstreamProcessor(StatefulProcessor):
     """Spark's side of a :class:`BucketHost`: its key is the bucket, its state a map of values by operator."""
 
-    def __init__(self, plans_folder: str, buckets: int, run: str, relations_folder: str) -> None:
-        self._settings = (plans_folder, buckets, run, relations_folder)
+    def __init__(self, options: SourceOptions, run: str) -> None:
+        self._settings = (
+            options.plans_folder, options.buckets, run, options.relations_folder, options.relation_memory_bytes,
+        )  # fmt: skip
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -113,7 +115,7 @@ def start_fjord(
 
     envelopes = spark.readStream.format(SOURCE_NAME).option("fjord", msgspec.json.encode(options).decode()).load()
     answers = envelopes.groupBy("bucket").transformWithState(
-        statefulProcessor=DownstreamProcessor(options.plans_folder, options.buckets, run, options.relations_folder),
+        statefulProcessor=DownstreamProcessor(options, run),
         outputStructType=RESULT_DDL,
         outputMode="Append",
         timeMode="None",

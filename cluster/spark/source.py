@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from cluster.fjord.relation_tables import MEMORY_BYTES
 from cluster.plan.epoch import Plan, PlanFiles
 from cluster.spark.envelopes import ENVELOPE_DDL
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
@@ -37,6 +38,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
     max_partitions: int
     max_rows: int
     relations_folder: str = ""
+    relation_memory_bytes: int = MEMORY_BYTES
 
 
 class FjordSource(DataSource):
@@ -126,6 +128,7 @@ class FjordReader(DataSourceStreamReader):
                     watermarks_us=watermarks,
                     relations_folder=self._options.relations_folder,
                     relations=dict(last.relations),
+                    relation_memory_bytes=self._options.relation_memory_bytes,
                 )
             )
             for origin, part in enumerate(parts)

@@ -24,7 +24,7 @@ from cluster.fjord.operators.lookup import Lookup
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.told_aggregates import ToldAggregates, told_columns
 from cluster.fjord.queues import PullQueue, PushQueue
-from cluster.fjord.relation_tables import RelationTables
+from cluster.fjord.relation_tables import MEMORY_BYTES, RelationTables
 from cluster.language.algebra import Source, TableLookup
 from cluster.plan.epoch import PlanFiles
 from cluster.plan.lookups import relations_of
@@ -54,8 +54,9 @@ class UpstreamTask(msgspec.Struct, frozen=True):
         (stream, path below its table) of the Parquet files to read, in the order of their versions.
     watermarks_us
         By stream: its low watermark at the end of the micro-batch.
-    relations_folder, relations
-        Where versions of relations are; by identity, the newest one that counts.
+    relations_folder, relations, relation_memory_bytes
+        Where versions of relations are; by identity, the newest one that counts; what a table of them may take of the
+        memory.
     """
 
     plans_folder: str
@@ -68,6 +69,7 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     watermarks_us: dict[str, int]
     relations_folder: str = ""
     relations: dict[str, int] = {}
+    relation_memory_bytes: int = MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,9 @@ class _Outlet:
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     """Run the stateless part of the plan over a part of a micro-batch; yield envelopes."""
     parts = _read_parts(task.plans_folder, task.epoch)
-    tables = RelationTables(task.relations_folder, task.relations)
+    tables = RelationTables(
+        task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
+    )
     fjord, outlets = _build(parts, StreamScan(task.streams_folder, task.files, task.watermarks_us), tables)
     fjord.run()
     watermarks: dict[str, int] = {}

@@ -10,6 +10,7 @@ A snapshot is Parquet; beside it a small JSON file says what it is, written last
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -151,6 +152,9 @@ class RelationVersions:
         for path in self.folder.glob("*.parquet"):
             if int(path.stem) not in used and int(path.stem) <= self.latest():
                 path.unlink()
+        for path in self.folder.glob("*-by-*"):
+            if int(path.name.split("-", 1)[0]) not in used:
+                shutil.rmtree(path, ignore_errors=True)
         return len(old)
 
     def _description(self, number: int) -> Path:

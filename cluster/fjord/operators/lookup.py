@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.key_index import KeyIndex
@@ -42,6 +43,11 @@ class LookupTable:
         self.rows = rows
         self._indexes: dict[str, KeyIndex] = {}
 
+    def parts(self, probes: pl.Series | None) -> Iterator[tuple[NDArray[np.int64] | None, LookupTable]]:
+        """Yield the table: it is whole."""
+        del probes
+        yield None, self
+
     @property
     def bytes(self) -> int:
         """What it takes of the memory, about: the hash tables with four numbers for each row."""
@@ -54,18 +60,34 @@ class LookupTable:
         return self._indexes[column]
 
 
+class Parts(Protocol):
+    """A table, perhaps in parts."""
+
+    def parts(self, probes: pl.Series | None) -> Iterator[tuple[NDArray[np.int64] | None, LookupTable]]:
+        """Yield parts of the table, with the places of the values that they have the rows for; None for all values.
+
+        Parameters
+        ----------
+        probes
+            The values that are looked up by equality; None if nothing is.
+        """
+        ...
+
+
 class Tables(Protocol):
     """Where the tables of lookups come from."""
 
     def pieces(
-        self, table: Node, streams: frozenset[str], first_us: int, last_us: int
-    ) -> Sequence[tuple[int, LookupTable]]:
+        self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
+    ) -> Sequence[tuple[int, Parts]]:
         """Return what a table is between two instants: since when, and its rows; the first holds at `first_us`.
 
         Parameters
         ----------
         table
             A plan of relations.
+        key
+            The column that is looked up by equality; None if none is.
         streams
             By whose time versions of relations begin.
         first_us, last_us
@@ -103,7 +125,10 @@ class Lookup(Operator):
             return Batch(rows.hstack(self._right) if self._lookup.pairs else rows, batch.watermark_us)
         assert self._tables is not None  # noqa: S101 - it is run
         starts = rows[START].to_numpy()
-        pieces = self._tables.pieces(self._lookup.table, self._streams, int(starts[0]), int(starts[-1]))
+        keys = self._condition.right_keys
+        pieces = self._tables.pieces(
+            self._lookup.table, keys[0] if keys else None, self._streams, int(starts[0]), int(starts[-1])
+        )
         begins = np.searchsorted(starts, [since for since, _ in pieces[1:]], side="left")
         places = [0, *(int(place) for place in begins), rows.height]
         answers = [
@@ -113,12 +138,12 @@ class Lookup(Operator):
         ]
         return Batch(answers[0] if len(answers) == 1 else pl.concat(answers), batch.watermark_us)
 
-    def _answer(self, rows: pl.DataFrame, table: LookupTable) -> pl.DataFrame:
+    def _answer(self, rows: pl.DataFrame, table: Parts) -> pl.DataFrame:
         match self._lookup.kind:
             case "inner":
-                return pl.concat([found.drop(_ROW) for found in self._pairs(rows, table)])
+                return self._all_pairs(rows, table).drop(_ROW)
             case "left":
-                pairs = pl.concat(list(self._pairs(rows, table)))
+                pairs = self._all_pairs(rows, table)
                 alone = rows.with_row_index(_ROW).join(pairs.select(_ROW), on=_ROW, how="anti")
                 both = pl.concat([pairs, alone], how="diagonal").sort(_ROW, maintain_order=True)
                 return both.select(*rows.columns, *self._right.columns)
@@ -127,22 +152,38 @@ class Lookup(Operator):
             case "anti":
                 return rows.filter(~self._met(rows, table))
 
-    def _met(self, rows: pl.DataFrame, table: LookupTable) -> pl.Series:
+    def _met(self, rows: pl.DataFrame, table: Parts) -> pl.Series:
         """Return, for each row, whether the table has a partner for it."""
         condition = self._condition
-        if len(condition.left_keys) == 1 and condition.residual is None:
-            return pl.Series(table.index(condition.right_keys[0]).contains(rows[condition.left_keys[0]]))
         met = np.zeros(rows.height, np.bool_)
-        for pairs in self._pairs(rows, table):
-            met[pairs[_ROW].to_numpy()] = True
+        for asked, part in self._parts(rows.with_row_index(_ROW), table):
+            if len(condition.left_keys) == 1 and condition.residual is None:
+                found = part.index(condition.right_keys[0]).contains(asked[condition.left_keys[0]])
+                met[asked[_ROW].to_numpy()[found]] = True
+                continue
+            for pairs in self._pairs(asked, part):
+                met[pairs[_ROW].to_numpy()] = True
         return pl.Series(met)
 
-    def _pairs(self, rows: pl.DataFrame, table: LookupTable) -> Iterator[pl.DataFrame]:
-        """Yield the pairs for which the condition is true, with the number of the row, in the order of rows."""
-        condition, numbered = self._condition, rows.with_row_index(_ROW)
+    def _all_pairs(self, rows: pl.DataFrame, table: Parts) -> pl.DataFrame:
+        """Return the pairs for which the condition is true, with the number of the row, in the order of rows."""
+        parts = list(self._parts(rows.with_row_index(_ROW), table))
+        pairs = [found for asked, part in parts for found in self._pairs(asked, part)]
+        joined = pl.concat(pairs)
+        return joined if len(parts) == 1 else joined.sort(_ROW, maintain_order=True)
+
+    def _parts(self, rows: pl.DataFrame, table: Parts) -> Iterator[tuple[pl.DataFrame, LookupTable]]:
+        """Yield the rows that may have partners in each part of the table."""
+        keys = self._condition.left_keys
+        for places, part in table.parts(rows[keys[0]] if keys else None):
+            yield (rows if places is None else rows[places]), part
+
+    def _pairs(self, numbered: pl.DataFrame, table: LookupTable) -> Iterator[pl.DataFrame]:
+        """Yield the pairs of some rows and a part of the table, in the order of rows."""
+        condition = self._condition
         if condition.left_keys:
             # The other equalities are tried on the pairs that the first one leaves.
-            matches = table.index(condition.right_keys[0]).matches(rows[condition.left_keys[0]])
+            matches = table.index(condition.right_keys[0]).matches(numbered[condition.left_keys[0]])
             pairs = numbered[matches.asked].hstack(table.rows[matches.found])
             others = zip(condition.left_keys[1:], condition.right_keys[1:], strict=True)
             equal = [pl.col(left) == pl.col(right) for left, right in others]
@@ -150,6 +191,6 @@ class Lookup(Operator):
             yield pairs.filter(tests) if tests else pairs
             return
         at_once = max(1, MOST_PAIRS // max(1, table.rows.height))
-        for first in range(0, rows.height, at_once):
+        for first in range(0, numbered.height, at_once):
             product = numbered[first : first + at_once].join(table.rows, how="cross", maintain_order="left_right")
             yield product if condition.residual is None else product.filter(condition.residual)

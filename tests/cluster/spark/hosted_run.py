@@ -40,8 +40,8 @@ LIMITS = StaticRelation(
 CATALOG = Catalog.of([TRAFFIC, PLACES, LIMITS])
 
 
-def plan_node(sql: str) -> Node:
-    return rewrite(translate(sql, CATALOG).node).node
+def plan_node(sql: str, large: frozenset[str] = frozenset()) -> Node:
+    return rewrite(translate(sql, CATALOG).node, large=large).node
 
 
 def relation_rows(relation: StaticRelation, rows: list[tuple[Any, ...]]) -> pl.DataFrame:
@@ -71,7 +71,10 @@ class Memory:
 class Run:
     """Feeds a table's versions to hosts, micro-batch by micro-batch, as Spark would."""
 
-    def __init__(self, folder: Path, plan: Plan, schema: StreamSchema = TRAFFIC) -> None:
+    def __init__(
+        self, folder: Path, plan: Plan, schema: StreamSchema = TRAFFIC, *, relation_memory_bytes: int = 2**30
+    ) -> None:
+        self.relation_memory_bytes = relation_memory_bytes
         self.folder = folder
         self.schema = schema
         self.plans = PlanFiles(folder / "plans")
@@ -122,18 +125,18 @@ class Run:
                 str(self.plans.folder), str(self.folder / "streams"), current, previous, BUCKETS, origin,
                 tuple((self.schema.name, path) for path in files[origin::parts]),
                 {} if watermark is None else {self.schema.name: watermark},
-                str(self.folder / "relations"), self.relations,
+                str(self.folder / "relations"), self.relations, self.relation_memory_bytes,
             )  # fmt: skip
             for batch in run_upstream(task):
                 for row in batch.to_pylist():
                     envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
         before = copy.deepcopy(self.stores)
+        relations = str(self.folder / "relations")
+        host = BucketHost(str(self.plans.folder), BUCKETS, "run", relations, self.relation_memory_bytes)
         answers = [
             (bucket, output)
             for bucket in range(BUCKETS)
-            for output in BucketHost(str(self.plans.folder), BUCKETS, "run", str(self.folder / "relations")).process(
-                bucket, envelopes[bucket], self.stores[bucket]
-            )
+            for output in host.process(bucket, envelopes[bucket], self.stores[bucket])
         ]
         if not keep:
             self.stores = before

@@ -11,19 +11,21 @@ from typing import Any
 
 import pytest
 
-from cluster.plan.epoch import Plan
+from cluster.language.algebra import Node
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.spark.placement import parts_of
 from cluster.storage.relation_versions import RelationVersions
-from tests.cluster.spark.hosted_run import LIMITS, PLACES, Run, queries
+from tests.cluster.spark.hosted_run import LIMITS, PLACES, Run, plan_node, queries
 
 FIRST = [("a", 1, "bridge"), ("b", 2, "tunnel"), (None, 9, "nowhere")]
 SECOND = [("a", 1, "old bridge"), ("a", 3, "ramp"), ("c", 2, None)]
 ROWS = [(10, "a", 50), (20, "b", 60), (30, "a", 70), (35, "b", 75), (40, "c", 80)]
 
 
-def answers(tmp_path: Path, sql: str, *, parts: int = 1) -> list[dict[str, Any]]:
+def answers(tmp_path: Path, query: str | Node, *, parts: int = 1, memory_bytes: int = 2**30) -> list[dict[str, Any]]:
     """Run a query over ROWS, of which the last three meet SECOND; return what it answered."""
-    run = Run(tmp_path, Plan(1, queries(q=sql)))
+    node = plan_node(query) if isinstance(query, str) else query
+    run = Run(tmp_path, Plan(1, (PlannedQuery("q", 1, node),)), relation_memory_bytes=memory_bytes)
     run.change(PLACES, FIRST, 0)
     run.change(LIMITS, [(1, 55), (2, 65)], 0)
     run.append(ROWS[:2], 21)
@@ -150,3 +152,57 @@ def test_queries_that_select_otherwise_share_the_lookup_too(tmp_path: Path) -> N
     assert [row for _, _, row in run.rows["q1"]] == [{"speed": 50, "name": "bridge"}]
     assert [row for _, _, row in run.rows["q2"]] == [{"segment": 2}, {"segment": 2}]
     assert {row["fastest"] for _, _, row in run.rows["q3"]} == {70, 75}
+
+
+LARGE = frozenset({PLACES.identity})
+
+
+@pytest.mark.parametrize(
+    ("kind", "sql", "expected"),
+    [
+        (
+            "inner",
+            "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor AND p.segment < 3",
+            [(50, "bridge"), (60, "tunnel"), (70, "old bridge"), (80, None)],
+        ),
+        (
+            "left",
+            "SELECT t.speed, p.name FROM traffic AS t LEFT JOIN places AS p ON p.sensor = t.sensor AND p.segment < 3",
+            [(50, "bridge"), (60, "tunnel"), (70, "old bridge"), (75, None), (80, None), (1, None)],
+        ),
+        ("semi", "SELECT speed FROM traffic WHERE sensor IN (SELECT sensor FROM places)", [50, 60, 70, 80]),
+        (
+            "anti",
+            "SELECT speed FROM traffic AS t WHERE NOT EXISTS (SELECT * FROM places AS p WHERE p.sensor = t.sensor)",
+            [75, 1],
+        ),
+        (
+            "windowed",
+            (
+                "SELECT MAX(t.speed) AS fastest FROM traffic AS t WINDOW(RANGE 1 SECOND SLIDE 1 SECOND), places AS p "
+                "WHERE p.sensor = t.sensor"
+            ),
+            [80],
+        ),
+    ],
+)
+@pytest.mark.parametrize("spread", [False, True], ids=["next to the scan", "spread by key"])
+def test_a_relation_beyond_memory(tmp_path: Path, kind: str, sql: str, expected: list[Any], *, spread: bool) -> None:
+    node = plan_node(sql, LARGE) if spread else plan_node(sql)
+    keys = {edge.partition_by for part in parts_of(Plan(1, (PlannedQuery("q", 1, node),))) for edge in part.edges}
+    assert keys == ({("sensor",)} if spread and kind != "windowed" else {()})
+    found = answers(tmp_path, node, memory_bytes=10)
+    rows = [tuple(row.values()) if len(row) > 1 else next(iter(row.values())) for row in found]
+    assert sorted(rows, key=str) == sorted(expected, key=str)
+    slices = list((tmp_path / "relations" / PLACES.identity).glob("*-by-*"))
+    assert len(slices) == 2
+
+
+def test_a_relation_beyond_memory_needs_a_key(tmp_path: Path) -> None:
+    sql = "SELECT t.speed FROM traffic AS t, places AS p WHERE t.speed > p.segment"
+    run = Run(tmp_path, Plan(1, queries(q=sql)), relation_memory_bytes=10)
+    run.change(PLACES, FIRST, 0)
+    run.append(ROWS, 41)
+    run.step()
+    (error,) = set(run.errors["q"])
+    assert "is larger than the 10 bytes" in error
