@@ -104,6 +104,11 @@ Entry = BaseStream | DerivedStream | StaticRelation
 """Anything a query may name."""
 
 
+def kind_of(entry: Entry) -> str:
+    """Return what an entry is called in messages."""
+    return "relation" if isinstance(entry, StaticRelation) else "stream"
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """All streams and relations, by name without regard to case. Immutable: changes return a new catalog."""
@@ -136,37 +141,38 @@ class Catalog:
         CatalogError
             If its name is taken.
         """
-        if self.find(entry.name) is not None:
+        if (taken := self.find(entry.name)) is not None:
             raise CatalogError(
-                f"there is already a stream {entry.name!r}", hint="drop it first, or choose another name"
+                f"there is already a {kind_of(taken)} {entry.name!r}", hint="drop it first, or choose another name"
             )
         return replace(self, entries=MappingProxyType({**self.entries, entry.name.casefold(): entry}))
 
     def without(self, name: str, *, used_by: Iterable[str] = ()) -> Catalog:
-        """Return a catalog without the stream called `name`.
+        """Return a catalog without the stream or relation called `name`.
 
         Parameters
         ----------
         name
-            Of the stream to drop.
+            Of what is to be dropped.
         used_by
             Names of the running queries that read it. Derived streams that do are found here.
 
         Raises
         ------
         CatalogError
-            If there is no such stream, or it is in use.
+            If there is none of this name, or it is in use.
         """
-        if self.find(name) is None:
+        entry = self.find(name)
+        if entry is None:
             raise CatalogError(f"there is no stream {name!r} to drop")
         derived = [
-            entry.name
-            for entry in self.entries.values()
-            if isinstance(entry, DerivedStream) and name.casefold() in {each.casefold() for each in entry.reads}
+            other.name
+            for other in self.entries.values()
+            if isinstance(other, DerivedStream) and name.casefold() in {each.casefold() for each in other.reads}
         ]
         users = sorted({*used_by, *derived})
         if users:
-            raise CatalogError(f"stream {name!r} is in use by {', '.join(users)}", hint="drop those first")
+            raise CatalogError(f"{kind_of(entry)} {name!r} is in use by {', '.join(users)}", hint="drop those first")
         return replace(
             self,
             entries=MappingProxyType({key: entry for key, entry in self.entries.items() if key != name.casefold()}),

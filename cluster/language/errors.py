@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
+from cluster.language.secrets import masked, masked_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +20,7 @@ class FjordSqlError(ClusterError):
     reason
         What is wrong, without the position.
     text
-        The whole statement.
+        The whole statement. Passwords in it are masked.
     start, end
         The offending part is ``text[start:end]``; may be empty at the end of the text.
     hint
@@ -27,6 +28,8 @@ class FjordSqlError(ClusterError):
     """
 
     def __init__(self, reason: str, *, text: str, start: int, end: int, hint: str | None = None) -> None:
+        reason, hint = masked(reason), None if hint is None else masked(hint)
+        text, start, end = masked_span(text, min(max(start, 0), len(text)), min(max(end, 0), len(text)))
         self.reason = reason
         self.text = text
         self.start = min(max(start, 0), len(text))

@@ -1,4 +1,4 @@
-"""FjordSQL's parser: sqlglot's, with streams in FROM, acquisition clauses, CREATE and DROP STREAM."""
+"""FjordSQL's parser: sqlglot's, with streams in FROM, acquisition clauses, CREATE and DROP of streams and relations."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, Within
 
-AFTER_QUANTITY = ("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME", "TO")
+AFTER_QUANTITY = (
+    "SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME", "TO", "STALE",
+)  # fmt: skip
 EVENTS_SHAPE = "EVENTS(level ABOVE 0.6 BELOW 0.4)"
 LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"
 GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.JOIN, TokenType.WINDOW)

@@ -1,4 +1,4 @@
-"""Parsing whole statements: queries, CREATE STREAM, DROP STREAM, and nothing else."""
+"""Parsing whole statements: queries, CREATE and DROP of streams and relations, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.errors import did_you_mean
 from cluster.language.sensor_clauses import SensorClauseParsing
-from cluster.language.syntax import ColumnDefinition, CreateDerived, CreateSource, DropStatement
+from cluster.language.syntax import (
+    ColumnDefinition,
+    CreateDerived,
+    CreateRelationStatement,
+    CreateSource,
+    DropStatement,
+)
 
 STATEMENTS = ("SELECT", "CREATE", "DROP", "WITH")
+RELATION_SHAPE = "CREATE RELATION name [(column TYPE, ...)] FROM 'source' REFRESH EVERY 30 SECONDS"
 
 
 class StatementParsing(SensorClauseParsing):
@@ -19,14 +26,19 @@ class StatementParsing(SensorClauseParsing):
         if not self._curr:
             return None
         if self._match_text_seq("CREATE"):
-            return self._parse_create_stream()
+            return self._parse_create_relation() if self._match_text_seq("RELATION") else self._parse_create_stream()
         if self._match_text_seq("DROP"):
-            self._expect_word("STREAM", "DROP STREAM name")
-            return self.expression(DropStatement(this=self._parse_stream_name()))
+            if self._match_text_seq("RELATION"):
+                return self.expression(
+                    DropStatement(this=self._parse_stream_name("the name of a relation"), kind="RELATION")
+                )
+            self._expect_word("STREAM", "DROP STREAM name or DROP RELATION name")
+            return self.expression(DropStatement(this=self._parse_stream_name(), kind="STREAM"))
         if self._curr.token_type in (TokenType.SELECT, TokenType.L_PAREN, TokenType.WITH):
             return self._parse_query()
         hint = did_you_mean(self._curr.text, STATEMENTS)
-        return self.refuse("a statement begins with SELECT, CREATE STREAM or DROP STREAM", hint=hint)
+        reason = "a statement begins with SELECT, CREATE STREAM, CREATE RELATION, DROP STREAM or DROP RELATION"
+        return self.refuse(reason, hint=hint)
 
     def _parse_query(self) -> exp.Expr:
         query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
@@ -36,7 +48,7 @@ class StatementParsing(SensorClauseParsing):
         return query
 
     def _parse_create_stream(self) -> exp.Expr:
-        self._expect_word("STREAM", "CREATE STREAM name ...")
+        self._expect_word("STREAM", "CREATE STREAM name ... or CREATE RELATION name ...")
         name = self._parse_stream_name()
         if self._match(TokenType.ALIAS):
             return self.expression(CreateDerived(this=name, expression=self._parse_query()))
@@ -45,9 +57,7 @@ class StatementParsing(SensorClauseParsing):
                 "columns or AS were expected here",
                 hint="CREATE STREAM name (column TYPE, ...) SOURCE ... or CREATE STREAM name AS SELECT ...",
             )
-        columns = self._parse_csv(self._parse_column_definition)
-        if not self._match(TokenType.R_PAREN):
-            self.refuse("a comma or a closing parenthesis was expected here", hint="column TYPE [UNIT 'text'] [FIXED]")
+        columns = self._parse_columns("column TYPE [UNIT 'text'] [FIXED]")
         self._expect_word("SOURCE", "CREATE STREAM name (...) SOURCE mqtt()")
         source = self._parse_stream_name("the name of a source")
         arguments: list[exp.Expr] = []
@@ -61,6 +71,48 @@ class StatementParsing(SensorClauseParsing):
         return self.expression(
             CreateSource(this=name, expressions=columns, source=source, arguments=arguments, ordered=ordered)
         )
+
+    def _parse_columns(self, shape: str) -> list[exp.Expr]:
+        columns = self._parse_csv(self._parse_column_definition)
+        if not self._match(TokenType.R_PAREN):
+            self.refuse("a comma or a closing parenthesis was expected here", hint=shape)
+        return columns
+
+    def _parse_create_relation(self) -> exp.Expr:
+        name = self._parse_stream_name("the name of a relation")
+        columns = self._parse_columns("column TYPE [UNIT 'text']") if self._match(TokenType.L_PAREN) else []
+        self._expect_word("FROM", RELATION_SHAPE)
+        source = self._parse_text("where the relation comes from", "FROM 'postgresql://user@host/database'")
+        query, table = None, None
+        if self._match_text_seq("QUERY"):
+            query = self._parse_text("a query of the source", "QUERY 'SELECT ...'")
+        elif self._match_text_seq("TABLE"):
+            table = self._parse_table_name()
+        self._expect_word("REFRESH", RELATION_SHAPE)
+        self._expect_word("EVERY", "REFRESH EVERY 30 SECONDS")
+        refresh = self._parse_quantity()
+        stale = None
+        if self._match_text_seq("STALE"):
+            self._expect_word("AFTER", "STALE AFTER 5 MINUTES")
+            stale = self._parse_quantity()
+        return self.expression(
+            CreateRelationStatement(
+                this=name, expressions=columns, source=source, query=query, table=table, refresh=refresh, stale=stale
+            )
+        )
+
+    def _parse_text(self, what: str, shape: str) -> exp.Expr:
+        token = self._curr
+        if not self._match(TokenType.STRING):
+            self.refuse(f"{what} was expected here, in quotes", hint=f"it is written {shape}")
+        return self.expression(exp.Literal(this=token.text, is_string=True), token)
+
+    def _parse_table_name(self) -> exp.Expr:
+        token = self._curr
+        parts = [self._parse_stream_name("the name of a table")]
+        while self._match(TokenType.DOT):
+            parts.append(self._parse_stream_name("the name of a table"))
+        return self.expression(exp.Tuple(expressions=parts), token)
 
     def _parse_source_argument(self) -> exp.Expr | None:
         token = self._curr

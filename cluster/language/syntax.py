@@ -116,10 +116,24 @@ class CreateDerived(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 
 
-class DropStatement(exp.Expression):
-    """``DROP STREAM name``."""
+class CreateRelationStatement(exp.Expression):
+    """``CREATE RELATION name [(columns)] FROM source [QUERY text | TABLE name] REFRESH EVERY d [STALE AFTER d]``."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "expressions": False,
+        "source": True,
+        "query": False,
+        "table": False,
+        "refresh": True,
+        "stale": False,
+    }
+
+
+class DropStatement(exp.Expression):
+    """``DROP STREAM name`` or ``DROP RELATION name``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 
 
 class Slot(exp.Expression):

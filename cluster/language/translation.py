@@ -13,9 +13,18 @@ from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.plans import reads_relations_only
+from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
 from cluster.language.scope import Context
 from cluster.language.selects import NAME, Translator
-from cluster.language.syntax import CreateDerived, CreateSource, DropStatement, StreamWindow, span_of, too_deep
+from cluster.language.syntax import (
+    CreateDerived,
+    CreateRelationStatement,
+    CreateSource,
+    DropStatement,
+    StreamWindow,
+    span_of,
+    too_deep,
+)
 from protocols.errors import FjordError
 from protocols.streams import Field, FieldType, StreamSchema
 
@@ -116,7 +125,7 @@ DEEPEST = 120
 TOO_DEEP = "the statement is nested too deeply"
 FLATTER = "write long alternatives as IN (...), and long computations as several queries"
 
-Statement = SelectStatement | CreateStream | CreateDerivedStream | DropStream
+Statement = SelectStatement | CreateStream | CreateDerivedStream | CreateRelation | DropStream | DropRelation
 
 
 def translate(text: str, catalog: Catalog) -> Query:
@@ -135,8 +144,10 @@ def translate(text: str, catalog: Catalog) -> Query:
         If it cannot be read, resolved or typed, or is refused; says where and what to write instead.
     """
     tree = _parse(text)
-    if isinstance(tree, CreateSource | CreateDerived | DropStatement):
-        reason, hint = "a query was expected here, not a declaration", "streams are made with `fjord stream create`"
+    if isinstance(tree, CreateSource | CreateDerived | CreateRelationStatement | DropStatement):
+        of_relation = isinstance(tree, CreateRelationStatement) or tree.args.get("kind") == "RELATION"
+        reason, kind = "a query was expected here, not a declaration", "relation" if of_relation else "stream"
+        hint = f"{kind}s are made with `fjord {kind} create`"
         raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)
     return _translated(tree, text, catalog)
 
@@ -189,8 +200,12 @@ def parse_statement(text: str) -> Statement:
             start = (span_of(tree.this) or (0, 0))[1]
             body = text[start:].lstrip()[len("AS") :].strip().rstrip(";").rstrip()
             return CreateDerivedStream(text, tree.this.name, body)
+        case CreateRelationStatement():
+            _check_name(tree.this, context, "relation")
+            return create_relation(tree, context, COLUMN_TYPES)
         case DropStatement():
-            return DropStream(text, tree.this.name)
+            drop = DropRelation if tree.args["kind"] == "RELATION" else DropStream
+            return drop(text, tree.this.name)
         case _:
             return SelectStatement(text)
 
@@ -272,6 +287,6 @@ def _argument(literal: exp.Literal) -> int | float | str:
     return int(literal.this) if literal.is_int else float(literal.this)
 
 
-def _check_name(name: exp.Identifier, context: Context) -> None:
+def _check_name(name: exp.Identifier, context: Context, what: str = "stream") -> None:
     if not NAME.fullmatch(name.name):
-        raise context.error(name, f"{name.name!r} is no name for a stream", "letters, digits and _")
+        raise context.error(name, f"{name.name!r} is no name for a {what}", "letters, digits and _")

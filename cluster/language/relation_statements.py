@@ -1,0 +1,139 @@
+"""CREATE RELATION and DROP RELATION: what they say, checked as far as the text goes; sources are not asked here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cluster.language.algebra import Column, Schema
+from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.quantities import duration_us, read_quantity, written
+from cluster.language.secrets import masked
+from cluster.language.syntax import span_of
+from protocols.streams import RESERVED_PREFIX, FieldType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlglot import exp
+
+    from cluster.language.scope import Context
+    from cluster.language.syntax import CreateRelationStatement
+
+SHORTEST_REFRESH_US = 1_000_000
+MOST_COLUMNS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRelation:
+    """``CREATE RELATION name [(columns)] FROM 'source' [QUERY 'text' | TABLE name] REFRESH EVERY d [STALE AFTER d]``.
+
+    Parameters
+    ----------
+    text
+        The statement. It may hold a password.
+    name
+        Of the relation.
+    columns
+        Those declared; none to take what the source has.
+    source
+        Where it comes from, as written.
+    query, table
+        Which part of a database; the table's name has a part per dot. At most one is given.
+    refresh_us
+        How often the source is read.
+    stale_us
+        How long its last rows may go on while the source is away; None for ever.
+    """
+
+    text: str = field(repr=False)
+    name: str
+    columns: Schema
+    source: str = field(repr=False)
+    query: str | None
+    table: tuple[str, ...] | None
+    refresh_us: int
+    stale_us: int | None
+    _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+
+    def error(self, reason: str, hint: str | None = None, *, at: str = "source") -> FjordSqlError:
+        """Return an error about a part of the text: a column by its name, or ``source``, ``query``, ``table``."""
+        start, end = self._spans.get(at.casefold(), self._spans["source"])
+        return FjordSqlError(reason, text=self.text, start=start, end=end, hint=hint)
+
+    @property
+    def shown(self) -> str:
+        """The text without passwords."""
+        return masked(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class DropRelation:
+    """``DROP RELATION name``."""
+
+    text: str
+    name: str
+
+
+def create_relation(tree: CreateRelationStatement, context: Context, types: Mapping[str, FieldType]) -> CreateRelation:
+    """Return what the statement says.
+
+    Parameters
+    ----------
+    tree
+        Its syntax; the name has been checked.
+    context
+        For errors.
+    types
+        The words for types of columns.
+
+    Raises
+    ------
+    FjordSqlError
+        If a column has no type or name of its own, or a duration is none or too short.
+    """
+    spans = {part: span_of(found) or (0, 0) for part in ("source", "query", "table") if (found := tree.args.get(part))}
+    columns: list[Column] = []
+    for column in tree.args.get("expressions") or ():
+        columns.append(_column(column, columns, context, types))
+        spans[f"column {column.this.name.casefold()}"] = span_of(column.this) or (0, 0)
+    if len(columns) > MOST_COLUMNS:
+        raise context.error(tree.this, f"a relation has at most {MOST_COLUMNS} columns")
+    refresh_us = read_quantity(tree.args["refresh"], duration_us, context)
+    if refresh_us < SHORTEST_REFRESH_US:
+        hint = "give it a unit, as in 30 SECONDS" if tree.args["refresh"].args.get("unit") is None else None
+        reason = f"a relation is refreshed once in {written(SHORTEST_REFRESH_US)} at most"
+        raise context.error(tree.args["refresh"], reason, hint)
+    stale: exp.Expr | None = tree.args.get("stale")
+    stale_us = read_quantity(tree.args["stale"], duration_us, context) if stale is not None else None
+    if stale is not None and stale_us is not None and stale_us < refresh_us:
+        reason = f"this is shorter than the time between two refreshes, {written(refresh_us)}"
+        raise context.error(stale, reason, "a relation that is refreshed on time is never stale")
+    query, table = tree.args.get("query"), tree.args.get("table")
+    return CreateRelation(
+        context.text,
+        tree.this.name,
+        tuple(columns),
+        tree.args["source"].this,
+        query.this if query is not None else None,
+        tuple(part.name for part in table.expressions) if table is not None else None,
+        refresh_us,
+        stale_us,
+        spans,
+    )
+
+
+def _column(column: exp.Expr, before: list[Column], context: Context, types: Mapping[str, FieldType]) -> Column:
+    name, word = column.this.name, column.args["kind"].name
+    type_ = types.get(word.upper())
+    if type_ is None:
+        hint = suggest(word, [each.value for each in FieldType], what="types are")
+        raise context.error(column.args["kind"], f"there is no type {word!r}", hint)
+    if column.args.get("fixed"):
+        raise context.error(column.this, "only a column of a stream is FIXED", "a relation belongs to no sensor")
+    if name.casefold().startswith(RESERVED_PREFIX):
+        raise context.error(column.this, f"names that begin with {RESERVED_PREFIX!r} are Fjord's own")
+    if any(name.casefold() == each.name.casefold() for each in before):
+        raise context.error(column.this, f"there are two columns {name!r}")
+    unit = column.args.get("unit")
+    return Column(name, type_, unit.this if unit is not None else "")
