@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from proxy.broker import LocalBroker
+    from tests.postgres_server import PostgresServer
 
 # A slow example says something about the machine, not about the code.
 hypothesis.settings.register_profile("fjord", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -36,3 +37,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session(SessionSettings(master="local[2]"), tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One PostgreSQL server for the whole run; mark its tests with ``system``."""
+    from tests.postgres_server import find_postgres, running_postgres
+
+    programs = find_postgres()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed")
+    with running_postgres(programs) as server:
+        yield server

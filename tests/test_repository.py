@@ -48,9 +48,19 @@ def test_layers_of_the_cluster_import_only_what_is_below_them(layer):
     assert crossings(f"cluster/{layer}", [f"cluster.{each}" for each in above]) == []
 
 
+def test_sources_of_relations_know_nothing_of_plans_and_hosts():
+    others = [layer for layer in CLUSTER_LAYERS if layer != "language"]
+    assert crossings("cluster/relations", [f"cluster.{each}" for each in (*others, "ingest", "demo")]) == []
+    unaware = [folder for folder in (*CLUSTER_LAYERS[:-1], "storage", "ingest") if (ROOT / "cluster" / folder).exists()]
+    assert [line for folder in unaware for line in crossings(f"cluster/{folder}", ["cluster.relations"])] == []
+
+
 @pytest.mark.parametrize("package", ["protocols", "firmware_sim", "proxy"])
 def test_what_runs_beside_a_gateway_needs_no_library_of_the_cluster(package):
-    assert crossings(package, ["pyspark", "pyarrow", "deltalake", "sqlglot", "fastapi", "uvicorn", "pandas"]) == []
+    assert (
+        crossings(package, ["pyspark", "pyarrow", "deltalake", "sqlglot", "fastapi", "uvicorn", "pandas", "psycopg"])
+        == []
+    )
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -1,0 +1,153 @@
+"""Fitting what a source has to what a relation wants: names, types, and conditions on the rows that came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import and_
+
+import polars as pl
+
+from cluster.language.algebra import Column, Schema
+from cluster.language.errors import suggest
+from cluster.language.relation_statements import MOST_COLUMNS
+from cluster.language.selects import NAME
+from cluster.relations.source import Comparison, SourceColumn, SourceSchemaError
+from protocols.streams import RESERVED_PREFIX, FieldType
+
+POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
+    FieldType.BOOLEAN: pl.Boolean,
+    FieldType.INTEGER: pl.Int64,
+    FieldType.REAL: pl.Float64,
+    FieldType.TEXT: pl.String,
+}
+ORDERED = (FieldType.INTEGER, FieldType.REAL)
+"""Types that every source sorts alike; texts it may sort by a language."""
+DECLARE = "declare the columns you need: CREATE RELATION name (column TYPE, ...) FROM ..."
+
+
+def all_columns(given: Sequence[SourceColumn]) -> Schema:
+    """Return the columns of a relation that takes whatever its source has.
+
+    Raises
+    ------
+    SourceSchemaError
+        If one of them has a name or a type that no column of a relation can have.
+    """
+    found: dict[str, Column] = {}
+    for column in given:
+        name = column.name
+        if not column.usable:
+            raise SourceSchemaError(
+                f"column {name!r} is of type {column.told}, which is none of Fjord's", column=name, hint=DECLARE
+            )
+        if not NAME.fullmatch(name) or name.casefold().startswith(RESERVED_PREFIX):
+            reason = f"column {name!r} has a name that no query could use"
+            raise SourceSchemaError(reason, column=name, hint=f"{DECLARE}, or rename it in a QUERY")
+        if name.casefold() in found:
+            raise SourceSchemaError(f"there are two columns {name!r} (names have no case)", column=name, hint=DECLARE)
+        found[name.casefold()] = Column(name, column.type or FieldType.TEXT)
+    if not 0 < len(found) <= MOST_COLUMNS:
+        raise SourceSchemaError(f"it has {len(found)} columns, a relation has 1 to {MOST_COLUMNS}", hint=DECLARE)
+    return tuple(found.values())
+
+
+def matched(wanted: Schema, given: Sequence[SourceColumn]) -> list[tuple[Column, SourceColumn]]:
+    """Return for each wanted column that of the source it is read from.
+
+    Raises
+    ------
+    SourceSchemaError
+        If there is none, or its values are of another type.
+    """
+    pairs = []
+    for column in wanted:
+        same = [each for each in given if each.name.casefold() == column.name.casefold()]
+        found = next((each for each in same if each.name == column.name), same[0] if len(same) == 1 else None)
+        if found is None:
+            names = [each.name for each in given]
+            raise SourceSchemaError(
+                f"it has no column {column.name!r}",
+                column=column.name,
+                hint=suggest(column.name, names, what="columns are"),
+            )
+        if not found.usable or not can_give(found.type, column.type):
+            told = found.told if found.type is None or found.told == found.type.value else f"{found.told}, {found.type}"
+            raise SourceSchemaError(
+                f"column {column.name!r} is {told} there, which cannot be {column.type.value}",
+                column=column.name,
+                hint=None if found.type is None else f"declare it {found.type.value.upper()}, or convert it in a QUERY",
+            )
+        pairs.append((column, found))
+    return pairs
+
+
+def can_give(given: FieldType | None, wanted: FieldType) -> bool:
+    """Return whether values of one type can be had as another: anything as text, integers as reals.
+
+    >>> can_give(FieldType.INTEGER, FieldType.REAL), can_give(FieldType.REAL, FieldType.INTEGER)
+    (True, False)
+    """
+    return given in (None, wanted) or wanted is FieldType.TEXT or (given, wanted) == ORDERED
+
+
+def servable(comparison: Comparison, column: Column, given: SourceColumn) -> bool:
+    """Return whether a source may answer a comparison itself: it could not decide otherwise than we would."""
+    if given.type is not column.type or comparison.operator not in {"=", "in", "is null", "is not null"}:
+        return given.type is column.type and column.type in ORDERED and _of_type(comparison, column.type)
+    return _of_type(comparison, column.type)
+
+
+def _of_type(comparison: Comparison, type_: FieldType) -> bool:
+    kinds: dict[FieldType, tuple[type, ...]] = {
+        FieldType.BOOLEAN: (bool,),
+        FieldType.INTEGER: (int,),
+        FieldType.REAL: (int, float),
+        FieldType.TEXT: (str,),
+    }
+    return all(
+        isinstance(value, kinds[type_]) and (type_ is FieldType.BOOLEAN or not isinstance(value, bool))
+        for value in comparison.values
+    )
+
+
+def predicate(condition: Iterable[Comparison]) -> pl.Expr:
+    """Return a condition over columns of Fjord's types as Polars has it."""
+    return reduce(and_, (_test(each, pl.col(each.column)) for each in condition), pl.lit(True))  # noqa: FBT003
+
+
+def _test(comparison: Comparison, column: pl.Expr) -> pl.Expr:
+    values = comparison.values
+    match comparison.operator:
+        case "=":
+            return column == values[0]
+        case "<":
+            return column < values[0]
+        case "<=":
+            return column <= values[0]
+        case ">":
+            return column > values[0]
+        case ">=":
+            return column >= values[0]
+        case "in":
+            return column.is_in(list(values))
+        case "is null":
+            return column.is_null()
+        case "is not null":
+            return column.is_not_null()
+
+
+def settled(frame: pl.DataFrame, columns: Schema, condition: tuple[Comparison, ...]) -> pl.DataFrame:
+    """Return rows of Fjord's types that satisfy the whole condition; what is no number is NULL, as everywhere."""
+    exact = frame.select(
+        pl.when(pl.col(column.name).is_finite()).then(pl.col(column.name)).alias(column.name)
+        if column.type is FieldType.REAL
+        else pl.col(column.name)
+        for column in columns
+    )
+    return exact.filter(predicate(condition)) if condition else exact
+
+
+def polars_schema(columns: Schema) -> dict[str, type[pl.DataType]]:
+    """Return the types of a relation's columns in Polars."""
+    return {column.name: POLARS_TYPES[column.type] for column in columns}

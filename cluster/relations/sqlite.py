@@ -1,0 +1,221 @@
+"""Relations from SQLite files: opened for reading only, conditions by its indexes, values checked one by one.
+
+SQLite's columns hold anything. What a column is goes by its declared type; what a query computes, by its values.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import polars as pl
+
+from cluster.language.algebra import Column, Schema
+from cluster.relations.fitting import POLARS_TYPES, matched, polars_schema, servable, settled
+from cluster.relations.source import (
+    BATCH_ROWS,
+    Comparison,
+    Deadline,
+    Limits,
+    RelationSourceError,
+    SourceAwayError,
+    SourceColumn,
+    SourceSchemaError,
+)
+from protocols.streams import FieldType
+
+VIEW = "fjord_relation"
+TIME_WORDS = ("DATE", "TIME")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INT64 = range(-(2**63), 2**63)
+_INSTRUCTIONS = 100_000
+"""Of SQLite's machine, between two looks at the clock."""
+
+
+class SqliteSource:
+    """A table or query of an SQLite file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    table
+        Name of a table or view, perhaps with that of its database; or None.
+    query
+        A query instead.
+    limits
+        What it may take.
+    """
+
+    def __init__(self, path: Path, *, table: tuple[str, ...] | None, query: str | None, limits: Limits) -> None:
+        self._path = path
+        self._limits = limits
+        self._from = (
+            ".".join(_quoted(part) for part in table or ()) if query is None else f"({query.strip().rstrip(';')}\n)"
+        )
+
+    @property
+    def shown(self) -> str:
+        """Where the file is."""
+        return f"sqlite:{self._path}"
+
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """Return the columns of the table or query."""
+        with self._opened() as database:
+            return self._columns(database)
+
+    def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> pl.DataFrame:
+        """Return the rows."""
+        chunks = [pl.DataFrame(schema=polars_schema(columns))]
+        count = size = 0
+        with self._opened() as database:
+            pairs = matched(columns, self._columns(database))
+            listed = ", ".join(f"q.{_quoted(given.name)}" for _, given in pairs) or "1"
+            tests, values = _tests(condition, pairs)
+            where = f" WHERE {' AND '.join(tests)}" if tests else ""
+            readers = [_reader(column, given) for column, given in pairs]
+            cursor = database.execute(f"SELECT {listed} FROM {self._from} AS q{where}", values)  # noqa: S608
+            while batch := cursor.fetchmany(BATCH_ROWS):
+                held = zip(*batch, strict=True)
+                chunk = pl.DataFrame(
+                    [
+                        pl.Series(column.name, [read(value) for value in column_values], POLARS_TYPES[column.type])
+                        for column, read, column_values in zip(columns, readers, held, strict=True)
+                    ]
+                )
+                count, size = count + chunk.height, size + int(chunk.estimated_size())
+                self._limits.check(count, size)
+                chunks.append(chunk)
+        return settled(pl.concat(chunks), columns, condition)
+
+    def estimate(self) -> int | None:
+        """Return how many rows there are."""
+        with self._opened() as database:
+            return int(database.execute(f"SELECT count(*) FROM {self._from}").fetchone()[0])  # noqa: S608
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        if not self._path.is_file():
+            raise SourceAwayError(f"there is no file {self._path}")
+        deadline = Deadline(self._limits)
+        address = f"file:{quote(str(self._path))}?mode=ro"
+        try:
+            with closing(sqlite3.connect(address, uri=True, timeout=self._limits.connect_seconds)) as database:
+                database.set_progress_handler(lambda: deadline.passed, _INSTRUCTIONS)
+                yield database
+        except sqlite3.Error as error:
+            raise _explained(error, deadline) from None
+
+    def _columns(self, database: sqlite3.Connection) -> tuple[SourceColumn, ...]:
+        # A view knows the declared types of columns that a query hands through.
+        database.execute(f"CREATE TEMP VIEW IF NOT EXISTS {VIEW} AS SELECT * FROM {self._from}")  # noqa: S608
+        described = database.execute(f"PRAGMA temp.table_xinfo({VIEW})").fetchall()
+        return tuple(_column(database, name, str(told or "").upper()) for _, name, told, *_ in described)
+
+
+def _column(database: sqlite3.Connection, name: str, told: str) -> SourceColumn:
+    if any(word in told for word in TIME_WORDS):
+        return SourceColumn(name, FieldType.INTEGER, told)
+    for words, type_ in (
+        (("BOOL",), FieldType.BOOLEAN),
+        (("INT",), FieldType.INTEGER),
+        (("CHAR", "CLOB", "TEXT"), FieldType.TEXT),
+        (("REAL", "FLOA", "DOUB", "NUM", "DEC"), FieldType.REAL),
+    ):
+        if any(word in told for word in words):
+            return SourceColumn(name, type_, told)
+    found = database.execute(f"SELECT DISTINCT typeof({_quoted(name)}) FROM temp.{VIEW}")  # noqa: S608
+    kinds = {str(kind) for (kind,) in found} - {"null"}
+    if not kinds:
+        return SourceColumn(name, None, "always NULL")
+    if kinds == {"integer"}:
+        return SourceColumn(name, FieldType.INTEGER, "integer")
+    if kinds <= {"integer", "real"}:
+        return SourceColumn(name, FieldType.REAL, "real")
+    return SourceColumn(name, FieldType.TEXT, "blob" if "blob" in kinds else "text", usable="blob" not in kinds)
+
+
+def _tests(
+    condition: tuple[Comparison, ...], pairs: Sequence[tuple[Column, SourceColumn]]
+) -> tuple[list[str], list[object]]:
+    by_name = {column.name: (column, given) for column, given in pairs}
+    tests: list[str] = []
+    values: list[object] = []
+    for comparison in condition:
+        column, given = by_name[comparison.column]
+        if not servable(comparison, column, given) or any(word in given.told for word in TIME_WORDS):
+            continue
+        places = ", ".join("?" for _ in comparison.values)
+        behind = f"({places})" if comparison.operator == "in" else places
+        tests.append(f"q.{_quoted(given.name)} {comparison.operator} {behind}".rstrip())
+        values += comparison.values
+    return tests, values
+
+
+def _reader(column: Column, given: SourceColumn) -> Callable[[object], object]:
+    """Return what makes a value of a wanted column of one that SQLite holds."""
+    timestamps = any(word in given.told for word in TIME_WORDS)
+
+    def wrong(value: object) -> SourceSchemaError:
+        shown = "a blob" if isinstance(value, bytes) else repr(value)
+        return SourceSchemaError(
+            f"column {column.name!r} holds {shown[:60]}, which is no {column.type.value}", column=column.name
+        )
+
+    def read(value: object) -> object:
+        if value is None:
+            return None
+        if timestamps and column.type is FieldType.INTEGER:
+            instant = _instant(value)
+            if instant is None:
+                raise wrong(value)
+            return instant
+        match column.type, value:
+            case FieldType.TEXT, str():
+                return value
+            case FieldType.TEXT, int() | float():
+                return str(value)
+            case FieldType.REAL, int() | float():
+                return float(value)
+            case FieldType.INTEGER, int():
+                return value
+            case FieldType.INTEGER, float() if value.is_integer() and int(value) in _INT64:
+                return int(value)
+            case FieldType.BOOLEAN, 0 | 1:
+                return bool(value)
+            case _:
+                raise wrong(value)
+
+    return read
+
+
+def _instant(value: object) -> int | None:
+    """Return microseconds since 1970 of what SQLite's date functions take: ISO texts, or seconds since 1970."""
+    match value:
+        case int() | float():
+            micros = round(value * 1_000_000)
+            return micros if micros in _INT64 else None
+        case str():
+            try:
+                moment = datetime.fromisoformat(value.strip())
+            except ValueError:
+                return None
+            return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+        case _:
+            return None
+
+
+def _explained(error: sqlite3.Error, deadline: Deadline) -> RelationSourceError:
+    if deadline.passed:
+        return SourceAwayError(f"it was not read within {deadline.limits.read_seconds:g} seconds")
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    away = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
+    return SourceAwayError(str(error)) if code & 0xFF in away else SourceSchemaError(str(error))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
