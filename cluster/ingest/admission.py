@@ -70,6 +70,7 @@ class StreamAdmission:
     _lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
     _proxies: dict[str, _Proxy] = field(default_factory=dict)
     _watermark_us: int | None = None
+    _latest_us: int | None = None
 
     def __post_init__(self) -> None:
         self._watermark_us = self.position.watermark_us
@@ -78,6 +79,17 @@ class StreamAdmission:
     def watermark_us(self) -> int | None:
         """The stream's low watermark with everything taken so far; None before the first."""
         return self._watermark_us
+
+    @property
+    def next_us(self) -> int | None:
+        """An instant after everything taken, stored or not: none of it is stamped so late; None before the first."""
+        after = None if self._latest_us is None else self._latest_us + 1
+        return max((mark for mark in (after, self._watermark_us) if mark is not None), default=None)
+
+    def stamped(self, latest_us: int | None) -> None:
+        """Note the latest stamp of rows that were taken, or found in the table."""
+        if latest_us is not None and (self._latest_us is None or latest_us > self._latest_us):
+            self._latest_us = latest_us
 
     def recall(self, now_seconds: float) -> None:
         """Begin to wait for the proxies the table remembers."""

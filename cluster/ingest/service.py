@@ -60,6 +60,8 @@ class Ingest:
         self._only_proxy: dict[str, str] = {}
         self.writers: dict[str, StreamWriter] = {}
         self.refused: dict[str, int] = {}
+        self.taken_name: Callable[[str], bool] = lambda _: False
+        """Whether a new stream must not have a name, as something else has it."""
         for table in open_stream_tables(folder).values():
             self._make_writer(table)
 
@@ -73,6 +75,14 @@ class Ingest:
     def schemas(self) -> dict[str, StreamSchema]:
         """All streams there are, by name."""
         return {name: writer.table.schema for name, writer in self.writers.items()}
+
+    def instants(self) -> dict[str, int]:
+        """Return by stream an instant after everything stored or being stored of it; streams without tuples have none.
+
+        What changes at these instants, with nothing awaited in between, changes for tuples that come later only.
+        """
+        found = {name: writer.admission.next_us for name, writer in self.writers.items()}
+        return {name: instant for name, instant in found.items() if instant is not None}
 
     def attach(self, link: MqttLink) -> None:
         """Send acks over this link."""
@@ -166,6 +176,8 @@ class Ingest:
                 "identity", f"stream {name!r} was created to be fed by proxy {only!r}, not {offer.proxy!r}"
             )
         new = name not in self.writers
+        if new and self.taken_name(name):
+            raise FrameError("identity", f"there is a relation {name!r}: proxy {offer.proxy!r} cannot offer a stream")
         self.declare(offer.stream)
         self._offered_by.setdefault(name, set()).add(offer.proxy)
         if new:

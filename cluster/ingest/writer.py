@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 
 from cluster.errors import StorageError
 from cluster.ingest.admission import StreamAdmission, Verdict
 from cluster.ingest.arrow_batches import split_late, to_arrow
 from cluster.storage.stream_tables import StreamTable
-from protocols.batches import Ack, Batch, Rejection
+from protocols.batches import START_COLUMN, Ack, Batch, Rejection
 from protocols.errors import SchemaError
 from protocols.frames import VERSION
 
@@ -62,6 +63,7 @@ class StreamWriter:
         self.table = table
         self.admission = StreamAdmission(table.position(), silence_seconds)
         self.admission.recall(clock())
+        self.admission.stamped(table.latest_stamp())
         self._acknowledge = acknowledge
         self._quarantine = quarantine
         self._interval = commit_interval_seconds
@@ -144,6 +146,7 @@ class StreamWriter:
         if in_time.num_rows:
             counters.rows += in_time.num_rows
             waiting.rows.append(in_time)
+            self.admission.stamped(pc.max(in_time.column(START_COLUMN)).as_py())
         self.admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=self._clock())
 
     def _ack(self, lane: tuple[str, str], rejected: tuple[Rejection, ...] = ()) -> Ack:

@@ -1,11 +1,10 @@
-"""Relations from what Polars reads: CSV and Parquet files, Delta tables, and tables in memory."""
+"""Relations from what Polars reads: CSV and Parquet files, and Delta tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -26,13 +25,6 @@ from cluster.relations.source import (
     SourceTooLargeError,
 )
 from protocols.streams import FieldType
-
-
-class Scan(Protocol):
-    """Opens a table for reading."""
-
-    def __call__(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:
-        """Return the table; columns named `as_text` as they are written, where there is a choice."""
 
 
 class _FrameSource:
@@ -190,27 +182,6 @@ class DeltaSource(_FrameSource):
 
     def _table(self) -> DeltaTable:
         return DeltaTable(self._location)
-
-
-class TableSource(_FrameSource):
-    """A table of this process.
-
-    Parameters
-    ----------
-    shown
-        What it is called.
-    read
-        Returns it as it is now; any thread may call it.
-    limits
-        What it may take.
-    """
-
-    def __init__(self, shown: str, read: Callable[[], pl.DataFrame], *, limits: Limits) -> None:
-        super().__init__(shown, limits)
-        self._read = read
-
-    def _scan(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:  # noqa: ARG002 - it has its types
-        return self._read().lazy()
 
 
 def _columns(lazy: pl.LazyFrame) -> tuple[SourceColumn, ...]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-
-import polars as pl
 
 from cluster.language.errors import FjordSqlError
 from cluster.language.relation_statements import CreateRelation
-from cluster.relations.frames import CsvSource, DeltaSource, ParquetSource, TableSource
+from cluster.relations.frames import CsvSource, DeltaSource, ParquetSource
 from cluster.relations.postgresql import PostgresSource
 from cluster.relations.source import Limits, RelationSource
 from cluster.relations.sqlite import SqliteSource
@@ -27,9 +24,7 @@ SENSORS = "sensors"
 DATABASES = ("postgresql", "sqlite")
 
 
-def open_source(
-    statement: CreateRelation, *, limits: Limits, sensors: Callable[[], pl.DataFrame] | None = None
-) -> RelationSource:
+def open_source(statement: CreateRelation, *, limits: Limits, sensors: RelationSource | None = None) -> RelationSource:
     """Return the source of a relation; nothing is asked of it yet.
 
     Parameters
@@ -39,7 +34,7 @@ def open_source(
     limits
         What reading it may take.
     sensors
-        The catalog of sensors as it is now; any thread may call it.
+        The source that is meant by ``catalog:sensors``; None if there is none.
 
     Raises
     ------
@@ -70,7 +65,7 @@ def open_source(
         case _:
             if location != SENSORS or sensors is None:
                 raise statement.error(f"there is no catalog {location!r}", f"it is written 'catalog:{SENSORS}'")
-            return TableSource(f"catalog:{SENSORS}", sensors, limits=limits)
+            return sensors
 
 
 def _kind(statement: CreateRelation) -> tuple[str, str]:

@@ -14,32 +14,11 @@ import msgspec
 from cluster.errors import ClusterError, StorageError
 from cluster.language.algebra import Node
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.service.registry_schema import MIGRATIONS
+from cluster.service.relation_registry import RelationRegistry, WaitingQuery
 from protocols.topics import check_name
 
 QUARANTINE_ROWS = 1000
-
-_MIGRATIONS = (
-    """
-    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-    CREATE TABLE queries (
-        name TEXT PRIMARY KEY, sql TEXT NOT NULL, node BLOB NOT NULL,
-        since_epoch INTEGER NOT NULL, created_us INTEGER NOT NULL
-    );
-    CREATE TABLE plans (epoch INTEGER PRIMARY KEY, plan BLOB NOT NULL);
-    CREATE TABLE published (id INTEGER PRIMARY KEY CHECK (id = 0), version INTEGER NOT NULL, row INTEGER NOT NULL);
-    CREATE TABLE quarantine (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, seen_us INTEGER NOT NULL, kind TEXT NOT NULL, reason TEXT NOT NULL,
-        origin TEXT NOT NULL, content BLOB NOT NULL
-    );
-    """,
-    """
-    CREATE TABLE streams (
-        number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, text TEXT NOT NULL
-    );
-    ALTER TABLE queries ADD COLUMN reads TEXT NOT NULL DEFAULT '[]';
-    """,
-)
-"""One script per schema version, never changed once released."""
 
 
 class QueryExistsError(ClusterError):
@@ -102,6 +81,8 @@ class Registry:
 
     def __init__(self, path: Path, plans: PlanFiles, *, max_queries: int = 10_000) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)  # addresses of relations may hold passwords
+        self.folder = path.parent
         self._plans = plans
         self._max_queries = max_queries
         try:
@@ -111,6 +92,7 @@ class Registry:
             self._migrate(path)
         except sqlite3.DatabaseError as error:
             raise StorageError(f"the registry {path} cannot be opened: {error}") from error
+        self.relations = RelationRegistry(self._database)
         if self.plan.epoch == 0:
             # A first plan without queries lets the Fjord run once, and so be warm when the first query comes.
             with self._database:
@@ -171,8 +153,12 @@ class Registry:
         node: Node,
         positions: Mapping[str, int],
         reads: frozenset[str] = frozenset(),
+        *,
+        waited: bool = False,
     ) -> RegisteredQuery:
         """Register a query; it begins after `positions`, the present versions of all streams that any query reads.
+
+        One that `waited` has its name already.
 
         Raises
         ------
@@ -180,16 +166,7 @@ class Registry:
             If the name is taken, there are too many queries, or the name cannot be part of a topic.
         """
         before = self.plan
-        taken = {query.name for query in before.queries}
-        if len(taken) >= self._max_queries:
-            raise TooManyQueriesError(
-                f"{len(taken):,} queries are running, the limit is {self._max_queries:,}",
-                hint="drop some, or raise the limit",
-            )
-        if name is None:
-            name = self._free_name(taken)
-        elif check_name(name, "query name") in taken:
-            raise QueryExistsError(name)
+        name = name if waited and name is not None else self._name_for(name)
         epoch = before.epoch + 1
         query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads)
         plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
@@ -199,8 +176,17 @@ class Registry:
                 "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
                 (name, sql, msgspec.json.encode(node), epoch, query.created_us, msgspec.json.encode(sorted(reads))),
             )
+            self.relations.stop_waiting(name)
             self._store(plan)
         self._plans.write(plan)
+        return query
+
+    def wait(self, name: str | None, sql: str, reads: frozenset[str], relations: frozenset[str]) -> WaitingQuery:
+        """Remember a query that cannot begin before relations it reads have a version; errors are those of `add`."""
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            query = WaitingQuery(self._name_for(name), sql, time.time_ns() // 1000, reads, relations)
+            self.relations.wait(query)
         return query
 
     def drop(self, name: str, positions: Mapping[str, int]) -> None:
@@ -270,6 +256,19 @@ class Registry:
         self._database.execute("DELETE FROM plans")
         self._database.execute("INSERT INTO plans VALUES (?, ?)", (plan.epoch, msgspec.json.encode(plan)))
 
+    def _name_for(self, name: str | None) -> str:
+        taken = {query.name for query in (*self.plan.queries, *self.relations.waiting())}
+        if len(taken) >= self._max_queries:
+            raise TooManyQueriesError(
+                f"{len(taken):,} queries are running, the limit is {self._max_queries:,}",
+                hint="drop some, or raise the limit",
+            )
+        if name is None:
+            return self._free_name(taken)
+        if check_name(name, "query name") in taken:
+            raise QueryExistsError(name)
+        return name
+
     def _free_name(self, taken: set[str]) -> str:
         (used,) = self._database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
         number = int(used) + 1
@@ -280,10 +279,10 @@ class Registry:
 
     def _migrate(self, path: Path) -> None:
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        if version > len(_MIGRATIONS):
+        if version > len(MIGRATIONS):
             raise StorageError(
-                f"the registry {path} has schema version {version}, this program knows up to {len(_MIGRATIONS)}",
+                f"the registry {path} has schema version {version}, this program knows up to {len(MIGRATIONS)}",
                 hint="run the newer program that wrote it",
             )
-        for number, script in enumerate(_MIGRATIONS[version:], start=version + 1):
+        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
             self._database.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -141,6 +142,16 @@ class StreamTable:
             marks.append(mark)
         passed_us = marks[-1] - marks[0] if marks else 0
         return rows * 1e6 / passed_us if passed_us > 0 else None
+
+    def latest_stamp(self) -> int | None:
+        """Return the latest stamp of the tuples stored; None if there are none. Read once, when the ingest begins."""
+        files = pa.table(self._table.get_add_actions(flatten=True))
+        column = f"max.{START_COLUMN}"
+        if column in files.column_names and not files.column(column).null_count:
+            latest = pc.max(files.column(column)).as_py()
+        else:  # written by something that leaves no statistics
+            latest = pc.max(self._table.to_pyarrow_table(columns=[START_COLUMN]).column(START_COLUMN)).as_py()
+        return None if latest is None else int(latest)
 
     def last_sequence(self, proxy: str, epoch: str) -> int:
         """Return the highest sequence number stored of a proxy and epoch; 0 if none."""

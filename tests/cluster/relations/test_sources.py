@@ -1,4 +1,4 @@
-"""Sources that need no server: SQLite, CSV, Parquet, Delta, and tables in memory."""
+"""Sources that need no server: SQLite, CSV, Parquet and Delta."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cluster.relations.source import (
 from protocols.streams import FieldType
 from tests.cluster.relations.source_cases import CONDITIONS, INCIDENTS, ROWS, frame, meant, opened, same
 
-KINDS = ["sqlite", "csv", "parquet", "delta", "catalog"]
+KINDS = ["sqlite", "csv", "parquet", "delta"]
 
 
 def write_sqlite(path, rows=ROWS, lane="INTEGER"):
@@ -49,12 +49,10 @@ def make(kind, folder):
         case "parquet":
             frame().write_parquet(folder / "incidents.parquet", row_group_size=2)
             return opened(f"{folder}/incidents.parquet")
-        case "delta":
+        case _:
             write_deltalake(folder / "incidents", frame().slice(0, 2).to_arrow())
             write_deltalake(folder / "incidents", frame().slice(2).to_arrow(), mode="append")
             return opened(f"delta:{folder}/incidents")
-        case _:
-            return opened("catalog:sensors", sensors=frame)
 
 
 @pytest.fixture(params=KINDS)
@@ -124,7 +122,7 @@ def test_what_is_not_there_is_away(tmp_path, address):
 
 def test_row_counts_come_from_statistics(tmp_path):
     assert {kind: make(kind, tmp_path).estimate() for kind in KINDS} == {
-        "sqlite": 4, "csv": None, "parquet": 4, "delta": 4, "catalog": None,
+        "sqlite": 4, "csv": None, "parquet": 4, "delta": 4,
     }  # fmt: skip
 
 
@@ -141,7 +139,7 @@ def test_row_counts_come_from_statistics(tmp_path):
 )
 def test_a_bad_address_is_underlined(address, more, reason, offending):
     with pytest.raises(FjordSqlError, match=reason) as caught:
-        opened(address, more=more, sensors=frame)
+        opened(address, more=more)
     assert caught.value.offending == offending
 
 

@@ -1,0 +1,192 @@
+"""The relations there are: where each comes from, how fresh it is, and its versions."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from cluster.errors import StorageError
+from cluster.language.algebra import Schema
+from cluster.language.catalog import StaticRelation
+from cluster.language.relation_statements import CreateRelation
+from cluster.language.translation import parse_statement
+from cluster.relations.freshness import Freshness
+from cluster.relations.opening import SENSORS, open_source
+from cluster.relations.source import Limits, RelationSource
+from cluster.service.relation_registry import RegisteredRelation, RelationRegistry
+from cluster.service.sensors_source import SensorsSource
+from cluster.storage.relation_versions import RelationVersion, RelationVersions
+
+log = structlog.get_logger(__name__)
+
+BUILT_IN_REFRESH_SECONDS = 30.0
+KEEP_DROPPED_SECONDS = 3600.0
+"""How long versions of a relation that is gone stay: a replay may ask for them."""
+
+
+@dataclass(slots=True, eq=False)
+class KnownRelation:
+    """A relation and how it is.
+
+    Parameters
+    ----------
+    name, identity
+        See :class:`StaticRelation`.
+    columns
+        What queries may name.
+    source
+        Where it comes from.
+    versions
+        Its versions.
+    freshness
+        What is known of its source.
+    statement
+        What created it; None if it is always there.
+    """
+
+    name: str
+    identity: str
+    columns: Schema
+    source: RelationSource
+    versions: RelationVersions
+    freshness: Freshness
+    statement: CreateRelation | None = None
+    next_look: float = 0.0
+    """When its source is looked at again, in seconds since 1970."""
+    busy: bool = False
+    """True while it is being read."""
+    preparing: bool = False
+    """True from the writing of a version's rows to its commit: no other version may come between."""
+    failures_total: int = 0
+    versions_total: int = 0
+    last: RelationVersion | None = field(default=None)
+    """Its newest version; None before the first."""
+
+
+class RelationStore:
+    """All relations by name, as the registry remembers them.
+
+    Parameters
+    ----------
+    registry
+        Remembers them.
+    folder
+        Where their versions are.
+    limits
+        What reading one may take.
+    sensors
+        The catalog of sensors, which is a relation without being created; None for none.
+    clock
+        Seconds since 1970.
+    chance
+        Random numbers from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        registry: RelationRegistry,
+        folder: Path,
+        *,
+        limits: Limits | None = None,
+        sensors: SensorsSource | None = None,
+        clock: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._registry = registry
+        self._folder = folder
+        self._limits = limits or Limits()
+        self._sensors = sensors
+        self.clock = clock
+        self.chance = chance
+        self._by_name: dict[str, KnownRelation] = {}
+        self._dropped: dict[Path, float] = {}
+        for registered in registry.relations():
+            self.take_up(registered)
+        if sensors is not None and self.find(SENSORS) is None:
+            self._add_sensors(sensors)
+        kept = {relation.versions.folder for relation in self.all()}
+        for left in folder.glob("*@*") if folder.is_dir() else ():
+            if left not in kept:
+                self._dropped[left] = clock()
+
+    def all(self) -> list[KnownRelation]:
+        """Return all relations, oldest first."""
+        return list(self._by_name.values())
+
+    def find(self, name: str) -> KnownRelation | None:
+        """Return the relation called `name`, or None."""
+        return self._by_name.get(name.casefold())
+
+    def entries(self) -> list[StaticRelation]:
+        """Return them as a catalog has them."""
+        return [StaticRelation(each.name, each.identity, each.columns) for each in self.all()]
+
+    def source_of(self, statement: CreateRelation) -> RelationSource:
+        """Return the source a statement names; errors are those of :func:`open_source`."""
+        return open_source(statement, limits=self._limits, sensors=self._sensors)
+
+    def create(self, statement: CreateRelation, columns: Schema) -> KnownRelation:
+        """Remember a new relation; it has no version yet."""
+        return self.take_up(self._registry.create(statement.name, statement.text, columns))
+
+    def take_up(self, registered: RegisteredRelation) -> KnownRelation:
+        """Return the relation that was registered, with the versions it has."""
+        statement = parse_statement(registered.text)
+        if not isinstance(statement, CreateRelation):
+            raise StorageError(f"the registry has no CREATE RELATION for relation {registered.name!r}")
+        stale = None if statement.stale_us is None else statement.stale_us / 1e6
+        fresh_at = None if registered.fresh_us is None else registered.fresh_us / 1e6
+        relation = KnownRelation(
+            registered.name,
+            registered.identity,
+            registered.columns,
+            self.source_of(statement),
+            RelationVersions(self._folder / registered.identity),
+            Freshness(statement.refresh_us / 1e6, stale, fresh_at),
+            statement,
+        )
+        self._by_name[relation.name.casefold()] = relation
+        return self._recalled(relation)
+
+    def drop(self, relation: KnownRelation) -> None:
+        """Forget a relation; its versions go when no replay can ask for them any more."""
+        self._registry.drop(relation.name)
+        self._by_name.pop(relation.name.casefold())
+        self._dropped[relation.versions.folder] = self.clock()
+
+    def fresh(self, relation: KnownRelation) -> None:
+        """Note that a relation is as its source is now."""
+        now = self.clock()
+        relation.freshness = relation.freshness.succeeded(now)
+        if relation.statement is not None:
+            self._registry.set_fresh(relation.name, int(now * 1e6))
+
+    def remove_dropped(self) -> None:
+        """Remove versions of relations that have been gone for long."""
+        for folder, since in list(self._dropped.items()):
+            if self.clock() - since >= KEEP_DROPPED_SECONDS:
+                del self._dropped[folder]
+                shutil.rmtree(folder, ignore_errors=True)
+                log.info("versions removed", relation=folder.name)
+
+    def _add_sensors(self, sensors: SensorsSource) -> None:
+        identity = f"{SENSORS}@0"
+        versions = RelationVersions(self._folder / identity)
+        freshness = Freshness(BUILT_IN_REFRESH_SECONDS)
+        relation = self._recalled(KnownRelation(SENSORS, identity, (), sensors, versions, freshness))
+        if relation.last is not None:
+            sensors.remember(versions.snapshot(relation.last.number))
+        relation.columns = sensors.schema()
+        self._by_name[SENSORS] = relation
+
+    @staticmethod
+    def _recalled(relation: KnownRelation) -> KnownRelation:
+        number = relation.versions.latest()
+        relation.last = relation.versions.version(number) if number else None
+        return relation
