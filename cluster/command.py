@@ -46,6 +46,9 @@ def run_cluster(
     max_state: Annotated[
         int, byte_size_option("--max-state", help="Queries that would keep more are refused.", shown_default="4GiB")
     ] = 4 * 1024**3,
+    max_relation: Annotated[
+        int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")
+    ] = 2 * 1024**3,
     trigger: Annotated[
         int, duration_option("--trigger", help="Least time between two micro-batches.", shown_default="0s")
     ] = 0,
@@ -88,6 +91,7 @@ def run_cluster(
             silence_seconds=silence_after / 1e6,
             max_queries=max_queries,
             max_state_bytes=max_state,
+            max_relation_bytes=max_relation,
         )
     )
 
@@ -111,11 +115,13 @@ def add_query(
     for warning in added["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{added['name']}  {added['topic']}")
+    if added["epoch"] is None:
+        typer.echo(added["state"], err=True)
 
 
 @query.command("list")
 def list_queries(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
-    """List running queries."""
+    """List queries: those that run, and those that wait for a relation."""
     with make_client(api) as client:
         queries = client.queries()
     if as_json:
@@ -124,10 +130,28 @@ def list_queries(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "rows", "since epoch", "query", box=None)
+    table = Table("name", "state", "rows", "since epoch", "query", box=None)
     for each in queries:
-        table.add_row(each["name"], f"{each['rows']:,}", str(each["epoch"]), " ".join(each["sql"].split()))
-    Console().print(table if queries else "no queries are running")
+        since = "-" if each["epoch"] is None else str(each["epoch"])
+        table.add_row(each["name"], each["state"], f"{each['rows']:,}", since, " ".join(each["sql"].split()))
+    Console(markup=False).print(table if queries else "no queries are running")
+
+
+@query.command("show")
+def show_query(
+    name: Annotated[str, typer.Argument(help="Name of a query.")], *, api: Api = DEFAULT_API, as_json: AsJson = False
+) -> None:
+    """Show one query: whether it runs or waits, and for what."""
+    with make_client(api) as client:
+        found = client.query(name)
+    if as_json:
+        print_json(found)
+        return
+    for label, key in (("name", "name"), ("state", "state"), ("created", "created"), ("topic", "topic")):
+        typer.echo(f"{label:10}{found[key]}")
+    typer.echo(f"{'reads':10}{', '.join(found['reads'])}")
+    typer.echo(f"{'rows':10}{found['rows']:,}")
+    typer.echo(f"{'query':10}{' '.join(found['sql'].split())}")
 
 
 @query.command("drop")

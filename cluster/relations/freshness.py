@@ -62,7 +62,7 @@ class Freshness:
             A random number from 0 to 1.
         """
         if self.failures:
-            seconds = min(FIRST_RETRY_SECONDS * 2 ** min(self.failures - 1, 16), LONGEST_RETRY_SECONDS)
+            seconds = min(FIRST_RETRY_SECONDS * 2.0 ** min(self.failures - 1, 16), LONGEST_RETRY_SECONDS)
             seconds = min(seconds, self.refresh_seconds)
         else:
             seconds = self.refresh_seconds

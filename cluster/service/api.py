@@ -16,6 +16,9 @@ from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.service.energy_routes import EnergyBooks, energy_routes
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
+from cluster.service.relation_registry import WaitingQuery
+from cluster.service.relation_routes import relation_routes
+from cluster.service.relation_service import UnknownRelationError
 from cluster.service.result_messages import instant_text
 from cluster.service.sensor_routes import sensor_routes
 from cluster.service.stream_routes import MAX_SQL_CHARACTERS, stream_routes
@@ -57,21 +60,26 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
         return JSONResponse(error_body(error), status_code=_status_of(error))
 
     energy = EnergyBooks(server)
+    server.queries.before_start = energy.close_period
 
     @api.post("/v1/queries", status_code=201)
     async def add_query(new: NewQuery) -> dict[str, Any]:
-        """Start a query."""
+        """Start a query, or let it wait until the relations it reads have been read for the first time."""
         energy.close_period()
         query, warnings = await server.queries.add(new.sql, new.name)
-        return {**_describe(query), "warnings": list(warnings)}
+        return {**_describe(query, server), "warnings": list(warnings)}
 
     @api.get("/v1/queries")
     async def list_queries() -> list[dict[str, Any]]:
-        """List running queries, oldest first."""
-        return [
-            {**_describe(query), "rows": server.results.last_sequence(query.name)}
-            for query in server.registry.queries()
-        ]
+        """List running queries, oldest first, then those that wait."""
+        found: list[RegisteredQuery | WaitingQuery] = [*server.registry.queries(), *server.queries.waiting.all()]
+        return [{**_describe(query, server), "rows": server.results.last_sequence(query.name)} for query in found]
+
+    @api.get("/v1/queries/{name}")
+    async def show_query(name: str) -> dict[str, Any]:
+        """Return one query."""
+        query = server.queries.waiting.find(name) or server.registry.query(name)
+        return {**_describe(query, server), "rows": server.results.last_sequence(name)}
 
     @api.delete("/v1/queries/{name}", status_code=204)
     async def drop_query(name: str) -> None:
@@ -94,6 +102,7 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
         return Response(await server.results_json(name, after, limit), media_type="application/json")
 
     api.include_router(stream_routes(server))
+    api.include_router(relation_routes(server))
     api.include_router(sensor_routes(server))
     api.include_router(energy_routes(energy))
 
@@ -135,6 +144,7 @@ def error_body(error: FjordError) -> dict[str, Any]:
 def _status_of(error: FjordError) -> int:
     statuses: list[tuple[type[FjordError], int]] = [
         (UnknownQueryError, 404),
+        (UnknownRelationError, 404),
         (QueryExistsError, 409),
         (TooManyQueriesError, 429),
         (StateLimitError, 429),
@@ -146,12 +156,15 @@ def _status_of(error: FjordError) -> int:
     return next((status for kind, status in statuses if isinstance(error, kind)), 500)
 
 
-def _describe(query: RegisteredQuery) -> dict[str, Any]:
+def _describe(query: RegisteredQuery | WaitingQuery, server: ClusterServer) -> dict[str, Any]:
+    waiting = query if isinstance(query, WaitingQuery) else None
     return {
         "name": query.name,
         "sql": query.sql,
         "topic": topics.results(query.name),
         "errors": topics.query_errors(query.name),
-        "epoch": query.since_epoch,
+        "epoch": None if isinstance(query, WaitingQuery) else query.since_epoch,
         "created": instant_text(query.created_us),
+        "state": "running" if waiting is None else server.queries.waiting.state(waiting),
+        "reads": sorted(query.reads),
     }

@@ -9,7 +9,7 @@ import httpx
 
 from cluster.errors import ClusterError
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 
 
 class ApiUnreachableError(ClusterError):
@@ -60,6 +60,10 @@ class ApiClient:
         """Return all running queries."""
         return list(self._ask("GET", "/v1/queries").json())
 
+    def query(self, name: str) -> dict[str, Any]:
+        """Return one query, running or waiting."""
+        return dict(self._ask("GET", f"/v1/queries/{name}").json())
+
     def drop(self, name: str) -> None:
         """End a query."""
         self._ask("DELETE", f"/v1/queries/{name}")
@@ -104,6 +108,22 @@ class ApiClient:
     def drop_stream(self, name: str) -> None:
         """Forget a stream."""
         self._ask("DELETE", f"/v1/streams/{name}")
+
+    def relations(self) -> list[dict[str, Any]]:
+        """Return all relations."""
+        return list(self._ask("GET", "/v1/relations").json())
+
+    def relation(self, name: str) -> dict[str, Any]:
+        """Return one relation."""
+        return dict(self._ask("GET", f"/v1/relations/{name}").json())
+
+    def declare_relation(self, sql: str) -> dict[str, Any]:
+        """Execute CREATE RELATION or DROP RELATION; return the relation."""
+        return dict(self._ask("POST", "/v1/relations", json={"sql": sql}).json())
+
+    def drop_relation(self, name: str) -> None:
+        """Forget a relation."""
+        self._ask("DELETE", f"/v1/relations/{name}")
 
     def status(self) -> dict[str, Any]:
         """Return how the cluster is."""

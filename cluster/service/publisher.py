@@ -35,15 +35,24 @@ class Publisher:
         Where to publish.
     note
         Says, by query, what subscribers are to know of its sensors.
+    stale
+        Says, by query, which relations it reads are stale, and since when.
     """
 
     def __init__(
-        self, results: ResultsTable, registry: Registry, link: MqttLink, *, note: Note = lambda _: None
+        self,
+        results: ResultsTable,
+        registry: Registry,
+        link: MqttLink,
+        *,
+        note: Note = lambda _: None,
+        stale: Note = lambda _: None,
     ) -> None:
         self._results = results
         self._registry = registry
         self._link = link
         self._note = note
+        self._stale = stale
         self._committed = asyncio.Event()
         self.published_rows = 0
 
@@ -78,7 +87,7 @@ class Publisher:
         if not self._results.log.exists(version + 1):
             return False
         rows = await asyncio.to_thread(self._results.read_commit, version + 1)
-        notes = {query: self._note(query) for query in rows["query"].unique().to_list()}
+        notes = {query: (self._note(query), self._stale(query)) for query in rows["query"].unique().to_list()}
         for chunk in rows.slice(done).iter_slices(IN_FLIGHT):
             await asyncio.gather(*(self._link.publish(message) for message in _messages(chunk, notes)))
             done += chunk.height
@@ -89,7 +98,9 @@ class Publisher:
         return True
 
 
-def _messages(rows: pl.DataFrame, notes: Mapping[str, dict[str, Any] | None]) -> list[Message]:
+def _messages(
+    rows: pl.DataFrame, notes: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any] | None]]
+) -> list[Message]:
     messages = []
     for query, sequence, start_us, end_us, kind, row in rows.select(
         "query", "sequence", "start_us", "end_us", "kind", "row"
@@ -97,6 +108,7 @@ def _messages(rows: pl.DataFrame, notes: Mapping[str, dict[str, Any] | None]) ->
         if kind == ERROR:
             messages.append(Message(topics.query_errors(query), error_message(query, sequence, start_us, row)))
         else:
-            payload = result_message(query, sequence, start_us, end_us, row, sensors=notes.get(query))
+            sensors, stale = notes[query]
+            payload = result_message(query, sequence, start_us, end_us, row, sensors=sensors, stale=stale)
             messages.append(Message(topics.results(query), payload))
     return messages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 import structlog
@@ -12,15 +12,22 @@ from cluster.errors import ClusterError
 from cluster.fjord.compilation import check_supported
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
-from cluster.language.translation import translate
+from cluster.language.algebra import Node
+from cluster.language.translation import Query, translate
 from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explain_query
+from cluster.plan.lookups import relations_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sharing import sharing_of
 from cluster.plan.where_it_runs import where_it_runs
 from cluster.service.registry import RegisteredQuery, Registry
+from cluster.service.relation_refresh import RelationRefresher
+from cluster.service.relation_registry import WaitingQuery
+from cluster.service.relation_service import RelationService
+from cluster.service.relation_store import KnownRelation, RelationStore
 from cluster.service.stream_service import StreamService
+from cluster.service.waiting_queries import WaitingQueries
 from protocols import topics
 from protocols.demands import QueryDemand, StreamDemand
 from protocols.frames import VERSION, encode
@@ -44,10 +51,19 @@ class QueryService:
         Where demands are published.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
+    relations
+        The relations queries may read; by default those of the registry.
     """
 
     def __init__(
-        self, name: str, registry: Registry, ingest: Ingest, link: MqttLink, *, max_state_bytes: int = 4 * 1024**3
+        self,
+        name: str,
+        registry: Registry,
+        ingest: Ingest,
+        link: MqttLink,
+        *,
+        max_state_bytes: int = 4 * 1024**3,
+        relations: RelationStore | None = None,
     ) -> None:
         self._name = name
         self._registry = registry
@@ -55,10 +71,27 @@ class QueryService:
         self._link = link
         self._max_state_bytes = max_state_bytes
         self._lock = asyncio.Lock()
-        self.streams = StreamService(registry, ingest, self._lock)
+        self._store = relations or RelationStore(registry.relations, registry.folder / "relations")
+        self.waiting = WaitingQueries(registry, self._store)
+        self.refresher = RelationRefresher(self._store, ingest.instants, used=lambda each: bool(self._readers(each)))
+        self.streams = StreamService(registry, ingest, self._lock, self._store)
+        self.relations = RelationService(self._store, registry, self.streams, self.refresher, self._lock)
+        self.before_start: Callable[[], None] = lambda: None
+        """Called before a query that has waited begins."""
 
-    async def add(self, sql: str, name: str | None = None) -> tuple[RegisteredQuery, tuple[str, ...]]:
+    async def run(self) -> None:
+        """Refresh relations, and start queries that wait for them, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.refresher.run(), name="relations")
+            while True:
+                self.refresher.changed.clear()
+                await self.start_waiting()
+                await self.refresher.changed.wait()
+
+    async def add(self, sql: str, name: str | None = None) -> tuple[RegisteredQuery | WaitingQuery, tuple[str, ...]]:
         """Start a query; return it and the warnings its text gave rise to.
+
+        If a relation it reads has no version yet, it waits for that.
 
         Raises
         ------
@@ -72,17 +105,30 @@ class QueryService:
             See :meth:`Registry.add`.
         """
         async with self._lock:
-            query = translate(sql, self.streams.catalog())
-            node = rewrite(query.node).node
-            check_supported(node)
-            plan = self._registry.plan
-            added = PlannedQuery(name or "", plan.epoch + 1, node)
-            check_state(plan, added, self._rates(streams_of(node)), limit_bytes=self._max_state_bytes)
-            streams = plan.streams | streams_of(node)
-            registered = self._registry.add(name, sql, node, self._positions(streams), query.reads)
-            await self._publish_demands(streams_of(node))
-            log.info("query added", query=registered.name, epoch=registered.since_epoch)
-            return registered, tuple(query.warnings)
+            query, node = self._understood(sql)
+            self._check_state(name, node)
+            for relation in self._relations_of(node):
+                if relation.statement is None and not self._readers(relation):
+                    await self.refresher.refresh(relation, wanted=True)
+            if self.waiting.must_wait(node):
+                waiting = self.waiting.put(name, sql, node, query.reads)
+                log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
+                return waiting, tuple(query.warnings)
+            return await self._start(name, sql, query, node), tuple(query.warnings)
+
+    async def start_waiting(self) -> None:
+        """Start the queries whose relations have been read meanwhile."""
+        async with self._lock:
+            for waiting in self.waiting.ready():
+                try:
+                    query, node = self._understood(waiting.sql)
+                    self._check_state(waiting.name, node)
+                    self.before_start()
+                    await self._start(waiting.name, waiting.sql, query, node, waited=True)
+                    self.waiting.troubles.pop(waiting.name, None)
+                except ClusterError as error:
+                    self.waiting.troubles[waiting.name] = error.message
+                    log.warning("query cannot begin", query=waiting.name, reason=error.message)
 
     async def drop(self, name: str) -> None:
         """End a query.
@@ -93,6 +139,9 @@ class QueryService:
             If there is none of this name.
         """
         async with self._lock:
+            if self.waiting.drop(name):
+                log.info("query dropped", query=name)
+                return
             query = self._registry.query(name)
             self._registry.drop(name, self._positions(self._registry.plan.streams))
             await self._publish_demands(streams_of(query.node))
@@ -132,6 +181,34 @@ class QueryService:
         for query in self._registry.queries():
             demands.extend(demands_of(query.name, query.node).get(stream, ()))
         return StreamDemand(VERSION, self._name, stream, self._registry.plan.epoch, tuple(demands))
+
+    def _understood(self, sql: str) -> tuple[Query, Node]:
+        query = translate(sql, self.streams.catalog())
+        node = rewrite(query.node).node
+        check_supported(node)
+        return query, node
+
+    def _check_state(self, name: str | None, node: Node) -> None:
+        plan = self._registry.plan
+        added = PlannedQuery(name or "", plan.epoch + 1, node)
+        check_state(plan, added, self._rates(streams_of(node)), limit_bytes=self._max_state_bytes)
+
+    async def _start(
+        self, name: str | None, sql: str, query: Query, node: Node, *, waited: bool = False
+    ) -> RegisteredQuery:
+        streams = self._registry.plan.streams | streams_of(node)
+        positions = self._positions(streams)
+        registered = self._registry.add(name, sql, node, positions, query.reads, waited=waited)
+        await self._publish_demands(streams_of(node))
+        log.info("query added", query=registered.name, epoch=registered.since_epoch)
+        return registered
+
+    def _readers(self, relation: KnownRelation) -> list[str]:
+        return self.relations.readers(relation)
+
+    def _relations_of(self, node: Node) -> list[KnownRelation]:
+        identities = {each.identity for each in relations_of(node)}
+        return [each for each in self._store.all() if each.identity in identities]
 
     def _rates(self, streams: frozenset[str]) -> Mapping[str, float]:
         """Return how many tuples per second streams bring, as far as that is known."""

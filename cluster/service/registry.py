@@ -257,7 +257,7 @@ class Registry:
         self._database.execute("INSERT INTO plans VALUES (?, ?)", (plan.epoch, msgspec.json.encode(plan)))
 
     def _name_for(self, name: str | None) -> str:
-        taken = {query.name for query in (*self.plan.queries, *self.relations.waiting())}
+        taken = {query.name for query in self.plan.queries} | {query.name for query in self.relations.waiting()}
         if len(taken) >= self._max_queries:
             raise TooManyQueriesError(
                 f"{len(taken):,} queries are running, the limit is {self._max_queries:,}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 import time
@@ -20,6 +21,7 @@ from cluster.relations.freshness import Freshness
 from cluster.relations.opening import SENSORS, open_source
 from cluster.relations.source import Limits, RelationSource
 from cluster.service.relation_registry import RegisteredRelation, RelationRegistry
+from cluster.service.sensor_catalog import SensorCatalog
 from cluster.service.sensors_source import SensorsSource
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 
@@ -59,8 +61,8 @@ class KnownRelation:
     statement: CreateRelation | None = None
     next_look: float = 0.0
     """When its source is looked at again, in seconds since 1970."""
-    busy: bool = False
-    """True while it is being read."""
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while its source is looked at."""
     preparing: bool = False
     """True from the writing of a version's rows to its commit: no other version may come between."""
     failures_total: int = 0
@@ -115,6 +117,11 @@ class RelationStore:
             if left not in kept:
                 self._dropped[left] = clock()
 
+    @classmethod
+    def of(cls, registry: RelationRegistry, folder: Path, catalog: SensorCatalog, limits: Limits) -> RelationStore:
+        """Return the relations of a cluster with a catalog of sensors."""
+        return cls(registry, folder, limits=limits, sensors=SensorsSource.of(catalog, limits=limits))
+
     def all(self) -> list[KnownRelation]:
         """Return all relations, oldest first."""
         return list(self._by_name.values())
@@ -133,7 +140,9 @@ class RelationStore:
 
     def create(self, statement: CreateRelation, columns: Schema) -> KnownRelation:
         """Remember a new relation; it has no version yet."""
-        return self.take_up(self._registry.create(statement.name, statement.text, columns))
+        relation = self.take_up(self._registry.create(statement.name, statement.text, columns))
+        relation.next_look = self.clock() + relation.freshness.refresh_seconds  # who creates it looks at once
+        return relation
 
     def take_up(self, registered: RegisteredRelation) -> KnownRelation:
         """Return the relation that was registered, with the versions it has."""

@@ -30,7 +30,14 @@ def instant_text(instant_us: int) -> str | None:
 
 
 def result_message(
-    query: str, sequence: int, start_us: int, end_us: int, row: str, *, sensors: dict[str, Any] | None = None
+    query: str,
+    sequence: int,
+    start_us: int,
+    end_us: int,
+    row: str,
+    *,
+    sensors: dict[str, Any] | None = None,
+    stale: dict[str, Any] | None = None,
 ) -> bytes:
     """Return the payload of one result row.
 
@@ -46,6 +53,8 @@ def result_message(
         The row as a JSON object.
     sensors
         What is to be known of its sensors; see :func:`cluster.service.lifetime_notes.lifetime_note`.
+    stale
+        By name of a relation that is stale: seconds since it was last known to be as its source.
     """
     head: dict[str, Any] = {
         "query": query,
@@ -56,6 +65,8 @@ def result_message(
     }
     if sensors is not None:
         head["sensors"] = sensors
+    if stale is not None:
+        head["stale"] = stale
     return msgspec.json.encode(head)
 
 

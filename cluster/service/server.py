@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import structlog
 import uvicorn
 from prometheus_client import CollectorRegistry
@@ -20,6 +19,7 @@ from cluster.fjord.counters import Counters, added
 from cluster.ingest.service import Ingest
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlanFiles
+from cluster.relations.source import Limits
 from cluster.service.api import make_api
 from cluster.service.folder_lock import lock_folder
 from cluster.service.lifetime_notes import lifetime_note
@@ -28,11 +28,12 @@ from cluster.service.metrics import ClusterMetrics
 from cluster.service.publisher import Publisher
 from cluster.service.query_service import QueryService
 from cluster.service.registry import Registry, UnknownQueryError
-from cluster.service.result_messages import instant_text
+from cluster.service.relation_store import RelationStore
 from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
+from cluster.service.stored_results import stored_results
 from cluster.spark.session import SessionSettings, open_session
-from cluster.storage.results_table import ERROR, ResultsTable
+from cluster.storage.results_table import ResultsTable
 from protocols import topics
 from protocols.catalog import Presence, Status
 from protocols.errors import TopicError
@@ -97,10 +98,17 @@ class ClusterServer:
         )
         self._result_link = MqttLink(settings.broker, client_id=f"fjord-results-{settings.name}")
         self.ingest.attach(self._link)
+        limits = Limits(max_bytes=settings.max_relation_bytes)
         self.queries = QueryService(
-            settings.name, self.registry, self.ingest, self._link, max_state_bytes=settings.max_state_bytes
+            settings.name,
+            self.registry,
+            self.ingest,
+            self._link,
+            max_state_bytes=settings.max_state_bytes,
+            relations=RelationStore.of(self.registry.relations, folder / "relations", self.sensors, limits),
         )
-        self.publisher = Publisher(self.results, self.registry, self._result_link, note=self._note_on)
+        stale = self.queries.relations.stale_for
+        self.publisher = Publisher(self.results, self.registry, self._result_link, note=self._note_on, stale=stale)
         self.metrics = ClusterMetrics(self, CollectorRegistry())
         self._spark: SparkSession | None = None
         self.fjord_query: StreamingQuery | None = None
@@ -123,6 +131,7 @@ class ClusterServer:
                     tasks.create_task(self._link.run(self._handle), name="link"),
                     tasks.create_task(self._result_link.run(_ignore), name="result link"),
                     tasks.create_task(self.ingest.run(), name="ingest"),
+                    tasks.create_task(self.queries.run(), name="relations"),
                     tasks.create_task(self.publisher.run(), name="publisher"),
                 ]
                 async with self._serving(tasks):
@@ -168,20 +177,8 @@ class ClusterServer:
 
     async def results_json(self, query: str, after: int, limit: int) -> bytes:
         """Return rows of a query, dropped ones included, as a JSON array of the published messages."""
-        rows = await asyncio.to_thread(
-            lambda: ResultsTable(self.results.root, self._fjord).rows_after(query, after, limit)
-        )
-        messages = [
-            {
-                "query": query,
-                "sequence": row["sequence"],
-                "start": instant_text(row["start_us"]),
-                "end": instant_text(row["end_us"]),
-                ("error" if row["kind"] == ERROR else "row"): msgspec.Raw(row["row"].encode()),
-            }
-            for row in rows.iter_rows(named=True)
-        ]
-        return msgspec.json.encode(messages)
+        root, fjord = self.results.root, self._fjord
+        return await asyncio.to_thread(lambda: stored_results(ResultsTable(root, fjord), query, after, limit))
 
     @asynccontextmanager
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:

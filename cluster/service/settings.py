@@ -64,3 +64,4 @@ class ClusterSettings:
     silence_seconds: float = 30.0
     max_queries: int = 10_000
     max_state_bytes: int = 4 * 1024**3
+    max_relation_bytes: int = 2 * 1024**3

@@ -7,8 +7,9 @@ import asyncio
 import structlog
 
 from cluster.ingest.service import Ingest
-from cluster.language.catalog import BaseStream, Catalog, CatalogError, DerivedStream
+from cluster.language.catalog import BaseStream, Catalog, CatalogError, DerivedStream, StaticRelation, kind_of
 from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.translation import (
     CreateDerivedStream,
     CreateStream,
@@ -19,6 +20,7 @@ from cluster.language.translation import (
 )
 from cluster.plan.demand import streams_of
 from cluster.service.registry import Registry
+from cluster.service.relation_store import RelationStore
 
 log = structlog.get_logger(__name__)
 
@@ -37,11 +39,15 @@ class StreamService:
         Keeps the tables of base streams.
     lock
         Held while queries or streams come or go.
+    relations
+        The relations, which queries may name too.
     """
 
-    def __init__(self, registry: Registry, ingest: Ingest, lock: asyncio.Lock) -> None:
+    def __init__(self, registry: Registry, ingest: Ingest, lock: asyncio.Lock, relations: RelationStore) -> None:
         self._registry = registry
         self._ingest = ingest
+        self._relations = relations
+        ingest.taken_name = lambda name: relations.find(name) is not None
         self._lock = lock
         self._stamps: dict[str, str | None] = {}
         self._derived: dict[str, DerivedStream] = {}
@@ -56,7 +62,12 @@ class StreamService:
     def catalog(self) -> Catalog:
         """Return what a query may name now."""
         base = [BaseStream(schema, self._stamps.get(name)) for name, schema in self._ingest.schemas.items()]
-        return Catalog.of([*base, *self._derived.values()])
+        catalog = Catalog.of([*base, *self._derived.values()])
+        for relation in self._relations.entries():
+            # A stream that was there before the relation came to be built in keeps its name.
+            if catalog.find(relation.name) is None:
+                catalog = catalog.with_stream(relation)
+        return catalog
 
     async def execute(self, text: str) -> str:
         """Create or drop a stream; return its name.
@@ -76,13 +87,11 @@ class StreamService:
                 case DropStream():
                     return self._drop(statement.name)
                 case SelectStatement():
-                    raise FjordSqlError(
-                        "a declaration was expected here, not a query",
-                        text=text,
-                        start=0,
-                        end=len(text),
-                        hint="queries are started with `fjord query add`",
-                    )
+                    reason, hint = "declaration was expected here, not a query", "started with `fjord query add`"
+                    raise FjordSqlError(f"a {reason}", text=text, start=0, end=len(text), hint=f"queries are {hint}")
+                case CreateRelation() | DropRelation():
+                    reason, hint = "this is about a relation, not a stream", "relations have `fjord relation`"
+                    raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)
 
     async def drop(self, name: str) -> None:
         """Forget a stream, and what is stored of it.
@@ -98,7 +107,7 @@ class StreamService:
     def _create(self, statement: CreateStream | CreateDerivedStream) -> str:
         if (known := self.catalog().find(statement.name)) is not None:
             raise CatalogError(
-                f"there is already a stream {known.name!r}", hint="drop it first, or choose another name"
+                f"there is already a {kind_of(known)} {known.name!r}", hint="drop it first, or choose another name"
             )
         name = self._take_up(statement.text)
         self._registry.create_stream(name, statement.text)
@@ -124,6 +133,13 @@ class StreamService:
             for query in self._registry.queries()
             if wanted in {each.casefold() for each in (*query.reads, *streams_of(query.node))}
         ]
+        using += [
+            query.name
+            for query in self._registry.relations.waiting()
+            if wanted in {each.casefold() for each in query.reads}
+        ]
+        if isinstance(entry, StaticRelation):
+            raise CatalogError(f"{name!r} is a relation", hint="drop it with `fjord relation drop`")
         catalog.without(name if entry is None else entry.name, used_by=using)
         assert entry is not None  # noqa: S101 - `without` has refused unknown names
         if isinstance(entry, BaseStream):

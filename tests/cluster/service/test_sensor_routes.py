@@ -51,7 +51,7 @@ def application():
     catalog.apply(ProxyChanged("north", online=True))
     for mote in PROPERTIES:
         catalog.apply(EntryPublished(entry(mote)))
-    return make_api(SimpleNamespace(sensors=catalog), CollectorRegistry(), None)
+    return make_api(SimpleNamespace(queries=SimpleNamespace(), sensors=catalog), CollectorRegistry(), None)
 
 
 @pytest.fixture

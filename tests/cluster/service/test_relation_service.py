@@ -1,0 +1,220 @@
+"""Relations come and go; queries that read one that has never been read wait for it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from cluster.language.catalog import CatalogError
+from cluster.language.errors import FjordSqlError
+from cluster.service.query_service import QueryService
+from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
+from cluster.service.relation_registry import WaitingQuery
+from protocols import topics
+from protocols.catalog import StreamOffer
+from protocols.frames import encode
+from protocols.streams import Field, FieldType, StreamSchema
+from tests.cluster.service.relation_cases import CREATE, DECLARED, JOINED, Relations
+
+
+@pytest.fixture
+def relations(service, tmp_path):
+    return Relations(service, tmp_path / "relations")
+
+
+async def test_away_at_creation_is_refused_unless_columns_are_declared(relations):
+    relations.source.away("no route to host")
+    with pytest.raises(FjordSqlError, match="cannot be reached: no route to host") as caught:
+        await relations.create()
+    assert caught.value.offending == "'roads.csv'"
+    assert "declare its columns" in caught.value.hint
+    assert relations.store.all() == []
+    shown = await relations.create(DECLARED)
+    assert (shown["state"], shown["version"], shown["reason"]) == ("away", None, "no route to host")
+    relations.source.back()
+    await relations.passes(30)
+    assert (relations.shown["state"], relations.shown["version"]) == ("fresh", 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "offending", "reason", "hint"),
+    [
+        ("segmnt TEXT", "segmnt", "no column 'segmnt'", "segment"),
+        ("segment TEXT, closed REAL", "closed", "cannot be real", "BOOLEAN"),
+    ],
+)
+async def test_declared_columns_are_checked_against_the_source(relations, columns, offending, reason, hint):
+    with pytest.raises(FjordSqlError, match=reason) as caught:
+        await relations.create(CREATE.replace("roads FROM", f"roads ({columns}) FROM"))
+    assert caught.value.offending == offending
+    assert hint in caught.value.hint
+
+
+async def test_units_and_fewer_columns_may_be_declared(relations):
+    shown = await relations.create(CREATE.replace("roads FROM", "roads (segment TEXT UNIT 'km') FROM"))
+    assert shown["columns"] == [{"name": "segment", "type": "text", "unit": "km"}]
+    assert relations.rows() == [("s1",)]
+
+
+async def test_names_are_taken_once_by_streams_or_relations(relations):
+    await relations.create()
+    with pytest.raises(CatalogError, match="already a relation 'roads'"):
+        await relations.create(CREATE.replace("roads FROM", "Roads FROM"))
+    with pytest.raises(CatalogError, match="already a stream 'traffic'"):
+        await relations.create(CREATE.replace("roads FROM", "traffic FROM"))
+    for text in ("AS SELECT sensor FROM traffic", "(a REAL) SOURCE mqtt()"):
+        with pytest.raises(CatalogError, match="already a relation 'roads'"):
+            await relations.queries.streams.execute(f"CREATE STREAM roads {text}")
+    offer = StreamOffer(1, "p", StreamSchema("roads", (Field("a", FieldType.REAL),)))
+    await relations.service.handle(topics.stream_offer("p", "roads"), encode(offer))
+    assert relations.service.ingest.refused == {"identity": 1}
+    assert "relation 'roads'" in relations.service.registry.quarantined()[0].reason
+
+
+async def test_a_relation_in_use_is_not_dropped(relations):
+    await relations.create()
+    query, _ = await relations.queries.add(JOINED)
+    assert isinstance(query, RegisteredQuery)
+    assert relations.shown["used_by"] == [query.name]
+    with pytest.raises(CatalogError, match=f"relation 'roads' is in use by {query.name}"):
+        await relations.queries.relations.drop("roads")
+    await relations.queries.drop(query.name)
+    await relations.queries.streams.execute(f"CREATE STREAM known AS {JOINED}")
+    with pytest.raises(CatalogError, match="in use by known"):
+        await relations.create("DROP RELATION roads")
+    await relations.queries.streams.execute("DROP STREAM known")
+    assert await relations.create("DROP RELATION Roads") == {"name": "Roads", "dropped": True}
+    with pytest.raises(CatalogError, match="no relation 'roads'"):
+        await relations.queries.relations.drop("roads")
+
+
+async def test_derived_streams_over_relations_outlive_a_restart(relations):
+    await relations.create()
+    await relations.queries.streams.execute(f"CREATE STREAM known AS {JOINED}")
+    relations.start()
+    assert sorted(relations.queries.streams.catalog().names) == ["known", "roads", "traffic"]
+
+
+@pytest.mark.parametrize("text", ["SELECT sensor FROM traffic", "CREATE STREAM a AS SELECT sensor FROM traffic"])
+async def test_what_is_about_no_relation_is_refused(relations, text):
+    with pytest.raises(FjordSqlError, match="CREATE RELATION or DROP RELATION"):
+        await relations.create(text)
+    with pytest.raises(FjordSqlError, match="about a relation"):
+        await relations.queries.streams.execute("DROP RELATION roads")
+
+
+# Waiting
+
+
+async def waiting(relations, name="near", sql=JOINED):
+    relations.source.away()
+    await relations.create(DECLARED)
+    query, _ = await relations.queries.add(sql, name)
+    assert isinstance(query, WaitingQuery)
+    return query
+
+
+async def test_a_query_waits_for_the_first_version_and_then_begins(relations):
+    epoch = relations.service.registry.plan.epoch
+    query = await waiting(relations)
+    assert relations.queries.waiting.state(query) == "waiting for relation roads (connection refused)"
+    assert relations.service.registry.plan.epoch == epoch
+    assert relations.service.link.published == []
+    assert relations.shown["used_by"] == ["near"]
+    relations.source.back()
+    await relations.passes(30)
+    assert [each.name for each in relations.service.registry.queries()] == ["near"]
+    assert relations.queries.waiting.all() == []
+    assert relations.service.registry.plan.epoch == epoch + 1
+    assert [message.topic for message in relations.service.link.published] == [topics.demand("traffic")]
+
+
+async def test_a_waiting_query_outlives_a_restart(relations):
+    await waiting(relations)
+    relations.start()
+    assert [each.name for each in relations.queries.waiting.all()] == ["near"]
+    relations.source.back()
+    await relations.passes(30)
+    assert [each.name for each in relations.service.registry.queries()] == ["near"]
+
+
+async def test_a_waiting_query_keeps_its_name_and_what_it_reads(relations):
+    await waiting(relations, name=None)
+    assert [each.name for each in relations.queries.waiting.all()] == ["q1"]
+    with pytest.raises(QueryExistsError):
+        await relations.queries.add("SELECT sensor FROM traffic", "q1")
+    assert (await relations.queries.add("SELECT sensor FROM traffic"))[0].name == "q2"
+    with pytest.raises(CatalogError, match="'traffic' is in use by q1, q2"):
+        await relations.queries.streams.drop("traffic")
+    with pytest.raises(CatalogError, match="'roads' is in use by q1"):
+        await relations.queries.relations.drop("roads")
+    await relations.queries.drop("q1")
+    await relations.queries.relations.drop("roads")
+    with pytest.raises(UnknownQueryError):
+        await relations.queries.drop("q1")
+
+
+async def test_waiting_queries_count_towards_the_limit(relations):
+    await waiting(relations)
+    for _ in range(4):
+        await relations.queries.add(JOINED)
+    with pytest.raises(TooManyQueriesError):
+        await relations.queries.add(JOINED)
+
+
+async def test_a_query_that_cannot_begin_says_why(relations):
+    query = await waiting(relations)
+    relations.queries._max_state_bytes = -1
+    relations.source.back()
+    relations.queries._rates = lambda _: {"traffic": 1e9}
+    relations.queries._check_state = refused
+    await relations.passes(30)
+    assert relations.queries.waiting.state(query) == "cannot begin: too much state"
+    assert relations.service.registry.queries() == []
+
+
+def refused(*_):
+    from cluster.errors import ClusterError
+
+    raise ClusterError("too much state")
+
+
+async def test_a_relation_that_was_read_once_makes_nobody_wait(relations):
+    await relations.create()
+    relations.source.away()
+    await relations.passes(30)
+    query, _ = await relations.queries.add(JOINED)
+    assert isinstance(query, RegisteredQuery)
+
+
+# Stale
+
+
+async def test_results_say_which_relations_are_stale_and_for_how_long(relations):
+    await relations.create()
+    query, _ = await relations.queries.add(JOINED)
+    other, _ = await relations.queries.add("SELECT sensor FROM traffic")
+    assert relations.queries.relations.stale_for(query.name) is None
+    relations.source.away()
+    await relations.passes(30)
+    await relations.passes(12)
+    assert relations.queries.relations.stale_for(query.name) == {"roads": 42}
+    assert relations.queries.relations.stale_for(other.name) is None
+    assert relations.queries.relations.stale_for("nobody") is None
+
+
+# For real
+
+
+async def test_a_relation_from_a_file(service, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "roads.db")) as database, database:
+        database.execute("CREATE TABLE roads (segment TEXT, closed BOOLEAN)")
+        database.execute("INSERT INTO roads VALUES ('s1', 1), (NULL, 0)")
+    queries = QueryService("cluster", service.registry, service.ingest, service.link)
+    shown = await queries.relations.execute(
+        f"CREATE RELATION roads FROM 'sqlite:///{tmp_path}/roads.db' REFRESH EVERY 1 MINUTE"
+    )
+    assert (shown["rows"], shown["state"]) == (2, "fresh")
+    assert (await queries.add(JOINED))[0].name == "q1"
