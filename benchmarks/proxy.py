@@ -6,6 +6,8 @@ In the same run and in turn, a publisher that keeps ahead sends the same packets
 * link: Fjord's own link to the broker, that only counts them;
 * proxy: a whole proxy, with its stores on disk, 300 queries on the motes' stream, and who acknowledges its batches.
 
+The broker's processor time is measured too: one core of it is the most that any of them can be given.
+
     python benchmarks/proxy.py [--quick] [--json] [--rounds 7] [--packets 60000] [--motes 1000]
 """
 
@@ -92,6 +94,7 @@ class Contender:
     lost: int = 0
     rates: list[float] = field(default_factory=list)
     processor_us: list[float] = field(default_factory=list)
+    broker_us: list[float] = field(default_factory=list)
     resident_bytes: list[int] = field(default_factory=list)
 
 
@@ -150,18 +153,30 @@ def measure_round(contender: Contender, port: int, size: Size) -> None:
     which = (contender.name, size.motes, contender.sent, size.packets)
     contender.sent += size.packets
     taken, expected = contender.shared.taken, contender.sent - contender.lost
-    watched = psutil.Process(contender.process.pid)
-    before = watched.cpu_times()
+    watched, broker = psutil.Process(contender.process.pid), broker_process()
+    before, broker_before = used_us(watched), used_us(broker)
     publishing = context.Process(target=publish, args=(port, which, began, contender.shared), daemon=True)
     publishing.start()
     wait_for(lambda: taken.value >= expected, f"{contender.name} did not take all packets", fail=False)
     ended = time.monotonic()
     publishing.join(TIME_LIMIT_SECONDS)
-    after = watched.cpu_times()
+    after, broker_after = used_us(watched), used_us(broker)
     contender.lost += expected - taken.value
     contender.rates.append(size.packets / (ended - began.value))
-    contender.processor_us.append((after.user + after.system - before.user - before.system) / size.packets * 1e6)
+    contender.processor_us.append((after - before) / size.packets)
+    contender.broker_us.append((broker_after - broker_before) / size.packets)
     contender.resident_bytes.append(watched.memory_info().rss)
+
+
+def broker_process() -> psutil.Process:
+    """Return the broker, which this process has started."""
+    return next(each for each in psutil.Process().children(recursive=True) if "mosquitto" in each.name())
+
+
+def used_us(process: psutil.Process) -> float:
+    """Return the processor time that a process has used."""
+    times = process.cpu_times()
+    return (times.user + times.system) * 1e6
 
 
 def wait_for(reached: Callable[[], bool], problem: str, *, fail: bool = True) -> None:
@@ -193,6 +208,7 @@ def describe(contenders: list[Contender], size: Size) -> dict[str, Any]:
             f"{each.name}_processor_us_per_packet": round(statistics.median(each.processor_us), 1)
             for each in contenders
         },
+        "broker_processor_us_per_packet": round(statistics.median(proxy.broker_us), 1),
         "samples_per_packet": SAMPLES_PER_PACKET,
         "queries": QUERIES,
         "motes": size.motes,
