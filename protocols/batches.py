@@ -39,6 +39,10 @@ PANE_COLUMN = "fjord_pane_us"
 """Of an aggregate: how much time before its stamp it covers. Of an event: how long it lasted after its stamp."""
 SAMPLES_COLUMN = "fjord_samples"
 """Of an aggregate: how many samples, or events, it is made of."""
+EXPECTED_COLUMN = "fjord_expected"
+"""How many samples a mote was due to take in a pane; NULL for a row that tells something else."""
+MISSING_COLUMN = "fjord_missing"
+"""How many of these neither the proxy nor, for all the proxy knows, the mote looked at."""
 
 _NUMBERS: dict[FieldType, np.dtype[np.generic]] = {
     FieldType.INTEGER: np.dtype("<i8"),
@@ -124,7 +128,8 @@ class Batch(Frame, frozen=True):
         Number of tuples; 0 if only the watermark moves.
     columns
         Those of :func:`wire_fields`: Fjord's own, then every field of the stream, fixed ones included; and if not all
-        tuples are samples that count for everybody, those of :func:`aggregate_fields`.
+        tuples are samples that count for everybody, those of :func:`aggregate_fields`; and if some tell how many
+        samples are missing, :data:`COMPLETENESS_FIELDS`.
     """
 
     proxy: Name
@@ -305,6 +310,10 @@ def aggregate_fields(schema: StreamSchema) -> tuple[Field, ...]:
     )
 
 
+COMPLETENESS_FIELDS = (Field(EXPECTED_COLUMN, FieldType.INTEGER), Field(MISSING_COLUMN, FieldType.INTEGER))
+"""Name and type of the columns that tell how many samples were expected and are missing, in order."""
+
+
 def encode_batch(batch: Batch) -> bytes:
     """Return the bytes of a batch.
 
@@ -327,9 +336,12 @@ decode_batch = FrameDecoder(Batch, max_bytes=MAX_BATCH_BYTES)
 decode_ack = FrameDecoder(Ack, max_bytes=64 * 1024)
 
 __all__ = [
+    "COMPLETENESS_FIELDS",
     "DEFAULT_RATE_COLUMN",
     "EXCEPT_COLUMN",
+    "EXPECTED_COLUMN",
     "FORM_COLUMN",
+    "MISSING_COLUMN",
     "MOTE_COLUMN",
     "PANE_COLUMN",
     "SAMPLES_COLUMN",

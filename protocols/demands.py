@@ -84,6 +84,23 @@ class EventDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     threshold: Threshold
 
 
+class CompletenessDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A query wants to know how many of the samples that its sensors were due to take it got to see.
+
+    Nothing of it reaches the sensors: the proxy counts.
+
+    Parameters
+    ----------
+    form
+        Names what is counted; the tuples carry it. Equal demands of several queries have one form.
+    pane_us
+        It counts pane by pane, in panes of this width.
+    """
+
+    form: FormName
+    pane_us: PositiveMicroseconds
+
+
 class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What one query needs of a stream's sensors.
 
@@ -112,6 +129,8 @@ class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         The longest sample period its author accepts for a longer life of the sensors; 0 for none but its own.
     lifetime_us
         How long its author wants batteries to last; 0 for no such wish.
+    completeness
+        If it wants to know how many samples are missing.
     """
 
     query: Name
@@ -125,6 +144,7 @@ class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     output_us: DurationMicroseconds = 0
     slowest_us: DurationMicroseconds = 0
     lifetime_us: DurationMicroseconds = 0
+    completeness: CompletenessDemand | None = None
 
 
 class StreamDemand(Frame, frozen=True):

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from cluster.storage.stream_tables import arrow_schema
 from protocols.batches import (
+    COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
     MOTE_COLUMN,
     START_COLUMN,
@@ -32,6 +33,9 @@ def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
     aggregates = len(batch.columns) > len(expected)
     if aggregates:
         expected = (*expected, *aggregate_fields(schema))
+    completeness = len(batch.columns) > len(expected)
+    if completeness:
+        expected = (*expected, *COMPLETENESS_FIELDS)
     if batch.rows == 0 and not batch.columns:
         return arrow_schema(schema).empty_table()
     if len(batch.columns) != len(expected):
@@ -48,7 +52,7 @@ def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
     for name in (START_COLUMN, MOTE_COLUMN, DEFAULT_RATE_COLUMN):
         if table.column(name).null_count:
             raise SchemaError(f"batch has a sample without {name}")
-    return table.cast(arrow_schema(schema, aggregates=aggregates))
+    return table.cast(arrow_schema(schema, aggregates=aggregates, completeness=completeness))
 
 
 def split_late(rows: pa.Table, watermark_us: int | None) -> tuple[pa.Table, pa.Table]:

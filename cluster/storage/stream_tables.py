@@ -19,7 +19,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from cluster.errors import StorageError
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import Compaction
-from protocols.batches import DEFAULT_RATE_COLUMN, FORM_COLUMN, MOTE_COLUMN, START_COLUMN, aggregate_fields
+from protocols.batches import (
+    COMPLETENESS_FIELDS,
+    DEFAULT_RATE_COLUMN,
+    FORM_COLUMN,
+    MOTE_COLUMN,
+    START_COLUMN,
+    aggregate_fields,
+)
 from protocols.streams import Field, FieldType, StreamSchema
 
 ARROW_TYPES: dict[FieldType, pa.DataType] = {
@@ -51,9 +58,10 @@ class StreamPosition(msgspec.Struct, frozen=True):
     proxies: Mapping[str, ProxyPosition] = {}
 
 
-def arrow_schema(schema: StreamSchema, *, aggregates: bool = False) -> pa.Schema:
-    """Return the Arrow schema of the table of a stream, or of rows for it that hold aggregates, too."""
-    own = [pa.field(field.name, ARROW_TYPES[field.type]) for field in aggregate_fields(schema)] if aggregates else []
+def arrow_schema(schema: StreamSchema, *, aggregates: bool = False, completeness: bool = False) -> pa.Schema:
+    """Return the Arrow schema of the table of a stream, or of rows that hold aggregates, or tell what is missing."""
+    fields = (*(aggregate_fields(schema) if aggregates else ()), *(COMPLETENESS_FIELDS if completeness else ()))
+    own = [pa.field(field.name, ARROW_TYPES[field.type]) for field in fields]
     return pa.schema(
         [
             pa.field(START_COLUMN, pa.int64(), nullable=False),
