@@ -6,6 +6,7 @@ The wait is bounded: when the spool is full or its disk is slow, the oldest wait
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocols.batches import (
+    COMPLETENESS_FIELDS,
     EXCEPT_COLUMN,
     FORM_COLUMN,
     PANE_COLUMN,
@@ -22,6 +24,7 @@ from protocols.batches import (
     Column,
     Order,
     aggregate_columns,
+    make_column,
     make_columns,
 )
 from protocols.frames import VERSION, Value
@@ -68,6 +71,8 @@ class CutBatch:
         """How far each mote has been taken over with this batch."""
         latest: dict[str, PacketTuples] = {}
         for each in self.packets:
+            if each.boot < 0:
+                continue  # nothing was ever heard of it but that it is there
             before = latest.get(each.mote)
             if before is None or (before.boot, before.sequence) < (each.boot, each.sequence):
                 latest[each.mote] = each
@@ -122,7 +127,14 @@ class CutBatch:
             SAMPLES_COLUMN: [each.samples for each in told],
             **{name: [row.get(name) for row in by_row] for name in measured},
         }
-        return aggregate_columns(self.schema, values, len(told), order)
+        columns = aggregate_columns(self.schema, values, len(told), order)
+        if all(each.expected is None for each in told):
+            return columns
+        counts: tuple[list[Value], ...] = ([each.expected for each in told], [each.missing for each in told])
+        return columns + tuple(
+            make_column(field.name, field.type, numbers, order)
+            for field, numbers in zip(COMPLETENESS_FIELDS, counts, strict=True)
+        )
 
 
 def stamp_order(starts_us: Instants) -> Order | None:
@@ -164,15 +176,17 @@ class WaitingTuples:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, packet: PacketTuples) -> int:
-        """Let the tuples of a packet wait; return how many of the oldest were dropped for them."""
+    def add(self, packet: PacketTuples) -> tuple[PacketTuples, ...]:
+        """Let the tuples of a packet wait; return the oldest, that were dropped for them."""
         self._queue.append(packet)
         self._count += len(packet.starts_us)
         excess = self._count - self.limits.waiting
-        if excess <= 0:
-            return 0
-        self._drop(excess)
-        return excess
+        return tuple(self._drop(excess)) if excess > 0 else ()
+
+    def join(self, packet: PacketTuples) -> None:
+        """Let tuples join those that wait, however many these are: the batch is about to be cut."""
+        self._queue.append(packet)
+        self._count += len(packet.starts_us)
 
     def give_up(self) -> int:
         """Drop all that waits; return how many."""
@@ -207,14 +221,15 @@ class WaitingTuples:
         self._count -= sum(map(len, taken))
         return tuple(taken)
 
-    def _drop(self, count: int) -> None:
+    def _drop(self, count: int) -> Iterator[PacketTuples]:
         self._count -= count
         self.dropped += count
         while count:
             packet = self._queue.popleft()
             if len(packet) > count:
                 self._queue.appendleft(packet.cut(count))
-                return
+                packet = packet.cut(0, count)
+            yield packet
             count -= len(packet)
 
 

@@ -5,7 +5,7 @@ Pure. The shell (:mod:`proxy.service`) hands over decoded frames and the time, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -47,10 +47,13 @@ from proxy.reordering import HeldPacket
 from proxy.stream_state import StreamProgress, StreamState
 from proxy.tracking_limits import TrackingLimits
 from proxy.waiting_tuples import PacketTuples
+from proxy.watermarks import Promise
 
 WEIGHS_AGAIN_AFTER_US = 600 * SECOND_US
 """What values are like is looked at this often, and programs chosen by it."""
 _WORTH_A_CHANGE = 0.9
+MOST_COUNTS = 100_000
+"""With one cut, counts of expected and missing samples are told of no more panes, those of all motes taken together."""
 _NO_BOOT = -1
 
 
@@ -208,7 +211,14 @@ class Fleet:
         """Let the tuples of a packet wait for their batch; return how many old ones were dropped for them."""
         if tuples.sequence % stream.observes_every == 0 and stream.schema is not None and mote.sends_all:
             observe(stream.observed, stream.schema, tuple(tuples))
-        return stream.accept(tuples)
+        dropped = stream.accept(tuples)
+        if not dropped:
+            return 0
+        for each in dropped:
+            feeding = self.motes.get(each.mote)
+            if feeding is not None:
+                feeding.ledger.drop(each)
+        return sum(map(len, dropped))
 
     def announcement(self, announcement: Announcement, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
         """Return what to do about an announcement."""
@@ -296,13 +306,26 @@ class Fleet:
                 continue
             fed_by = self._fed_by.get(name, {}).values()
             promises = [promise for promise in (mote.promise for mote in fed_by) if promise is not None]
-            batches += stream.cut(promises, radio_us)
+            batches += stream.cut(promises, radio_us, self._counted(stream, list(fed_by), promises))
         return batches
 
     @property
     def crowded(self) -> bool:
         """Whether a stream has little room left: more than half of the tuples that may wait do."""
         return any(each.crowded for each in self.streams.values())
+
+    def _counted(
+        self, stream: StreamState, motes: Sequence[MoteTracking], promises: Sequence[Promise]
+    ) -> list[PacketTuples]:
+        """Return what is told of expected and missing samples, before the watermark passes the panes they were in."""
+        until_us = stream.counted_until(promises)
+        asked = [] if until_us is None else [mote for mote in motes if mote.ledger]
+        if until_us is None or not asked:
+            return []
+        since_us = stream.counted_since(mote.ledger.began_us for mote in asked)
+        most = max(1, MOST_COUNTS // len(asked))
+        told = (mote.count_samples(until_us, since_us, most) for mote in asked)
+        return [each for each in told if each is not None]
 
     def has(self, mote: str) -> bool:
         """Return whether a mote is in this proxy's catalog."""
@@ -408,5 +431,7 @@ class Fleet:
         if (name, merged.program) not in self._remembered:
             self._remembered.add((name, merged.program))
             remember.append(RememberProgram(merged.program, name, merged.reason))
-        changes = mote.handle(DemandChanged(merged.program, radio_us, merged if merged.needs else None, traits))
+        answered = merged if merged.needs else None
+        watermark_us = stream.progress.watermark_us
+        changes = mote.handle(DemandChanged(merged.program, radio_us, answered, traits, watermark_us))
         return remember + [ForMote(mote.mote, each) for each in changes]

@@ -67,12 +67,15 @@ class DemandChanged:
         What it answers, and at what cost; None if nobody asks.
     traits
         By which it was chosen.
+    watermark_us
+        Of the mote's stream; None before the first.
     """
 
     program: SamplingProgram
     radio_us: int
     merged: MergedProgram | None = None
     traits: SensorTraits | None = None
+    watermark_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

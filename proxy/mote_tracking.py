@@ -6,6 +6,7 @@ and what the mote's part in the stream's low watermark is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -51,6 +52,8 @@ from proxy.mote_events import (
 from proxy.packet_numbers import NEXT, PacketNumbers
 from proxy.program_records import ProgramRecords
 from proxy.reordering import Reordering
+from proxy.sample_account import HeardPacket
+from proxy.sample_ledger import MoteNow, SampleLedger, tuples_of
 from proxy.tracking_limits import MoteCounters, TrackingLimits
 from proxy.waiting_tuples import MotePosition, PacketTuples
 from proxy.watermarks import LOWEST_US, Promise
@@ -115,6 +118,7 @@ class MoteTracking:
         self._clock = ClockOffset()
         self.reordering = Reordering(limits.reorder_within_us)
         self._clock_us = LOWEST_US
+        self.ledger = SampleLedger()
 
     def restore(self, announcement: Announcement) -> None:
         """Take over what the mote announced before the proxy's restart."""
@@ -241,10 +245,13 @@ class MoteTracking:
         self._refused_boot = None
         if self.numbers.announced(event.announcement.boot):
             # It has just booted, so it sleeps. (Else it answers our question, and goes on doing what it does.)
+            self.ledger.stop(self.promise_us)
             self.running = 0
             self.promise_us = None
             self._reconsider(event.radio_us)
         changed = event.announcement != self.announcement
+        if self.announcement is not None and self.announcement.stream != event.announcement.stream:
+            self.ledger.clear()
         self.announcement = event.announcement
         self._records.announced(event.announcement)
         return [*self._hear(event.radio_us, event.heard_us), PublishEntry(changed=changed)]
@@ -255,8 +262,10 @@ class MoteTracking:
             self._merged, self._traits = event.merged, event.traits
             self._records.route(() if event.merged is None else event.merged.needs)
         if event.program == self.desired:
+            self._open_accounts(event, rerouted=rerouted)
             return [PublishEntry(changed=True)] if rerouted else []
         self.desired = event.program
+        self._open_accounts(event, rerouted=rerouted)
         self._desired_number = self._book.note(event.program)
         self._records.learned()
         self._unanswered = 0
@@ -302,6 +311,7 @@ class MoteTracking:
 
     def _packet(self, event: PacketReceived) -> list[MoteInstruction]:
         packet = event.packet
+        before = (self.running, self.promise_us, self.numbers.position) if self.ledger else None
         refused = self._refuse(packet, event.heard_us)
         if refused is not None:
             self.counters.packets_rejected += 1
@@ -320,6 +330,8 @@ class MoteTracking:
         accepted = None
         if packet.records or self._records.fills(packet.program):
             accepted = self._take_records(packet, event.watermark_us, instructions)
+        if before is not None:
+            self._enter(event, before, instructions)
         if packet.listen_us > 0:
             instructions += self._speak(packet, event.heard_us, event.watermark_us)
         if accepted is not None:
@@ -327,6 +339,61 @@ class MoteTracking:
         if changed or accepted is None:
             instructions.append(PublishEntry(changed=changed))
         return instructions
+
+    def _enter(
+        self, event: PacketReceived, before: tuple[int | None, int | None, MotePosition], found: list[MoteInstruction]
+    ) -> None:
+        """Enter a packet into the accounts; `found` is what there is to do about it."""
+        running, promise_us, position = before
+        rebooted = any(isinstance(each, Rebooted) for each in found)
+        if rebooted:
+            self.ledger.stop(promise_us)
+        packet = event.packet
+        heard = HeardPacket(
+            packet,
+            None if rebooted else promise_us,
+            position.clock_us,
+            changed=rebooted or running != packet.program,
+            gap=any(isinstance(each, PacketsLost) for each in found),
+            read=not any(isinstance(each, Refused) and each.reason is not Refusal.LATE for each in found),
+            resumed=running is None and position.boot >= 0,
+            not_before_us=self._told_not_before_us,
+            watermark_us=event.watermark_us,
+        )
+        self.ledger.heard(heard, self._book.get(packet.program), self.desired)
+
+    def _open_accounts(self, event: DemandChanged, *, rerouted: bool) -> None:
+        if rerouted and self.announcement is not None:
+            needs = () if event.merged is None else event.merged.needs
+            self.ledger.route(needs, self.announcement, self._now, event.watermark_us)
+
+    @property
+    def _now(self) -> MoteNow:
+        running = None if self.running is None else self._book.get(self.running)
+        heard = self.running is not None and not self.silent
+        resumes = self.running is None and self.numbers.heard
+        clock_us = self.numbers.position.clock_us
+        return MoteNow(running, self.desired, self.promise_us, clock_us, heard=heard, resumes=resumes)
+
+    def count_samples(self, until_us: int, since_us: Mapping[str, int], most: int) -> PacketTuples | None:
+        """Return what is told of expected and missing samples up to an instant that the watermark is about to pass.
+
+        Parameters
+        ----------
+        until_us
+            The instant.
+        since_us
+            By form: from when on other motes of the stream are due to take samples.
+        most
+            Panes to tell of.
+        """
+        if self.announcement is None:
+            return None
+        now = self._now
+        if self.promise is None:
+            self.ledger.await_no_longer(since_us, now)
+        _, boot, sequence, clock_us = self.numbers.position
+        return tuples_of(self.ledger.tell(until_us, now, most), self.announcement, (boot, sequence, clock_us))
 
     def _look_at_clock(self, packet: Packet, heard_us: int) -> None:
         self._clock_us = heard_us

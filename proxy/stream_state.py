@@ -5,7 +5,7 @@ Pure. Where a batch is cut, the low watermark moves; both go out together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from protocols.acquisition.merging import Merger
@@ -72,6 +72,8 @@ class StreamState:
     _waiting: WaitingTuples = field(init=False)
     _demand: StreamDemand | None = None
     _cut_us: int | None = None
+    _counted_panes_us: frozenset[int] = frozenset()
+    _counted_since_us: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._waiting = WaitingTuples(self.limits)
@@ -96,8 +98,8 @@ class StreamState:
         """Return whether so many tuples may wait without others being dropped for them."""
         return len(self._waiting) + tuples <= self.limits.waiting
 
-    def accept(self, packet: PacketTuples) -> int:
-        """Let the tuples of a packet wait for the next batch; return how many old ones were dropped for them."""
+    def accept(self, packet: PacketTuples) -> tuple[PacketTuples, ...]:
+        """Let the tuples of a packet wait for the next batch; return the old ones that were dropped for them."""
         self.touched = True
         return self._waiting.add(packet)
 
@@ -123,7 +125,34 @@ class StreamState:
         """Let the next programs be chosen by what has been observed by now."""
         self.merger = Merger(self.merger.demands, self.style, self.observed)
 
-    def cut(self, promises: Iterable[Promise], now_us: int) -> list[CutBatch]:
+    def counted_until(self, promises: Sequence[Promise]) -> int | None:
+        """Return how far the next cut will move the watermark, if panes in which samples are counted end by then."""
+        if not self._counted_panes_us:
+            return None
+        before_us, after_us = self.progress.watermark_us, advance(self.progress.watermark_us, promises)
+        if after_us is None or before_us == after_us:
+            return None
+        ended = before_us is None or any(before_us // each != after_us // each for each in self._counted_panes_us)
+        return after_us if ended else None
+
+    def counted_since(self, began: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+        """Return, by form, since when the first of the stream's motes is due to take samples.
+
+        Parameters
+        ----------
+        began
+            What each mote says.
+        """
+        found = self._counted_since_us
+        new: dict[str, int] = {}
+        for each in began:
+            for form, since_us in each.items():
+                if form not in found:
+                    new[form] = min(since_us, new.get(form, since_us))
+        found.update(new)
+        return found
+
+    def cut(self, promises: Iterable[Promise], now_us: int, told: Iterable[PacketTuples] = ()) -> list[CutBatch]:
         """Return the next batches: all waiting tuples, and how far the stream has come with them.
 
         Parameters
@@ -132,7 +161,11 @@ class StreamState:
             Of the motes that hold the watermark.
         now_us
             Of a clock that never goes back.
+        told
+            Tuples to go with them, and not to wait.
         """
+        for each in told:
+            self._waiting.join(each)
         schema = self.schema
         if schema is None:
             return []
@@ -175,4 +208,8 @@ class StreamState:
         if self.schema is not None and self._demand is not None:
             folded = fold_demands(self._demand.demands, self.schema)
         self.merger = Merger(folded, self.style, self.observed)
+        counted = [each.demand.completeness for each in folded.classes if each.demand.completeness is not None]
+        self._counted_panes_us = frozenset(each.pane_us for each in counted)
+        forms = {each.form for each in counted}
+        self._counted_since_us = {form: at for form, at in self._counted_since_us.items() if form in forms}
         return folded.refused

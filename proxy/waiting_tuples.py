@@ -34,6 +34,8 @@ class Aggregated(NamedTuple):
     samples: int | None = None
     measures: tuple[tuple[str, Value], ...] = ()
     """By column."""
+    expected: int | None = None
+    missing: int | None = None
 
 
 class WaitingTuple(NamedTuple):

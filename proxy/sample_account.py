@@ -1,0 +1,252 @@
+"""What became of the samples that a mote was due to take for one demand: how many there were, how many are missing.
+
+Pure. It goes by what a mote promises: with each packet that comes in turn, all samples up to its promise have been
+told, or were looked at by the mote and left out. Only where something is unusual there is anything to note::
+
+    packets       1      2      (3 lost)   4           (silence)                  watermark passes on
+    promises      ----->------>            ---------->
+    samples       . . . . . . . x x x . .  . . . . . . x x x x x x x x x x x x
+                                 missing                missing
+
+So nothing is done for packets that go on as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from protocols.acquisition.needs import Need
+from protocols.packets import Packet
+from proxy.coverage import Coverage
+from proxy.spans import Span, multiples_in, united, within, without
+from proxy.watermarks import LOWEST_US
+
+_NEVER_US = 2**62
+
+
+class PaneCount(NamedTuple):
+    """Of a pane that ends at `end_us`: samples a mote was due to take, and how many of them are missing."""
+
+    end_us: int
+    expected: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeardPacket:
+    """A packet that was taken in its turn, and what is known of it.
+
+    Parameters
+    ----------
+    packet
+        The packet.
+    before_us, clock_before_us
+        What the mote had promised before, and when; None if that is not known.
+    changed
+        Whether the mote runs another program than with the packet before.
+    gap
+        Whether packets before it are missing.
+    read
+        False if its records could not be read.
+    resumed
+        Whether it is the first since the proxy's restart, of a mote known from before.
+    not_before_us
+        What the mote was told: no sample of a new program is stamped before.
+    watermark_us
+        Of the stream: what is stamped before comes too late.
+    """
+
+    packet: Packet
+    before_us: int | None
+    clock_before_us: int
+    changed: bool = False
+    gap: bool = False
+    read: bool = True
+    resumed: bool = False
+    not_before_us: int | None = None
+    watermark_us: int | None = None
+
+    @property
+    def promise_us(self) -> int:
+        """What the mote has promised with it."""
+        return self.packet.promise_us if self.before_us is None else max(self.packet.promise_us, self.before_us)
+
+
+class SampleAccount:
+    """The account of one mote and one demand.
+
+    Parameters
+    ----------
+    need
+        What the demand needs of the mote.
+    told_form
+        The form in which it is told aggregates or events; empty for samples.
+    pane_us
+        It counts in panes of this width.
+    asked_us
+        Nothing was asked of samples before this instant.
+    """
+
+    def __init__(self, need: Need, told_form: str, pane_us: int, asked_us: int = LOWEST_US) -> None:
+        self.need = need
+        self.told_form = told_form
+        self.pane_us = pane_us
+        self.asked_us = asked_us
+        self.began_us: int | None = None
+        """From when on the mote is due to take samples; None before it has begun."""
+        self._coverage: Coverage | None = None
+        self._grids: list[tuple[int, int]] = []
+        self._known_us = LOWEST_US
+        """While it runs no program that covers the need: up to where is known what became of the samples."""
+        self._missing: list[Span] = []
+        self._doubted: list[Span] = []
+        """Missing, unless records to come are about it."""
+        self._absent: list[Span] = []
+        """A mote that promised to take no samples is not due to take any."""
+        self._told_us = LOWEST_US
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether the mote tells aggregates of the samples, not the samples."""
+        return self._coverage is not None and self._coverage.pane_us > 0
+
+    def begin(self, since_us: int, grid_us: int) -> None:
+        """Take the mote for due from an instant on, at whole multiples of `grid_us`, though it has told nothing yet."""
+        self.began_us = self._told_us = self._known_us = since_us
+        self._grids = [(since_us, grid_us)]
+
+    def join(self, coverage: Coverage, promise_us: int) -> None:
+        """Begin with a mote that runs a program that covers the need already."""
+        self.begin(promise_us, coverage.grid_us)
+        self._coverage = coverage
+        if coverage.fills:
+            # It may be that a change was lost, and nobody knows since.
+            self._doubted.append((promise_us, _NEVER_US))
+
+    def heard(self, heard: HeardPacket, coverage: Coverage | None) -> None:
+        """Take note of a packet; `coverage` is that by the program it names."""
+        first_us = coverage.first_told(heard.packet) if coverage is not None and heard.read else None
+        before = self._coverage
+        if before is not None and heard.before_us is not None:
+            self._note_absence(before, heard.clock_before_us, heard.before_us)
+        if before is not None and coverage is not None and not heard.changed and heard.before_us is not None:
+            self._go_on(before, heard, heard.before_us, first_us)
+            return
+        if before is not None:
+            self._end(before, heard)
+        if coverage is not None:
+            self._start(coverage, heard, first_us)
+
+    def stop(self, promise_us: int | None) -> None:
+        """Take note that the mote began anew, from nothing: what it had not sent is lost."""
+        coverage, self._coverage = self._coverage, None
+        if coverage is not None and promise_us is not None:
+            self._known_us = max(coverage.pane_of(promise_us), self._told_us)
+        self._missing += within(self._doubted, (LOWEST_US, self._known_us))
+        self._doubted.clear()
+
+    def lose(self, begin_us: int, end_us: int) -> None:
+        """Take note of samples that were given up after they had come."""
+        self._missing.append((begin_us, end_us))
+
+    def tell(self, until_us: int, promise_us: int | None, clock_us: int, most: int) -> Iterator[PaneCount]:
+        """Yield the counts of the panes that end up to an instant, and that nothing was yielded of before.
+
+        Parameters
+        ----------
+        until_us
+            The stream goes on from there: what has not come by now is missing.
+        promise_us, clock_us
+            What the mote has promised with its last packet, and when.
+        most
+            Panes to tell of; what is between them and `until_us` is not known then.
+        """
+        if self.began_us is None:
+            return
+        coverage = self._coverage
+        known_us = self._known_us
+        if coverage is not None and promise_us is not None:
+            self._note_absence(coverage, clock_us, promise_us)
+            known_us = coverage.pane_of(promise_us)
+        missing = united([*self._missing, *self._doubted, (known_us, _NEVER_US)])
+        begin_us = self._told_us
+        last_us = until_us // self.pane_us * self.pane_us
+        while begin_us < last_us and most > 0:
+            end_us = (begin_us // self.pane_us + 1) * self.pane_us
+            count = self._count((begin_us, end_us), missing)
+            if count.expected:
+                yield count
+            begin_us = end_us
+            most -= 1
+        self._told_us = max(self._told_us, last_us)
+        self._forget()
+
+    def _count(self, pane: Span, missing: list[Span]) -> PaneCount:
+        expected = found = 0
+        ends = [*(begin_us for begin_us, _ in self._grids[1:]), _NEVER_US]
+        for (begin_us, grid_us), end_us in zip(self._grids, ends, strict=True):
+            due = without(within([pane], (begin_us, end_us)), self._absent)
+            expected += multiples_in(due, grid_us)
+            found += sum(multiples_in(within(missing, each), grid_us) for each in due)
+        return PaneCount(pane[1], expected, found)
+
+    def _go_on(self, coverage: Coverage, heard: HeardPacket, before_us: int, first_us: int | None) -> None:
+        """Go on under the same program."""
+        promise_us = heard.promise_us
+        if heard.gap or not heard.read:
+            # A lost packet told of no more than was over when it was sent, which was before this one.
+            until_us = coverage.pane_of(heard.packet.clock_us) if coverage.pane_us else promise_us
+            self._doubted.append((coverage.pane_of(before_us), _NEVER_US if coverage.fills else until_us))
+        if first_us is not None or not (coverage.pane_us or coverage.fills):
+            self._settle_doubts(promise_us if first_us is None else first_us)
+        if heard.watermark_us is not None and heard.watermark_us > before_us:
+            late_us = min(coverage.pane_of(heard.watermark_us), promise_us)
+            self._missing.append((coverage.pane_of(before_us), late_us))
+
+    def _settle_doubts(self, known_from_us: int) -> None:
+        """Take all that is in doubt before an instant for missing, and nothing after it."""
+        self._missing += within(self._doubted, (LOWEST_US, known_from_us))
+        self._doubted.clear()
+
+    def _end(self, coverage: Coverage, heard: HeardPacket) -> None:
+        """Let a program go: the mote runs another one."""
+        before_us = self._known_us if heard.before_us is None else heard.before_us
+        self._known_us = coverage.pane_of(before_us) if heard.gap or not heard.read else heard.promise_us
+        if coverage.fills:
+            # What had not changed by the end of a program was not sent, and is not filled in.
+            self._known_us = before_us
+        self._settle_doubts(self._known_us)
+        self._coverage = None
+
+    def _start(self, coverage: Coverage, heard: HeardPacket, first_us: int | None) -> None:
+        """Begin with a program that covers the need."""
+        self._coverage = coverage
+        from_us = heard.promise_us if first_us is None else first_us
+        if self.began_us is None:
+            since_us = from_us
+            if heard.gap:
+                since_us = max(LOWEST_US, *(x for x in (heard.not_before_us, heard.before_us) if x is not None))
+            self.begin(from_us if since_us == LOWEST_US else min(since_us, from_us), coverage.grid_us)
+        elif heard.resumed and not heard.gap and not coverage.fills:
+            self._known_us = max(self._known_us, from_us)
+        if coverage.grid_us != self._grids[-1][1]:
+            began_us = self._known_us if heard.gap else max(self._known_us, min(heard.packet.clock_us + 1, from_us))
+            self._grids.append((began_us, coverage.grid_us))
+        if self._known_us < from_us:
+            self._missing.append((self._known_us, from_us))
+        if coverage.fills and first_us is None and heard.gap:
+            self._doubted.append((from_us, _NEVER_US))
+
+    def _note_absence(self, coverage: Coverage, clock_us: int, promise_us: int) -> None:
+        """Where a mote promises more than to wait for its next sample, it takes none until then."""
+        if multiples_in([(clock_us + 1, promise_us)], coverage.grid_us) > 0:
+            self._absent.append((clock_us + 1, promise_us))
+
+    def _forget(self) -> None:
+        """Forget what is about panes told of."""
+        rest = (self._told_us, _NEVER_US)
+        self._missing, self._absent = within(united(self._missing), rest), within(united(self._absent), rest)
+        while len(self._grids) > 1 and self._grids[1][0] <= self._told_us:
+            self._grids.pop(0)
