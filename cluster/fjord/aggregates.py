@@ -17,7 +17,7 @@ from cluster.fjord.batch import START
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import AggregateCall
 from cluster.language.plans import plain_column
-from protocols.batches import SAMPLES_COLUMN, measure_column
+from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
 from protocols.programs import Measure
 from protocols.streams import FieldType
 
@@ -34,6 +34,11 @@ class PartialColumn:
     begin: pl.Expr
     merge: pl.Expr
     told: pl.Expr | None = None
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns it reads of an aggregate that a sensor made."""
+        return frozenset() if self.told is None else frozenset(self.told.meta.root_names())
 
     @property
     def from_sensors(self) -> pl.Expr:
@@ -224,6 +229,25 @@ def _quantile(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     return _values(call, lambda values: values.list.agg(pl.element().quantile(share, interpolation="linear")))
 
 
+SAMPLED = "fjord_sampled(*)"
+"""The partial column that says whether there are tuples at all, where rows may tell how many are missing only."""
+
+
+def _completeness(_: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    """How many of the samples that were due were seen: proxies tell, samples themselves say nothing about it."""
+
+    def told(name: str, column: str) -> PartialColumn:
+        begin, found = pl.lit(0, pl.Int64).alias(name), pl.col(column).fill_null(0)
+        return PartialColumn(name, pl.Int64, begin, pl.col(name).sum().alias(name), found)
+
+    there = pl.col(SAMPLED).fill_null(value=True).any().alias(SAMPLED)  # rows saved before anybody asked are of tuples
+    sampled = PartialColumn(SAMPLED, pl.Boolean, (pl.len() > 0).alias(SAMPLED), there, pl.col(SAMPLES_COLUMN) > 0)
+    expected = told("fjord_expected(*)", EXPECTED_COLUMN)
+    missing = told("fjord_missing(*)", MISSING_COLUMN)
+    seen = pl.col(expected.name) - pl.col(missing.name)
+    return (sampled, expected, missing), pl.when(pl.col(expected.name) > 0).then(seen / pl.col(expected.name))
+
+
 _RULES: dict[str, _Rule] = {
     "count": _count,
     "sum": _sum,
@@ -236,6 +260,7 @@ _RULES: dict[str, _Rule] = {
     "quantile": _quantile,
     "first": lambda call: _by_stamp(call, first=True),
     "last": lambda call: _by_stamp(call, first=False),
+    "completeness": _completeness,
 }
 _DISTINCT_RULES: dict[str, _Rule] = {
     "count": lambda call: _values(call, lambda values: values.list.n_unique()),

@@ -69,6 +69,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.instants import has_chronons
+from cluster.plan.completeness import check_completeness
 from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
@@ -84,13 +85,14 @@ LONGEST_SPLIT_US = 100_000
 
 
 def check_supported(node: Node) -> None:
-    """Raise if a plan has an operator that cannot be run yet.
+    """Raise if a plan has an operator that cannot be run yet, or asks for what cannot be told.
 
     Raises
     ------
-    UnsupportedPlanError
-        Names the operator.
+    PlanError
+        An UnsupportedPlanError names the operator.
     """
+    check_completeness(node)
     query = PlannedQuery("check", 0, node)
     for edge in edges_of(query):
         list(upstream_operators(edge))

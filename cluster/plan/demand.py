@@ -31,10 +31,11 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.plan.completeness import count_form, fields_read
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
 from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
 from cluster.plan.push_down import chosen_by, event_form, pushed_of
-from protocols.demands import EventDemand, PaneDemand, QueryDemand
+from protocols.demands import CompletenessDemand, EventDemand, PaneDemand, QueryDemand
 from protocols.programs import DeadBand, Measure, Threshold
 
 
@@ -61,15 +62,15 @@ def demands_of(query: str, node: Node) -> dict[str, tuple[QueryDemand, ...]]:
 
 
 def _windowed_demand(query: str, windowed: PaneQuery, source: Source) -> QueryDemand:
-    arguments = {name for call in windowed.calls for scalar in call.reads for name in columns_of(scalar)}
-    conditions = columns_of(windowed.predicate) if windowed.predicate else frozenset()
-    keys = {name for key in windowed.keys for name in columns_of(key)}
-    keys |= {name for each in windowed.source.lookups if each.predicate for name in columns_of(each.predicate)}
-    demand = replace(_samples_demand(query, source, windowed.predicate), output_us=windowed.slide_us)
+    counted = count_form(windowed)
+    demand = replace(
+        _samples_demand(query, source, windowed.predicate),
+        output_us=windowed.slide_us,
+        completeness=None if counted is None else CompletenessDemand(counted, windowed.own_pane_us),
+    )
     pushed = pushed_of(windowed)
     if pushed is None:
-        sampled = {column.name for column in windowed.source.sampled}
-        return replace(demand, fields=_stored((arguments | conditions | keys) & sampled))
+        return replace(demand, fields=_stored(fields_read(windowed)))
     wanted = {measure for _, measures in pushed.measures for measure in measures}
     panes = PaneDemand(pushed.form, windowed.own_pane_us, tuple(each for each in Measure if each in wanted))
     # What its bands are about need not be told, and who is asked is known.

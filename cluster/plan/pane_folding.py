@@ -39,6 +39,7 @@ from cluster.language.algebra import (
     Schema,
 )
 from cluster.language.plans import column_scalar
+from cluster.plan.completeness import count_form
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.expressions import columns_of
 from cluster.plan.pane_query import PaneQuery, key_name
@@ -55,12 +56,16 @@ MARKS: Schema = (MEMBER, SIZE, SLIDE, SINCE, AFTER)
 
 @dataclass(frozen=True, slots=True)
 class PaneMember:
-    """A query of a fold; `group` is that of its condition, `pushed` what sensors do of it."""
+    """A query of a fold; `group` is that of its condition, `pushed` what sensors do of it.
+
+    `counted` is the form in which it is told how many samples are missing; None if it does not ask.
+    """
 
     query: PlannedQuery
     pane_query: PaneQuery
     group: int
     pushed: Pushed | None = None
+    counted: str | None = None
 
     @property
     def number(self) -> int:
@@ -136,8 +141,12 @@ def fold_panes(queries: Mapping[PlannedQuery, PaneQuery]) -> tuple[PaneFold, ...
     for query, pane_query in queries.items():
         pushed = pushed_of(pane_query)
         # Samples that sensors have aggregated already count for some and not for others, whatever their condition.
-        marks = (pane_query.predicate, None if pushed is None else Scalar(pushed.form, FieldType.TEXT))
-        member = PaneMember(query, pane_query, group_of(marks), pushed)
+        marks = [pane_query.predicate, None if pushed is None else Scalar(pushed.form, FieldType.TEXT)]
+        counted = count_form(pane_query)
+        if counted is not None:
+            # What is told of missing samples is for those only who ask for it, in panes of their width.
+            marks.append(Scalar(counted, FieldType.TEXT))
+        member = PaneMember(query, pane_query, group_of(tuple(marks)), pushed, counted)
         families.setdefault(pane_query.family, []).append(member)
     return tuple(PaneFold(name, tuple(members)) for name, members in families.items())
 

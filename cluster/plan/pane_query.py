@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from cluster.language.algebra import (
     Scalar,
     Source,
     TimeWindow,
+    Tolerance,
     schema_of,
 )
 from cluster.language.plans import column_scalar
@@ -51,6 +53,8 @@ class PaneQuery:
         The rest of the plan, above a source with the keys and the calls.
     predicate
         Which tuples are its own; None for all.
+    tolerances, slowest_us
+        What its author allows of the stream's samples.
     """
 
     source: Source
@@ -60,6 +64,13 @@ class PaneQuery:
     calls: tuple[AggregateCall, ...]
     top: Node
     predicate: Scalar | None
+    tolerances: tuple[Tolerance, ...] = ()
+    slowest_us: int = 0
+
+    @property
+    def counts_samples(self) -> bool:
+        """Whether it wants to know how many samples are missing."""
+        return any(call.function == "completeness" for call in self.calls)
 
     @property
     def own_pane_us(self) -> int:
@@ -104,7 +115,10 @@ def pane_query_of(node: Node) -> PaneQuery | None:
     top: Node = Project(shared, outputs)
     for each in reversed(above):
         top = replace(each, input=top)
-    return PaneQuery(below.source, sorted_keys, below.size_us, below.slide_us, own_calls, top, below.predicate)
+    allowed = (below.tolerances, below.slowest_us)
+    return PaneQuery(
+        below.source, sorted_keys, below.size_us, below.slide_us, own_calls, top, below.predicate, *allowed
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,8 @@ class _Below:
 
     source: Source
     columns: Mapping[str, Scalar]
+    tolerances: tuple[Tolerance, ...]
+    slowest_us: int
     predicate: Scalar | None = None
     size_us: int | None = None
     slide_us: int | None = None
@@ -123,7 +139,8 @@ def _below(node: Node) -> _Below | None:
         case Source():
             stored = tuple(column for column in node.columns if column != STAMP)
             source = replace(without_wishes(node), columns=stored)
-            return _Below(source, {each.name: column_scalar(each) for each in node.columns})
+            columns = {each.name: column_scalar(each) for each in node.columns}
+            return _Below(source, columns, node.tolerances, node.slowest_us)
         case Filter() | Project() | TimeWindow():
             below = _below(node.input)
         case _:
@@ -133,17 +150,16 @@ def _below(node: Node) -> _Below | None:
     if isinstance(node, TimeWindow):
         if below.slide_us is not None:
             return None
-        return _Below(below.source, below.columns, below.predicate, node.size_us, node.slide_us)
-    window = (below.size_us, below.slide_us)
+        return dataclasses.replace(below, size_us=node.size_us, slide_us=node.slide_us)
     if isinstance(node, Filter):
         condition = substituted(node.predicate, below.columns)
         if condition is None:
             return None
         both = conjunction_of((*conjuncts_of(below.predicate), *conjuncts_of(condition)))
-        return _Below(below.source, below.columns, both, *window)
+        return dataclasses.replace(below, predicate=both)
     outputs = {output.name: substituted(output.scalar, below.columns) for output in node.outputs}
-    columns = {name: scalar for name, scalar in outputs.items() if scalar is not None}
-    return _Below(below.source, columns, below.predicate, *window) if len(columns) == len(outputs) else None
+    known = {name: scalar for name, scalar in outputs.items() if scalar is not None}
+    return dataclasses.replace(below, columns=known) if len(known) == len(outputs) else None
 
 
 def _over_the_stream(call: AggregateCall, columns: Mapping[str, Scalar]) -> AggregateCall | None:

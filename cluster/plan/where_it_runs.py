@@ -30,6 +30,12 @@ def where_it_runs(node: Node) -> str:
     windowed = pane_query_of(node)
     if windowed is not None:
         lines += [f"  {reason}" for reason in _why(windowed)]
+    for counted in (each.completeness for demands in demands_of("explained", node).values() for each in demands):
+        if counted is not None:
+            lines.append(
+                "at the proxy: how many samples were due, and how many of them are missing, of each mote in panes of "
+                f"{format_duration(counted.pane_us)}"
+            )
     lines.append(
         "at the proxy: the cheapest sampling program for this and all other queries together; samples that motes leave "
         "out because nothing has changed, and events they cannot see, are filled in"
@@ -93,6 +99,8 @@ def _why(windowed: PaneQuery) -> Iterator[str]:
         if not columns_of(key) <= fixed:
             yield f"motes cannot aggregate: it groups by {readable(key)}, which is sampled"
     for call in windowed.calls:
+        if call.function == "completeness":
+            continue
         simple = call.function in MEASURES and not call.distinct
         plain = call.argument is None or columns_of(call.argument) == {call.argument.sql.strip('"')}
         if not simple or not plain:

@@ -15,7 +15,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.expressions import columns_of
 from cluster.plan.folding import RIGHT, Choices, Fold, Groups, fold
 from cluster.plan.pane_folding import PaneFold
-from cluster.plan.push_down import fixed_columns
+from cluster.plan.push_down import chosen_by, fixed_columns
 from cluster.spark.envelopes import split_by_bucket
 from protocols.programs import Measure
 
@@ -104,19 +104,41 @@ class Part:
         """Return what takes up the aggregates that sensors made; None if they make none for it."""
         if not isinstance(self.plan, PaneFold) or not self.plan.told:
             return None
-        panes = self.plan
+        return self._told(
+            self.plan,
+            [
+                ToldTo(
+                    member.group,
+                    member.pushed.form,
+                    member.pushed.chosen.fixed,
+                    member.number,
+                    member.pane_query.own_pane_us,
+                    member.pushed.measures,
+                )
+                for member in self.plan.members
+                if member.pushed is not None
+            ],
+        )
+
+    def told_counts(self) -> ToldAggregates | None:
+        """Return what takes up how many samples are missing; None if nobody asks for it."""
+        if not isinstance(self.plan, PaneFold):
+            return None
         told_to = [
             ToldTo(
                 member.group,
-                member.pushed.form,
-                member.pushed.chosen.fixed,
+                member.counted,
+                chosen_by(member.pane_query.source, member.pane_query.predicate).fixed,
                 member.number,
                 member.pane_query.own_pane_us,
-                member.pushed.measures,
+                (),
             )
-            for member in panes.members
-            if member.pushed is not None
+            for member in self.plan.members
+            if member.counted is not None
         ]
+        return self._told(self.plan, told_to) if told_to else None
+
+    def _told(self, panes: PaneFold, told_to: list[ToldTo]) -> ToldAggregates | None:
         fixed = self.fixed_columns
         keys = tuple(key for key in panes.keys if columns_of(key.scalar) <= {column.name for column in fixed})
         if len(keys) < len(panes.keys):

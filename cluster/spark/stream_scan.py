@@ -85,10 +85,12 @@ class StreamScan:
         for path in self._paths.get(stream, ()):
             known = self._columns(path)
             if FORM_COLUMN in known:
-                rows = pl.read_parquet(path, columns=[START, *read]).filter(
+                rows = pl.read_parquet(path, columns=[START, *(name for name in read if name in known)]).filter(
                     pl.col(FORM_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
                 )
-                pieces.append(rows)
+                # A table gets columns when there is something to write into them.
+                nulls = [pl.lit(None, pl.Int64).alias(name) for name in own if name not in known]
+                pieces.append(rows.with_columns(nulls).select(START, *read))
         types = {name: _OWN.get(name, FieldType.INTEGER) for name in own}
         nothing = empty_rows((*columns, *(Column(name, kind) for name, kind in types.items())))
         return self._batch(stream, pieces, nothing)

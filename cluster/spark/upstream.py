@@ -185,24 +185,24 @@ def _look_up(
 
 
 def _add_told(fjord: Fjord, parts: Sequence[Part], scan: StreamScan) -> list[_Outlet]:
-    """Add what takes up the aggregates that sensors made."""
-    readers: dict[str, list[tuple[Part, ToldAggregates]]] = {}
+    """Add what takes up the aggregates that sensors made, and what proxies tell of missing samples."""
+    readers: dict[str, list[tuple[Part, str, ToldAggregates]]] = {}
     for part in parts:
-        operator = part.told_aggregates()
-        if operator is not None:
-            readers.setdefault(part.edges[0].stream, []).append((part, operator))
+        for name, operator in (("ToldAggregates", part.told_aggregates()), ("ToldCounts", part.told_counts())):
+            if operator is not None:
+                readers.setdefault(part.edges[0].stream, []).append((part, name, operator))
     outlets = []
     for stream, reading in sorted(readers.items()):
-        columns = {column.name: column for part, _ in reading for column in part.fixed_columns}
+        columns = {column.name: column for part, _, _ in reading for column in part.fixed_columns}
         measures: dict[str, tuple[Measure, ...]] = {}
-        for part, _ in reading:
+        for part, _, _ in reading:
             for field, wanted in part.told_measures.items():
                 measures[field] = tuple(dict.fromkeys((*measures.get(field, ()), *wanted)))
         queue = PullQueue(_once(partial(scan.aggregates, stream, tuple(columns.values()), told_columns(measures))))
         shared = fjord.add(f"scan of {stream} aggregates", Multiplex(), [queue], owner=f"stream {stream}")
-        for part, operator in reading:
+        for part, name, operator in reading:
             (edge,) = part.edges
-            last = fjord.add(f"{edge.name} ToldAggregates", operator, [shared], owner=edge.owner)
+            last = fjord.add(f"{edge.name} {name}", operator, [shared], owner=edge.owner)
             outlets.append(_Outlet(part, edge, fjord.outlet(last), operator.grouped))
     return outlets
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from protocols.batches import Batch
 from protocols.demands import QueryDemand, StreamDemand
 from protocols.errors import FrameError
 from protocols.frames import VERSION
-from protocols.packets import Control, decode_packet
+from protocols.packets import Control, Packet, decode_packet
 from protocols.power.profiles import find_profile
 from protocols.programs import ListenSchedule, SamplingProgram, parts_of
 from protocols.streams import StreamSchema
@@ -35,10 +35,14 @@ from proxy.batching import BatchLimits
 from proxy.fleet import Fleet, FleetLimits
 from proxy.fleet_instructions import FleetInstruction, ForMote
 from proxy.mote_events import Refused, SendControl
+from proxy.tracking_limits import TrackingLimits
 from tests.cluster.spark.hosted_run import Run
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
+
+Loses = Callable[[int, Packet], bool]
+"""Whether a packet that arrives at an instant gets lost after all."""
 
 
 @dataclass
@@ -48,6 +52,9 @@ class ProxyOnTheAir:
     fleet: Fleet
     batches: list[Batch] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    loses: Loses = field(default=lambda _at_us, _packet: False)
+    sent: list[tuple[Packet, bool]] = field(default_factory=list)
+    """Every packet that a mote sent and the radio carried, and whether the proxy got it."""
     heard: dict[str, Heard] = field(default_factory=dict)
 
     def announce(self, motes: Sequence[MoteDescription], device: str) -> None:
@@ -60,6 +67,10 @@ class ProxyOnTheAir:
         try:
             packet = decode_packet(payload)
         except FrameError:
+            return None
+        lost = self.loses(at_us, packet)
+        self.sent.append((packet, not lost))
+        if lost:
             return None
         control = self.take(self.fleet.packet(packet, radio_us=at_us, heard_us=at_us))
         self.take(self.fleet.time_passed(at_us))
@@ -87,6 +98,7 @@ class Outcome:
     refused: list[Refused]
     joules: float
     errors: dict[str, list[str]]
+    sent: list[tuple[Packet, bool]]
 
 
 def planned(queries: Mapping[str, str], schema: StreamSchema) -> tuple[PlannedQuery, ...]:
@@ -116,6 +128,9 @@ def run(
     steps: int = 5,
     seed: int = 1,
     added_after_us: Mapping[str, int] | None = None,
+    loses: Loses | None = None,
+    tracking: TrackingLimits | None = None,
+    batches: BatchLimits | None = None,
 ) -> Outcome:
     """Run queries over a world from its begin to its end.
 
@@ -135,17 +150,25 @@ def run(
         Micro-batches.
     added_after_us
         Queries that come later, and how much later.
+    loses
+        Which packets get lost, besides those that the radio loses.
+    tracking, batches
+        Limits of the proxy.
     """
     schema = world.motes[0].stream
     plans = planned(queries, schema)
     later = added_after_us or {}
     limits = FleetLimits(
-        style=style or ProgramStyle(7, ListenSchedule(5 * MINUTE, 20_000)), batches=BatchLimits(rows=50_000)
+        style=style or ProgramStyle(7, ListenSchedule(5 * MINUTE, 20_000)),
+        batches=batches or BatchLimits(rows=50_000),
+        tracking=tracking or TrackingLimits(),
     )
     begins_us, ends_us = world.begins_us, world.ends_us
     assert begins_us is not None
     assert ends_us is not None
     proxy = ProxyOnTheAir(Fleet("p", limits, now_us=begins_us))
+    if loses is not None:
+        proxy.loses = loses
     proxy.announce(world.motes, device)
     settings = VirtualSettings(find_profile(device), faults=faults or RadioFaults(), seed=seed)
     motes = VirtualFleet(world, {}, settings)
@@ -165,7 +188,7 @@ def run(
         until_us = begins_us + moments[number + 1] if number + 1 < len(moments) else ends_us + 20 * MINUTE
         motes.run(until_us)
     rows = Run(folder, Plan(1, tuple(plan for plan in plans if later.get(plan.name, 0) == 0)), schema)
-    _feed(rows, proxy.batches, steps, ends_us)
+    feed(rows, proxy.batches, steps, ends_us)
     return Outcome(
         rows.rows,
         {mote.description.name: mote.program for mote in motes.motes},
@@ -173,10 +196,12 @@ def run(
         proxy.refused,
         sum(float(mote.meter.joules.sum()) for mote in motes.motes),
         rows.errors,
+        proxy.sent,
     )
 
 
-def _feed(rows: Run, batches: Sequence[Batch], steps: int, ends_us: int) -> None:
+def feed(rows: Run, batches: Sequence[Batch], steps: int, ends_us: int) -> None:
+    """Take batches in, in so many micro-batches, and answer all windows."""
     size = max(1, -(-len(batches) // steps))
     watermark_us: int | None = None
     for begin in range(0, len(batches), size):

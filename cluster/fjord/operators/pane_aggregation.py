@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from cluster.fjord.aggregates import partial_columns, split_aggregate
+from cluster.fjord.aggregates import SAMPLED, partial_columns, split_aggregate
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
@@ -134,7 +134,10 @@ class PaneAggregate(Operator):
         positions = pl.int_ranges(pl.col(START), pl.col(END), step=pl.col(SLIDE.name))
         pieces = pieces.with_columns(positions.alias(START)).explode(START)
         by = [START, *self._keys, *_WINDOW, SINCE.name]
-        merged = pieces.group_by(by, maintain_order=True).agg(self._merge).join(heard, on=[MEMBER.name, SINCE.name])
+        merged = pieces.group_by(by, maintain_order=True).agg(self._merge)
+        if SAMPLED in merged.columns:
+            merged = merged.filter(SAMPLED)  # that samples are missing makes no group
+        merged = merged.join(heard, on=[MEMBER.name, SINCE.name])
         answers = merged.select(
             START,
             (pl.col(START) + pl.col(SLIDE.name)).alias(END),

@@ -1,4 +1,7 @@
-"""Aggregates that sensors made, as partial rows beside those made of samples here."""
+"""Aggregates that sensors made, as partial rows beside those made of samples here.
+
+So are counts of missing samples, which proxies tell in forms of their own.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,14 @@ from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import MEMBER, SINCE, AggregateCall, Column, Output, Scalar, Schema
 from cluster.plan.expressions import conjunction_of
-from protocols.batches import FORM_COLUMN, PANE_COLUMN, SAMPLES_COLUMN, measure_column
+from protocols.batches import (
+    EXPECTED_COLUMN,
+    FORM_COLUMN,
+    MISSING_COLUMN,
+    PANE_COLUMN,
+    SAMPLES_COLUMN,
+    measure_column,
+)
 from protocols.programs import Measure
 from protocols.streams import FieldType
 
@@ -87,7 +97,7 @@ class ToldAggregates(Operator):
         }
         self._keys = [compile_scalar(key.scalar).alias(key.name) for key in keys]
         columns_of_calls = partial_columns(calls)
-        self._told = [column.from_sensors for column in columns_of_calls]
+        self._told = columns_of_calls
         self._merge = [column.merge for column in columns_of_calls]
         self._by = [START, END, *(key.name for key in keys), MEMBER.name, SINCE.name]
         self._pane_us = pane_us
@@ -103,7 +113,13 @@ class ToldAggregates(Operator):
             self.dropped += fitting.len() - rows.height
         pane = (pl.col(START).floordiv(self._pane_us) + 1) * self._pane_us - 1
         marks = [pl.col(MEMBER.name), pl.col(SINCE.name)]
-        told = rows.select(pane.alias(START), (pane + 1).alias(END), *self._keys, *marks, *self._told)
+        known = set(rows.columns)
+        begun = [
+            # An aggregate that none is told of, its query taking samples, has no column to be read.
+            column.from_sensors if column.reads <= known else pl.lit(None, column.type).alias(column.name)
+            for column in self._told
+        ]
+        told = rows.select(pane.alias(START), (pane + 1).alias(END), *self._keys, *marks, *begun)
         merged = told.group_by(self._by, maintain_order=True).agg(self._merge)
         return Batch(merged.sort(START, maintain_order=True), batch.watermark_us)
 
@@ -125,6 +141,8 @@ def told_columns(measures: Mapping[str, Sequence[Measure]]) -> tuple[str, ...]:
         FORM_COLUMN,
         PANE_COLUMN,
         SAMPLES_COLUMN,
+        EXPECTED_COLUMN,
+        MISSING_COLUMN,
         *(measure_column(measure, field) for field, wanted in measures.items() for measure in wanted),
     )
 

@@ -1,0 +1,79 @@
+"""COMPLETENESS(): which samples of which sensors a query wants counted, and where it can ask for that.
+
+The share of samples seen is known where it is known which samples there should have been: for the sensors a query
+chooses, at its sample period. So it is said of windowed aggregates right over one stream, grouped by what is fixed
+about sensors. Their proxies count, pane by pane (proxy/sample_account.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+import msgspec
+
+from cluster.errors import PlanError
+from cluster.language.algebra import Aggregate, Node, inputs_of
+from cluster.plan.expressions import columns_of
+from cluster.plan.pane_query import PaneQuery, pane_query_of
+from cluster.plan.push_down import chosen_by, fixed_columns, pushed_of
+
+
+def check_completeness(node: Node) -> None:
+    """Raise if a plan asks for completeness where it cannot be told.
+
+    Raises
+    ------
+    PlanError
+        Says why, and what can be done.
+    """
+    if not _asks(node):
+        return
+    windowed = pane_query_of(node)
+    if windowed is None or windowed.source.lookups:
+        raise PlanError(
+            "COMPLETENESS() can only be told of a windowed aggregate that reads one stream, and is the whole query",
+            hint="give the stream a window with a slide, WINDOW(RANGE 5 MINUTES SLIDE 5 MINUTES), and ask for "
+            "COMPLETENESS() in a query of its own, without joins and subqueries",
+        )
+    fixed = fixed_columns(windowed.source)
+    for key in windowed.keys:
+        if not columns_of(key) <= fixed:
+            raise PlanError(
+                f"COMPLETENESS() of groups by {key.sql} cannot be told: that is sampled, and nobody knows to which "
+                "group a sample that is missing belongs",
+                hint=f"group by fixed fields: {', '.join(sorted(fixed)) or 'this stream has none'}",
+            )
+
+
+def _asks(node: Node) -> bool:
+    if isinstance(node, Aggregate) and any(call.function == "completeness" for call in node.calls):
+        return True
+    return any(_asks(below) for below in inputs_of(node))
+
+
+def fields_read(query: PaneQuery) -> frozenset[str]:
+    """Return the columns of the stream that a windowed aggregate reads where its samples come one by one."""
+    arguments = {name for call in query.calls for scalar in call.reads for name in columns_of(scalar)}
+    conditions = [each.predicate for each in query.source.lookups]
+    read = arguments.union(*(columns_of(each) for each in (query.predicate, *conditions, *query.keys) if each))
+    return frozenset(read & {column.name for column in query.source.sampled})
+
+
+@lru_cache(maxsize=65_536)
+def count_form(query: PaneQuery) -> str | None:
+    """Return the form in which a query is told how many samples are missing; None if it does not ask.
+
+    The same for all queries to which the same samples are told in the same way, and which count in equal panes; the
+    same for ever, in every cluster.
+    """
+    if not query.counts_samples:
+        return None
+    pushed, source = pushed_of(query), query.source
+    told = (
+        (source.detector, source.sample_period_us, chosen_by(source, query.predicate).bands, sorted(fields_read(query)))
+        if pushed is None
+        else pushed.form
+    )
+    what = msgspec.json.encode((source.stream, told, query.tolerances, query.slowest_us, query.own_pane_us))
+    return f"c{hashlib.blake2b(what, digest_size=8).hexdigest()}"

@@ -1,0 +1,303 @@
+"""COMPLETENESS() is the share of the samples that motes took, or should have taken, which reached a query.
+
+The oracle knows what no proxy does: every packet that a mote sent, lost or not. What motes took it reads off these;
+what reached the proxy, off its batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.plan.epoch import Plan
+from protocols.acquisition.parts import ProgramStyle
+from protocols.batches import (
+    EXPECTED_COLUMN,
+    FORM_COLUMN,
+    MISSING_COLUMN,
+    MOTE_COLUMN,
+    PANE_COLUMN,
+    START_COLUMN,
+    Batch,
+)
+from protocols.packets import Packet, Partial, Sample
+from protocols.programs import ListenSchedule
+from proxy.batching import BatchLimits
+from proxy.tracking_limits import TrackingLimits
+from tests.cluster.spark.hosted_run import Run
+from tests.system.pushed_down import MINUTE, SECOND, Loses, Outcome, answers, feed, kinds, planned, run
+from tests.system.test_push_down import Road
+
+SILENT = TrackingLimits(silence_after_us=2 * MINUTE)
+BEGUN = 2 * MINUTE
+"""By then all motes have been told what to do."""
+
+
+@dataclass
+class Truth:
+    """What became of samples: instants by mote."""
+
+    taken: dict[str, set[int]] = field(default_factory=dict)
+    arrived: dict[str, set[int]] = field(default_factory=dict)
+
+    def share(self, motes: Iterable[str], begin_us: int, end_us: int, period_us: int) -> tuple[int, int]:
+        """Return how many samples of a window arrived, and how many were taken."""
+        grid = range(-(-begin_us // period_us) * period_us, end_us, period_us)
+        arrived = sum(at in self.arrived.get(mote, ()) for mote in motes for at in grid)
+        return arrived, sum(at in self.taken.get(mote, ()) for mote in motes for at in grid)
+
+
+def truth_of(outcome: Outcome, period_us: int, world: Road) -> Truth:
+    """Return what became of samples; a mote takes all on its grid from where its first program begins."""
+    truth = Truth()
+    for packet, _ in outcome.sent:
+        if packet.program and packet.mote not in truth.taken:
+            assert not packet.samples, "it takes the program up"
+            first_us = -(-packet.promise_us // period_us) * period_us
+            truth.taken[packet.mote] = set(range(first_us, world.ends_us, period_us))
+    for batch in outcome.batches:
+        for row in rows_of(batch):
+            truth.arrived.setdefault(row[MOTE_COLUMN], set()).update(covered(row, period_us))
+    return truth
+
+
+def rows_of(batch: Batch) -> Iterable[dict[str, Any]]:
+    columns = {column.name: column.values(batch.rows) for column in batch.columns}
+    for place in range(batch.rows):
+        row = {name: values[place] for name, values in columns.items()}
+        if row.get(EXPECTED_COLUMN) is None:
+            yield row
+
+
+def covered(row: dict[str, Any], period_us: int) -> Iterable[int]:
+    """Return the instants of the samples a row tells of."""
+    at = row[START_COLUMN]
+    if row.get(FORM_COLUMN) is None:
+        return [at]
+    begin_us = at - row[PANE_COLUMN] + 1
+    return range(-(-begin_us // period_us) * period_us, at + 1, period_us)
+
+
+SQL = """SELECT segment, COUNT(*) AS n, COMPLETENESS() AS complete{more}
+         FROM traffic WINDOW(RANGE 2 MINUTES SLIDE 1 MINUTE) {where} GROUP BY segment SAMPLE EVERY {period}"""
+SAMPLES = SQL.format(more=", MEDIAN(speed) AS middle", where="", period="2 SECONDS")
+PANES = SQL.format(more=", AVG(speed) AS mean", where="", period="2 SECONDS")
+WAYS = {
+    # What motes run, the query, others beside it, and samples per packet.
+    "all": (SAMPLES, {"others": "SELECT sensor, speed FROM traffic SAMPLE EVERY 2 SECONDS"}, 1),
+    "SendOnChange": (SAMPLES, {}, 3),
+    "Panes": (PANES, {}, 3),
+}
+ways = pytest.mark.parametrize("way", list(WAYS))
+
+
+def run_way(way: str, world: Road, folder: Path, **options: Any) -> Outcome:
+    """Run a query whose samples motes tell in one way."""
+    sql, others, packet = WAYS[way]
+    style = ProgramStyle(packet, ListenSchedule(MINUTE, 20_000))
+    outcome = run(world, {"q": sql, **others}, folder, style=style, **options)
+    assert {each for program in outcome.programs.values() for each in kinds(program)} == {way}
+    return outcome
+
+
+def segments(world: Road) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for mote in world.motes:
+        found.setdefault(int(str(mote.properties["segment"])), []).append(mote.name)
+    return found
+
+
+def check(outcome: Outcome, world: Road, name: str = "q", *, period_us: int = 2 * SECOND, every: bool = False) -> int:
+    """Compare each row with the truth; return how many say that something is missing."""
+    assert not outcome.errors
+    truth = truth_of(outcome, period_us, world)
+    groups, incomplete = segments(world), 0
+    assert outcome.rows[name]
+    for start, _, row in outcome.rows[name]:
+        if start + 1 > world.ends_us and not every:
+            continue  # how could the proxy know that a mote it does not hear has nothing to sense any more?
+        seen, taken = truth.share(groups[row["segment"]], start + 1 - 2 * MINUTE, start + 1, period_us)
+        assert seen == row["n"]
+        assert row["complete"] == seen / taken, (start - world.begins_us, row, seen, taken)
+        incomplete += seen < taken
+    return incomplete
+
+
+def losing(share: float, seed: int, world: Road, after_us: int = BEGUN) -> Loses:
+    """Lose packets at random, once all motes have begun."""
+
+    def loses(at_us: int, packet: Packet) -> bool:
+        dice = hashlib.blake2b(f"{seed} {packet.mote} {packet.boot} {packet.sequence}".encode(), digest_size=4).digest()
+        return at_us >= world.begins_us + after_us and int.from_bytes(dice, "big") < share * 2**32
+
+    return loses
+
+
+@ways
+def test_nothing_is_missing_where_nothing_is_lost(way: str, tmp_path: Path) -> None:
+    world = Road(minutes=8)
+    assert check(run_way(way, world, tmp_path), world, every=True) == 0
+
+
+@ways
+def test_lost_packets_are_missing(way: str, tmp_path: Path) -> None:
+    world = Road(minutes=12)
+    assert check(run_way(way, world, tmp_path, loses=losing(0.3, 1, world)), world) > 5
+
+
+@ways
+def test_motes_out_of_reach_are_missing_as_long_as_the_stream_goes_on_without_them(way: str, tmp_path: Path) -> None:
+    """One for good; one for a while, and what it sends then comes too late."""
+    world = Road(minutes=16)
+
+    def loses(at_us: int, packet: Packet) -> bool:
+        since_us = at_us - world.begins_us
+        return (packet.mote == "m0" and since_us >= 4 * MINUTE) or (
+            packet.mote == "m1" and 5 * MINUTE <= since_us < 11 * MINUTE
+        )
+
+    outcome = run_way(way, world, tmp_path, loses=loses, tracking=SILENT)
+    assert check(outcome, world) > 8
+    last = next(row for start, _, row in outcome.rows["q"] if (start + 1, row["segment"]) == (world.ends_us, 3))
+    assert last["complete"] == 0.5, "one of two motes of segment 3"
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(list(WAYS)),
+    st.floats(0, 0.7),
+    st.integers(0, 99),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(2, 12), st.integers(1, 8)), max_size=3),
+)
+def test_whatever_is_lost_is_missing(way: str, share: float, seed: int, away: list[tuple[int, int, int]]) -> None:
+    """At random, and motes out of reach for some minutes."""
+    world = Road(minutes=14)
+    at_random = losing(share, seed, world)
+
+    def loses(at_us: int, packet: Packet) -> bool:
+        minute = (at_us - world.begins_us) // MINUTE
+        gone = any(packet.mote == f"m{mote}" and begin <= minute < begin + lasts for mote, begin, lasts in away)
+        return gone or at_random(at_us, packet)
+
+    with tempfile.TemporaryDirectory() as folder:
+        check(run_way(way, world, Path(folder), loses=loses, tracking=SILENT), world)
+
+
+BANDED = SQL.format(more=", AVG(speed) AS mean", where="WHERE speed < 20", period="2 SECONDS")
+JAMS = "SELECT sensor, speed FROM traffic WHERE speed < 20 SAMPLE EVERY 2 SECONDS"
+
+
+def test_samples_that_meet_no_condition_are_seen_all_the_same(tmp_path: Path) -> None:
+    world = Road(minutes=14)
+    outcome = run(world, {"q": BANDED, "jams": JAMS}, tmp_path)
+    assert {each for program in outcome.programs.values() for each in kinds(program)} == {"bands"}
+    assert {row["complete"] for _, _, row in outcome.rows["q"]} == {1.0}
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.booleans(), st.floats(0.05, 0.7), st.integers(0, 99))
+def test_what_was_left_out_near_a_lost_packet_may_count_as_missing(
+    one_by_one: bool,
+    share: float,
+    seed: int,
+) -> None:
+    """A lost packet may have told that there was nothing to tell. But what was lost never counts as seen."""
+    world = Road(minutes=14)
+    queries = {"q": BANDED, "jams": JAMS} if one_by_one else {"q": BANDED}
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = run(world, queries, Path(folder), loses=losing(share, seed, world))
+    period_us = 2 * SECOND
+    truth = truth_of(outcome, period_us, world)
+    for mote, panes in told_of(outcome).items():
+        lost = {
+            at
+            for packet, arrived in outcome.sent
+            if packet.mote == mote and not arrived
+            for at in instants_of(packet, period_us)
+        }
+        for end_us, (expected, missing) in panes.items():
+            if end_us <= world.ends_us:
+                assert expected == truth.share([mote], end_us - MINUTE, end_us, period_us)[1]
+                assert sum(end_us - MINUTE <= at < end_us for at in lost) <= missing <= expected
+
+
+def instants_of(packet: Packet, period_us: int) -> Iterable[int]:
+    """Return instants of samples that were surely lost with a packet."""
+    for record in packet.records:
+        if isinstance(record, Sample):
+            yield packet.clock_us - record.age_us
+        elif isinstance(record, Partial):
+            begin_us = packet.clock_us - record.age_us - record.pane_us + 1
+            yield from range(-(-begin_us // period_us) * period_us, begin_us + record.pane_us, period_us)
+
+
+def told_of(outcome: Outcome) -> dict[str, dict[int, tuple[int, int]]]:
+    """Return expected and missing samples as the proxy told, by mote and end of the pane."""
+    found: dict[str, dict[int, tuple[int, int]]] = {}
+    for batch in outcome.batches:
+        columns = {column.name: column.values(batch.rows) for column in batch.columns}
+        if EXPECTED_COLUMN not in columns:
+            continue
+        for place, expected in enumerate(columns[EXPECTED_COLUMN]):
+            if expected is not None:
+                mote, end_us = str(columns[MOTE_COLUMN][place]), int(str(columns[START_COLUMN][place])) + 1
+                assert end_us not in found.setdefault(mote, {}), "told once"
+                found[mote][end_us] = int(str(expected)), int(str(columns[MISSING_COLUMN][place]))
+    return found
+
+
+FOLDED = {
+    "q": PANES,
+    "samples": SAMPLES,
+    "jams": BANDED,
+    "hour": PANES.replace("RANGE 2 MINUTES SLIDE 1 MINUTE", "RANGE 4 MINUTES SLIDE 2 MINUTES"),
+    "one": SQL.format(more="", where="WHERE segment = 3 AND speed > flow", period="10 SECONDS"),
+    "default": "SELECT segment, MAX(flow) AS flow, COMPLETENESS() AS complete "
+    "FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) GROUP BY segment HAVING COMPLETENESS() < 0.95",
+    "plain": """SELECT segment, AVG(speed) AS speed, COUNT(*) AS n
+        FROM traffic WINDOW(RANGE 2 MINUTES SLIDE 1 MINUTE) GROUP BY segment SAMPLE EVERY 2 SECONDS""",
+    "all": """SELECT COMPLETENESS() AS complete, COUNT(*) AS n
+        FROM traffic WINDOW(RANGE 3 MINUTES SLIDE 1 MINUTE) SAMPLE EVERY 2 SECONDS""",
+}
+
+
+@pytest.mark.parametrize("steps", [1, 7])
+def test_folded_with_others_a_query_answers_as_alone(steps: int, tmp_path: Path) -> None:
+    world = Road(minutes=14)
+    schema = world.motes[0].stream
+    everything = run(world, FOLDED, tmp_path / "together", loses=losing(0.2, 5, world), steps=steps)
+    assert not everything.errors
+    for name, sql in FOLDED.items():
+        alone = Run(tmp_path / name, Plan(1, planned({name: sql}, schema)), schema)
+        feed(alone, everything.batches, steps, world.ends_us)
+        assert not alone.errors
+        found = Outcome(alone.rows, {}, [], [], 0.0, {}, [])
+        assert answers(found, name) == answers(everything, name), name
+        assert answers(everything, name), name
+    assert any(row["complete"] < 1 for _, _, row in everything.rows["all"])
+
+
+def test_who_asks_for_completeness_changes_nothing_for_others(tmp_path: Path) -> None:
+    world = Road(minutes=10)
+    without = {"plain": FOLDED["plain"]}
+    alone = run(world, without, tmp_path / "alone", loses=losing(0.2, 5, world))
+    beside = run(world, without | {"q": PANES}, tmp_path / "beside", loses=losing(0.2, 5, world))
+    assert answers(alone, "plain") == answers(beside, "plain")
+    assert alone.programs == beside.programs, "nothing of it reaches the motes"
+
+
+def test_samples_dropped_for_want_of_room_are_missing(tmp_path: Path) -> None:
+    """Batches are cut with each packet here, so a queue is too short only for one that brings much at once."""
+    world = Road(minutes=10)
+    sql, others, _ = WAYS["all"]
+    style = ProgramStyle(20, ListenSchedule(MINUTE, 20_000))
+    outcome = run(world, {"q": sql, **others}, tmp_path, style=style, batches=BatchLimits(waiting=16))
+    assert check(outcome, world) > 3
