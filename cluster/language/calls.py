@@ -18,6 +18,7 @@ from cluster.language.functions import (
     Function,
     Result,
 )
+from cluster.language.syntax import ErrorBound
 from cluster.language.typing_rules import Typed, common_unit
 from protocols.streams import FieldType
 
@@ -161,6 +162,8 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
             name = expression.name
             hint = did_you_mean(name, (*FUNCTION_NAMES, *AGGREGATE_NAMES)) or f"functions are {_listed()}"
             return context.error(expression, f"there is no function {name!r}", hint)
+        case ErrorBound():
+            return context.error(expression, "ERROR_BOUND takes one aggregate", "ERROR_BOUND(AVG(speed))")
         case exp.Window():
             return context.error(
                 expression, "OVER is not part of FjordSQL", "windows belong to streams: FROM stream WINDOW(...)"

@@ -140,6 +140,7 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
 
 AGGREGATE_NAMES: tuple[str, ...] = (
     "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "MEDIAN", "APPROX_QUANTILE", "FIRST", "LAST",
+    "COMPLETENESS", "ERROR_BOUND",
 )  # fmt: skip
 
 UNBOUNDED_AGGREGATES: tuple[type[exp.Expr], ...] = (exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg)

@@ -9,11 +9,12 @@ from sqlglot import exp
 
 from cluster.language.algebra import Aggregate, AggregateCall, Distinct, Node, Output, Project, schema_of
 from cluster.language.dialect import parse_scalar
+from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem, unique_name
-from cluster.language.syntax import QUERIES, Completeness, Slot, span_of
+from cluster.language.syntax import QUERIES, Completeness, ErrorBound, Slot, span_of
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
         for key, name in computed:
             if expression == key:
                 return _slot(name, expression)
+        if isinstance(expression, ErrorBound):
+            return with_parts_replaced(error_bound(expression, node, names, checker), replaced)
         if type(expression) in AGGREGATES or isinstance(expression, UNBOUNDED_AGGREGATES):
             call = _call(expression, checker)
             calls.setdefault(call.name, call)

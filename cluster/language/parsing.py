@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.statements import StatementParsing
-from cluster.language.syntax import Completeness, span_of
+from cluster.language.syntax import Completeness, ErrorBound, span_of
 from cluster.language.zip_parsing import ZipJoinParsing
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         **parser.Parser.FUNCTIONS,
         "COMPLETENESS": lambda arguments: Completeness(expressions=arguments),
+        "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
     }
 
     def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:

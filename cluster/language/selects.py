@@ -21,7 +21,7 @@ from cluster.language.plans import project, scalar_of
 from cluster.language.scope import Scope, unique_name
 from cluster.language.set_operations import combine
 from cluster.language.subqueries import Subqueries
-from cluster.language.syntax import QUERIES, Slot, Within, ZipJoin
+from cluster.language.syntax import QUERIES, ErrorBound, Slot, Within, ZipJoin
 from cluster.language.zip_joins import zip_items
 from protocols.streams import RESERVED_PREFIX
 
@@ -256,6 +256,8 @@ class Translator:
 
     def _default_name(self, item: exp.Expr, position: int, scope: Scope) -> str:
         item = item.this if isinstance(item, Within) else item
+        if isinstance(item, ErrorBound) and len(item.expressions) == 1:
+            return f"error_bound_{self._default_name(item.expressions[0], position, scope)}"[:64]
         if isinstance(item, Slot):
             return next(column.visible for column in scope.columns if column.internal == item.this)
         if isinstance(item, exp.Column):

@@ -55,6 +55,13 @@ class Completeness(exp.Expression, exp.AggFunc):
     arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
 
 
+class ErrorBound(exp.Expression, exp.Func):
+    """``ERROR_BOUND(aggregate)``; other arguments are kept, to be refused."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
+    is_var_len_args = True
+
+
 class StreamItem(exp.Expression):
     """One item of FROM: a name, a query or a changing relation with its clauses."""
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import PlanError
+from cluster.fjord.compilation import check_supported
 from cluster.language.catalog import Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.functions import AGGREGATE_NAMES, FUNCTION_NAMES
@@ -19,6 +21,7 @@ from cluster.language.translation import (
     translate,
     translate_derived,
 )
+from cluster.plan.rewrite import rewrite
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sql.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```(sql[a-z ]*)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
@@ -26,12 +29,16 @@ EXAMPLES = re.findall(r"^```(sql[a-z ]*)\n(.*?)^```$", PAGE, flags=re.MULTILINE 
 
 def test_examples_are_run_in_the_order_of_the_page():
     catalog = Catalog()
-    seen = {"sql": 0, "sql refused": 0}
+    seen = {"sql": 0, "sql refused": 0, "sql unsupported": 0}
     for kind, text in EXAMPLES:
         seen[kind] += 1
         if kind == "sql refused":
             with pytest.raises(FjordSqlError):
                 translate(text, catalog)
+            continue
+        if kind == "sql unsupported":
+            with pytest.raises(PlanError):
+                check_supported(rewrite(translate(text, catalog).node).node)
             continue
         statement = parse_statement(text)
         match statement:
@@ -43,7 +50,7 @@ def test_examples_are_run_in_the_order_of_the_page():
                 catalog = catalog.without(statement.name)
             case _:
                 translate(text, catalog)
-    assert seen == {"sql": 56, "sql refused": 9}
+    assert seen == {"sql": 58, "sql refused": 10, "sql unsupported": 1}
     assert set(catalog.names) == {"traffic", "weather", "minute_load", "road", "loops"}
 
 

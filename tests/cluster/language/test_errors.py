@@ -62,6 +62,13 @@ GROUPS = [
     ("SELECT »COMPLETENESS(speed)« FROM traffic", "takes no argument", "COMPLETENESS()"),
     ("SELECT »COMPLETENESS(*)« FROM traffic", "takes no argument", "COMPLETENESS()"),
     ("SELECT lane FROM traffic WHERE »COMPLETENESS()« > 0.5", "cannot stand in WHERE", "HAVING"),
+    ("SELECT »ERROR_BOUND(speed)« FROM traffic", "takes one aggregate", "ERROR_BOUND(AVG(speed))"),
+    ("SELECT »ERROR_BOUND(AVG(speed), 1)« FROM traffic", "takes one aggregate", "ERROR_BOUND(AVG(speed))"),
+    ("SELECT »ERROR_BOUND(COMPLETENESS())« FROM traffic", "never off", "leave"),
+    ("SELECT »ERROR_BOUND(STDDEV(speed WITHIN 1))« FROM traffic", "STDDEV may be off is not known", "known for COUNT"),
+    ("SELECT »ERROR_BOUND(AVG(2 * speed WITHIN 1))« FROM traffic", "AVG may be off is not known", "field as it is"),
+    ("SELECT »ERROR_BOUND(COUNT(*))« FROM traffic WHERE speed WITHIN 1 > 3", "which samples count", "conditions"),
+    ("SELECT »ERROR_BOUND(COUNT(*))« FROM traffic GROUP BY FLOOR(speed WITHIN 1)", "in which group", "GROUP BY"),
     ("SELECT APPROX_QUANTILE(speed, »2«) FROM traffic", "share from 0 to 1", None),
     ("SELECT »SUM(speed) OVER (PARTITION BY lane)« FROM traffic", "OVER is not part", "windows belong to streams"),
 ]

@@ -1,0 +1,164 @@
+"""ERROR_BOUND(aggregate): how far an aggregate may be from the exact one because of WITHIN.
+
+It says how far that of the samples seen may be off, whatever their values were within what is allowed; of samples that
+are missing it says nothing: that is what COMPLETENESS() is for. It is made of other aggregates and constants, so there
+is no operator for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.language.algebra import (
+    CountWindow,
+    Filter,
+    Granularity,
+    Join,
+    Node,
+    PartitionedWindow,
+    Project,
+    Scalar,
+    Source,
+    TimeWindow,
+    inputs_of,
+    schema_of,
+)
+from cluster.language.dialect import parse_scalar
+from cluster.language.functions import AGGREGATES
+from cluster.language.plans import plain_column, scalar_of
+
+if TYPE_CHECKING:
+    from cluster.language.expressions import Checker
+    from cluster.language.syntax import ErrorBound
+
+AS_FAR_AS_ITS_VALUES = (exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median, exp.ApproxQuantile, exp.Quantile)
+"""If no value is off by more than an error, neither are these."""
+_WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, Granularity)
+
+
+def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: Checker) -> exp.Expr:
+    """Return what `bound` is, as an expression over aggregates.
+
+    Parameters
+    ----------
+    bound
+        The call.
+    node, keys
+        What is aggregated, and by which columns.
+    checker
+        Knows the names of its columns.
+
+    Raises
+    ------
+    FjordSqlError
+        If there is no such bound, or it is not known.
+    """
+    context = checker.context
+    arguments = bound.expressions
+    if len(arguments) != 1 or AGGREGATES.get(type(arguments[0])) is None:
+        raise context.error(bound, "ERROR_BOUND takes one aggregate", "ERROR_BOUND(AVG(speed))")
+    (call,) = arguments
+    name = AGGREGATES[type(call)].name.upper()
+    if name == "COMPLETENESS":
+        raise context.error(bound, "COMPLETENESS is counted, and never off", "leave ERROR_BOUND out")
+    if not _tolerant(node):
+        return _where_known(call, exp.Literal.number("0.0"))
+    if not _certain(node) or any(_tolerance_of(node, key) != 0 for key in keys):
+        raise context.error(
+            bound,
+            "how far this may be off is not known: which samples count, or in which group, depends on values for "
+            "which the query allows an error",
+            "allow no error on fields of conditions and of GROUP BY",
+        )
+    if isinstance(call, exp.Count) and not isinstance(call.this, exp.Distinct):
+        return _where_known(call, exp.Literal.number("0.0"))
+    error = _error(call, node, checker)
+    if error == 0:
+        return _where_known(call, exp.Literal.number("0.0"))
+    if error is not None and isinstance(call, AS_FAR_AS_ITS_VALUES):
+        return _where_known(call, exp.Literal.number(repr(error)))
+    if error is not None and isinstance(call, exp.Sum):
+        many = exp.Count(this=call.this.copy())
+        return _where_known(call, exp.Mul(this=exp.Literal.number(repr(error)), expression=many))
+    raise context.error(
+        bound,
+        f"how far this {name} may be off is not known",
+        "it is known for COUNT, and for AVG, SUM, MIN, MAX, FIRST, LAST, MEDIAN, APPROX_QUANTILE of a field as it is",
+    )
+
+
+def _where_known(call: exp.Expr, bound: exp.Expr) -> exp.Expr:
+    """Return a bound that is NULL where the aggregate is."""
+    known = exp.Not(this=exp.Is(this=call.copy(), expression=exp.Null()))
+    return exp.Case(ifs=[exp.If(this=known, true=bound)])
+
+
+def _error(call: exp.Expr, node: Node, checker: Checker) -> float | None:
+    """Return the error allowed on what an aggregate reads; None if it reads an expression, or distinct values."""
+    distinct = isinstance(call.this, exp.Distinct)
+    argument = call.this.expressions[0] if distinct and len(call.this.expressions) == 1 else call.this
+    typed = checker.check(argument)
+    if typed.type is None:
+        return 0.0
+    scalar = scalar_of(typed, typed.type)
+    if _exact(scalar, node):
+        return 0.0
+    name = plain_column(scalar)
+    return None if name is None or (distinct and not isinstance(call, exp.Min | exp.Max)) else _tolerance_of(node, name)
+
+
+def _tolerant(node: Node) -> bool:
+    """Return whether an error is allowed anywhere below."""
+    if isinstance(node, Source):
+        return bool(node.tolerances)
+    return any(_tolerant(below) for below in inputs_of(node))
+
+
+def _certain(node: Node) -> bool:
+    """Return whether it is certain which tuples there are, whatever the values that may be off."""
+    if not _tolerant(node):
+        return True
+    match node:
+        case Source():
+            return True
+        case Filter():
+            return _certain(node.input) and _exact(node.predicate, node.input)
+        case Join():
+            exact = node.predicate is None or _exact(node.predicate, node)
+            return exact and _certain(node.left) and _certain(node.right)
+        case Project():
+            return _certain(node.input)
+        case _ if isinstance(node, _WINDOWS):
+            return _certain(node.input)
+        case _:
+            return False
+
+
+def _exact(scalar: Scalar, node: Node) -> bool:
+    """Return whether an expression over the columns of a node reads none that may be off."""
+    read = {column.name for column in parse_scalar(scalar.sql).find_all(exp.Column)}
+    return all(_tolerance_of(node, name) == 0 for name in read)
+
+
+def _tolerance_of(node: Node, column: str) -> float | None:
+    """Return by how much a column may be off; None if that is not known."""
+    if not _tolerant(node):
+        return 0.0
+    match node:
+        case Source():
+            return {each.field: each.error for each in node.tolerances}.get(column, 0.0)
+        case Project():
+            scalar = next(output.scalar for output in node.outputs if output.name == column)
+            name = plain_column(scalar)
+            if name is not None:
+                return _tolerance_of(node.input, name)
+            return 0.0 if _exact(scalar, node.input) else None
+        case Join():
+            left = column in {each.name for each in schema_of(node.left)}
+            return _tolerance_of(node.left if left else node.right, column)
+        case _ if isinstance(node, (Filter, *_WINDOWS)):
+            return _tolerance_of(node.input, column)
+        case _:
+            return None
