@@ -14,6 +14,7 @@ import msgspec
 
 from cluster.errors import PlanError
 from cluster.language.algebra import Aggregate, Node, inputs_of
+from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import chosen_by, fixed_columns, pushed_of
@@ -40,8 +41,8 @@ def check_completeness(node: Node) -> None:
     for key in windowed.keys:
         if not columns_of(key) <= fixed:
             raise PlanError(
-                f"COMPLETENESS() of groups by {key.sql} cannot be told: that is sampled, and nobody knows to which "
-                "group a sample that is missing belongs",
+                f"COMPLETENESS() of groups by {readable(key)} cannot be told: that is sampled, and nobody knows to "
+                "which group a sample that is missing belongs",
                 hint=f"group by fixed fields: {', '.join(sorted(fixed)) or 'this stream has none'}",
             )
 

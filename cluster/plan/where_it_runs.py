@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cluster.errors import PlanError
 from cluster.language.algebra import Aggregate, Node, Source, inputs_of
+from cluster.plan.completeness import check_completeness
 from cluster.plan.cuts import cuts_of
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import describe, readable
@@ -25,6 +27,10 @@ def where_it_runs(node: Node) -> str:
         The rewritten plan of a query.
     """
     lines = []
+    try:
+        check_completeness(node)
+    except PlanError as error:
+        lines.append(f"it would be refused: {error}")
     for stream, demands in sorted(demands_of("explained", node).items()):
         lines += [f"on the motes of {stream}: {_asked(demand)}" for demand in demands]
     windowed = pane_query_of(node)

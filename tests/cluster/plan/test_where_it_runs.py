@@ -48,6 +48,11 @@ WINDOW = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE)"
     ("SELECT sensor FROM traffic SAMPLE EVERY 1 SECOND AT LEAST EVERY 1 MINUTE LIFETIME 90 DAYS", [
         "down to every 1m if batteries are to last", "batteries should last 90d",
     ]),
+    (f"SELECT segment, AVG(speed), COMPLETENESS() FROM traffic {WINDOW} GROUP BY segment", [
+        "count, sum of speed, in panes of 1m",
+        "at the proxy: how many samples were due, and how many of them are missing, of each mote in panes of 1m",
+    ]),
+    (f"SELECT speed, COMPLETENESS() FROM traffic {WINDOW} GROUP BY speed", ["it would be refused", "speed cannot be"]),
     (f"SELECT COUNT(*) FROM traffic EVENTS(speed ABOVE 60) {WINDOW}", [
         "the number of events of speed rising to 60 and falling to 60, in panes of 1m",
     ]),

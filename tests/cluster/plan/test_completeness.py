@@ -1,0 +1,108 @@
+"""Where COMPLETENESS() can be asked for, and what it asks of proxies."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.errors import PlanError
+from cluster.fjord.compilation import check_supported
+from cluster.language.algebra import Node
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.demand import demands_of
+from cluster.plan.epoch import PlannedQuery
+from cluster.plan.pane_folding import fold_panes
+from cluster.plan.pane_query import pane_query_of
+from cluster.plan.rewrite import rewrite
+from protocols.demands import QueryDemand
+from protocols.streams import Field, FieldType, StreamSchema
+
+TRAFFIC = StreamSchema(
+    "traffic",
+    (
+        Field("sensor", FieldType.TEXT, fixed=True),
+        Field("lane", FieldType.INTEGER),
+        Field("speed", FieldType.REAL, "mph"),
+    ),
+)
+WINDOW = "WINDOW(RANGE 2 MINUTES SLIDE 1 MINUTE)"
+SEEN = f"SELECT sensor, AVG(speed) AS v, COMPLETENESS() AS c FROM traffic {WINDOW} GROUP BY sensor"
+
+
+def plan(sql: str) -> Node:
+    return rewrite(translate(sql, Catalog.of([TRAFFIC])).node).node
+
+
+def demand(sql: str) -> QueryDemand:
+    (found,) = demands_of("q", plan(sql))["traffic"]
+    return found
+
+
+@pytest.mark.parametrize("sql", [
+    SEEN,
+    f"SELECT COMPLETENESS() AS c FROM traffic {WINDOW}",
+    f"SELECT sensor FROM traffic {WINDOW} WHERE speed > lane GROUP BY sensor HAVING COMPLETENESS() > 0.5",
+    f"SELECT COUNT(*) AS n, COMPLETENESS() AS c FROM traffic EVENTS(speed ABOVE 60) {WINDOW}",
+    f"SELECT UPPER(sensor) AS s, MEDIAN(speed) AS m, COMPLETENESS() AS c FROM traffic {WINDOW} GROUP BY s",
+])  # fmt: skip
+def test_windowed_aggregates_of_one_stream_may_ask(sql: str) -> None:
+    check_supported(plan(sql))
+    assert demand(sql).completeness is not None
+
+
+@pytest.mark.parametrize(("sql", "reason"), [
+    ("SELECT COMPLETENESS() AS c FROM traffic", "windowed aggregate"),
+    ("SELECT COMPLETENESS() AS c FROM traffic WINDOW(RANGE 1 HOUR)", "windowed aggregate"),
+    ("SELECT COMPLETENESS() AS c FROM traffic WINDOW(ROWS 10)", "windowed aggregate"),
+    (f"SELECT COMPLETENESS() AS c FROM traffic a {WINDOW}, traffic b {WINDOW}", "windowed aggregate"),
+    (f"SELECT COMPLETENESS() AS c FROM (SELECT sensor FROM traffic) AS t {WINDOW} GROUP BY sensor", None),
+    (f"SELECT MAX(c) AS m FROM ({SEEN}) AS t {WINDOW}", "windowed aggregate"),
+    (f"{SEEN} UNION ALL {SEEN.replace('2 MIN', '4 MIN')}", "windowed aggregate"),
+    (f"SELECT lane, COMPLETENESS() AS c FROM traffic {WINDOW} GROUP BY lane", "groups by lane"),
+    (f"SELECT COMPLETENESS() AS c FROM traffic {WINDOW} GROUP BY speed > 3, sensor", "groups by speed > 3"),
+])  # fmt: skip
+def test_elsewhere_it_is_refused_with_a_way_out(sql: str, reason: str | None) -> None:
+    node = plan(sql)
+    if reason is None:
+        check_supported(node)
+        return
+    with pytest.raises(PlanError, match=reason) as caught:
+        check_supported(node)
+    assert caught.value.hint
+
+
+def test_it_leaves_everything_else_of_a_demand_as_it_is() -> None:
+    without = demand(SEEN.replace(", COMPLETENESS() AS c", ""))
+    asked = demand(SEEN)
+    assert asked.panes == without.panes
+    assert asked.fields == without.fields
+    assert asked.completeness is not None
+    assert asked.completeness.pane_us == 60_000_000
+
+
+def test_queries_to_which_the_same_is_told_share_a_form() -> None:
+    def form(sql: str) -> str:
+        counted = demand(sql).completeness
+        assert counted is not None
+        return counted.form
+
+    assert form(SEEN) == form(SEEN.replace("AVG(speed)", "MAX(lane) + COUNT(*)"))
+    assert form(SEEN) == form(SEEN.replace("GROUP BY", "WHERE sensor = 'a' GROUP BY")), "motes are chosen apart"
+    assert form(SEEN) == form(SEEN.replace("2 MINUTES", "4 MINUTES")), "panes are the same"
+    others = [
+        SEEN.replace("2 MINUTES SLIDE 1", "4 MINUTES SLIDE 2"),
+        SEEN + " SAMPLE EVERY 1 SECOND",
+        SEEN.replace("GROUP BY", "WHERE speed < 20 GROUP BY"),
+        SEEN.replace("AVG", "MEDIAN"),
+        SEEN.replace("AVG(speed)", "AVG(speed WITHIN 1)"),
+    ]
+    assert len({form(each) for each in (SEEN, *others)}) == 6
+
+
+def test_who_asks_shares_panes_but_no_rows_with_those_who_do_not() -> None:
+    sqls = [SEEN, SEEN.replace(", COMPLETENESS() AS c", ""), SEEN.replace("2 MINUTES", "4 MINUTES")]
+    queries = [PlannedQuery(f"q{number}", number, plan(sql)) for number, sql in enumerate(sqls, 1)]
+    taken_apart = {query: found for query in queries if (found := pane_query_of(query.node)) is not None}
+    (fold,) = fold_panes(taken_apart)
+    asking, not_asking, too = (member.group for member in fold.members)
+    assert asking == too != not_asking
