@@ -202,6 +202,13 @@ def run(
 
 def feed(rows: Run, batches: Sequence[Batch], steps: int, ends_us: int) -> None:
     """Take batches in, in so many micro-batches, and answer all windows."""
+    take_in(rows, batches, steps)
+    rows.table.append([], StreamPosition(ends_us + AFTER_THE_END_US // 2, {}), {})
+    rows.step()
+
+
+def take_in(rows: Run, batches: Sequence[Batch], steps: int) -> None:
+    """Take batches in, in so many micro-batches."""
     size = max(1, -(-len(batches) // steps))
     watermark_us: int | None = None
     for begin in range(0, len(batches), size):
@@ -216,8 +223,6 @@ def feed(rows: Run, batches: Sequence[Batch], steps: int, ends_us: int) -> None:
         assert watermark_us is not None
         rows.table.append(tables, StreamPosition(watermark_us, {}), {})
         rows.step()
-    rows.table.append([], StreamPosition(ends_us + AFTER_THE_END_US // 2, {}), {})
-    rows.step()
 
 
 def kinds(program: SamplingProgram) -> list[str]:

@@ -33,8 +33,8 @@ from protocols.programs import ListenSchedule
 from proxy.batching import BatchLimits
 from proxy.tracking_limits import TrackingLimits
 from tests.cluster.spark.hosted_run import Run
-from tests.system.pushed_down import MINUTE, SECOND, Loses, Outcome, answers, feed, kinds, planned, run
-from tests.system.test_push_down import Road
+from tests.system.pushed_down import MINUTE, SECOND, Loses, Outcome, answers, feed, kinds, planned, run, take_in
+from tests.system.test_push_down import VEHICLES, Lanes, Road
 
 SILENT = TrackingLimits(silence_after_us=2 * MINUTE)
 BEGUN = 2 * MINUTE
@@ -301,3 +301,67 @@ def test_samples_dropped_for_want_of_room_are_missing(tmp_path: Path) -> None:
     style = ProgramStyle(20, ListenSchedule(MINUTE, 20_000))
     outcome = run(world, {"q": sql, **others}, tmp_path, style=style, batches=BatchLimits(waiting=16))
     assert check(outcome, world) > 3
+
+
+BOUNDED = """SELECT sensor, AVG(speed WITHIN 20.0) AS a, ERROR_BOUND(AVG(speed)) AS ae, SUM(speed) AS s,
+                    ERROR_BOUND(SUM(speed)) AS se, MIN(speed) AS l, ERROR_BOUND(MIN(speed)) AS le,
+                    MAX(speed) AS h, ERROR_BOUND(MAX(speed)) AS he,
+                    MEDIAN(speed) AS m, ERROR_BOUND(MEDIAN(speed)) AS me,
+                    LAST(speed) AS z, ERROR_BOUND(LAST(speed)) AS ze, COUNT(speed) AS n, ERROR_BOUND(COUNT(speed)) AS ne
+             FROM traffic WINDOW(RANGE 2 MINUTES SLIDE 1 MINUTE) GROUP BY sensor SAMPLE EVERY 2 SECONDS"""
+
+
+def test_aggregates_are_off_by_no_more_than_their_bound(tmp_path: Path) -> None:
+    world = Road()
+    rough = run(world, {"q": BOUNDED}, tmp_path / "rough")
+    exact = run(world, {"q": BOUNDED.replace(" WITHIN 20.0", "")}, tmp_path / "exact", raw=True)
+    assert not rough.errors
+    assert {each for program in rough.programs.values() for each in kinds(program)} == {"SendOnChange"}
+    true = {(start, row["sensor"]): row for start, _, row in exact.rows["q"]}
+    assert {(start, row["sensor"]) for start, _, row in rough.rows["q"]} == true.keys()
+    off = 0
+    for start, _, row in rough.rows["q"]:
+        exactly = true[start, row["sensor"]]
+        for name in "aslhmzn":
+            assert exactly[f"{name}e"] in (0.0, None)
+            if row[name] is not None:
+                assert abs(row[name] - exactly[name]) <= row[f"{name}e"]
+                off += row[name] != exactly[name]
+        assert (row["ae"], row["se"], row["ne"]) == (20.0, 20.0 * row["n"], 0.0)
+    assert off > 50
+
+
+def test_who_asks_may_come_and_go_and_change_nothing_for_others(tmp_path: Path) -> None:
+    """Others keep their answers; one that comes later gets those of its own time."""
+    world = Road(minutes=14)
+    schema = world.motes[0].stream
+    asked = {name: FOLDED[name] for name in ("plain", "q", "all")}
+    batches = run(world, asked, tmp_path / "run", loses=losing(0.2, 5, world)).batches
+    plain, q, everything = planned(asked, schema)
+    alone = Run(tmp_path / "alone", Plan(1, (plain,)), schema)
+    feed(alone, batches, 5, world.ends_us)
+    changing = Run(tmp_path / "changing", Plan(1, (plain,)), schema)
+    plans = [Plan(2, (plain, q)), Plan(3, (plain, everything)), Plan(4, (plain,))]
+    quarter = len(batches) // 4
+    for number, more in enumerate(plans):
+        take_in(changing, batches[number * quarter : (number + 1) * quarter], 2)
+        changing.plans.write(more)
+        changing.step(epoch=more.epoch)
+    feed(changing, batches[3 * quarter :], 2, world.ends_us)
+    assert not changing.errors
+    found, expected = (Outcome(each.rows, {}, [], [], 0.0, {}, []) for each in (changing, alone))
+    assert answers(found, "plain") == answers(expected, "plain")
+    assert answers(found, "q")
+    assert answers(found, "all")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_samples_in_which_no_event_was_seen_are_seen(share: float, tmp_path: Path) -> None:
+    world = Lanes()
+    sql = VEHICLES["counts"].replace("COUNT(*) AS n", "COUNT(*) AS n, COMPLETENESS() AS complete")
+    outcome = run(world, {"q": sql}, tmp_path, loses=losing(share, 3, world))
+    assert not outcome.errors
+    found = [row["complete"] for start, _, row in outcome.rows["q"] if start < world.ends_us]
+    assert found
+    assert (min(found) == 1.0) is (share == 0.0)
+    assert all(0 <= each <= 1 for each in found)

@@ -1,0 +1,180 @@
+"""A fleet tells how many samples were due and how many are missing, when the watermark passes them."""
+
+from __future__ import annotations
+
+from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN
+from protocols.demands import CompletenessDemand, PropertyBand, QueryDemand, StreamDemand
+from protocols.frames import VERSION
+from protocols.programs import SamplingProgram, program_number
+from proxy.batching import MotePosition
+from proxy.fleet import Fleet, FleetLimits
+from proxy.stream_state import StreamProgress
+from proxy.tracking_limits import TrackingLimits
+
+S = 1_000_000
+SPEED = SamplingProgram(("speed",), 10 * S)
+NUMBER = program_number(SPEED)
+FORM = "c1"
+
+
+def demand(*sensors: PropertyBand, pane=60 * S, form=FORM):
+    asked = QueryDemand("q", ("speed",), None, sensors=sensors, completeness=CompletenessDemand(form, pane))
+    return StreamDemand(VERSION, "c", "traffic", 1, (asked,))
+
+
+def sampling(frames, *motes, limits=None, asked=None, **options):
+    """Motes that take up the program, and sample from 0 on."""
+    tracking = TrackingLimits(silence_after_us=100 * S, patience_us=10 * S)
+    proxy = Fleet("p", limits or FleetLimits(tracking=tracking), now_us=0, **options)
+    proxy.demand("traffic", asked or demand(), radio_us=0)
+    for mote, segment in motes:
+        proxy.announcement(frames.announcement(mote, properties={"segment": segment}), radio_us=0, heard_us=0)
+    return proxy
+
+
+def hear(proxy, packet, at):
+    proxy.packet(packet, radio_us=at * S, heard_us=at * S)
+
+
+def begin(proxy, frames, *motes):
+    for mote in motes:
+        hear(proxy, frames.packet(0, mote=mote, clock=-2 * S, promise=-2 * S, listen=9), -2)
+        hear(proxy, frames.packet(1, mote=mote, clock=-S, promise=0, program=NUMBER), -1)
+
+
+def goes_on(proxy, frames, mote, sequences, until):
+    """Packets of one sample each, of which only some arrive."""
+    for number in range(until // 10):
+        if number + 2 in sequences:
+            at = number * 10 * S
+            sample = (at, 1.0)
+            packet = frames.packet(number + 2, sample, mote=mote, clock=at + S, promise=at + 10 * S, program=NUMBER)
+            hear(proxy, packet, number * 10 + 1)
+
+
+def told(batches):
+    """(mote, end of the pane in seconds, expected, missing) and the watermark with which they came, in seconds."""
+    return [
+        (each.position.mote, (each.start_us + 1) // S, each.aggregated.expected, each.aggregated.missing)
+        for batch in batches
+        for each in batch.tuples
+        if each.aggregated is not None and each.aggregated.expected is not None
+    ]
+
+
+def test_counts_are_told_when_the_watermark_passes_the_pane(frames):
+    proxy = sampling(frames, ("m1", 7), ("m2", 8))
+    begin(proxy, frames, "m1", "m2")
+    goes_on(proxy, frames, "m1", range(99), 130)
+    goes_on(proxy, frames, "m2", range(99), 50)
+    assert told(proxy.cut(131 * S)) == []
+    goes_on(proxy, frames, "m2", range(7, 99), 60)
+    (batch,) = proxy.cut(132 * S)
+    assert told([batch]) == [("m1", 60, 6, 0), ("m2", 60, 6, 0)]
+    assert batch.watermark_us == 60 * S
+    frame = batch.as_batch("p", "e")
+    columns = {column.name: column.values(frame.rows) for column in frame.columns}
+    counts = [each for each in zip(*(columns[name] for name in ("segment", "fjord_form", "fjord_samples",
+              EXPECTED_COLUMN, MISSING_COLUMN)), strict=True) if each[1]]  # fmt: skip
+    assert counts == [(7, FORM, 0, 6, 0), (8, FORM, 0, 6, 0)]
+    assert columns["speed"].count(None) == 2, "they are no samples"
+
+
+def test_nothing_is_told_unless_it_is_asked_for(frames):
+    proxy = sampling(frames, ("m1", 7), asked=frames.demand(("a", ["speed"], None)))
+    begin(proxy, frames, "m1")
+    goes_on(proxy, frames, "m1", range(99), 130)
+    (batch,) = proxy.cut(131 * S)
+    assert told([batch]) == []
+    assert EXPECTED_COLUMN not in {column.name for column in batch.as_batch("p", "e").columns}
+
+
+def test_only_motes_the_query_is_about_are_counted(frames):
+    proxy = sampling(frames, ("m1", 7), ("m2", 8), asked=demand(PropertyBand("segment", 8, 8)))
+    begin(proxy, frames, "m2")
+    goes_on(proxy, frames, "m2", range(99), 70)
+    assert told(proxy.cut(71 * S)) == [("m2", 60, 6, 0)]
+
+
+def test_gaps_are_missing(frames):
+    proxy = sampling(frames, ("m1", 7))
+    begin(proxy, frames, "m1")
+    goes_on(proxy, frames, "m1", {2, 3, 6, 7, 8}, 70)
+    assert told(proxy.cut(71 * S)) == [("m1", 60, 6, 2)]
+
+
+def test_silent_mote_is_missing_as_soon_as_the_stream_goes_on_without_it(frames):
+    proxy = sampling(frames, ("m1", 7), ("m2", 8))
+    begin(proxy, frames, "m1", "m2")
+    goes_on(proxy, frames, "m1", range(5), 130)
+    goes_on(proxy, frames, "m2", range(99), 130)
+    assert told(proxy.cut(131 * S)) == [], "it holds the watermark"
+    proxy.time_passed(135 * S)
+    assert sorted(told(proxy.cut(135 * S))) == [
+        ("m1", 60, 6, 3), ("m1", 120, 6, 6), ("m2", 60, 6, 0), ("m2", 120, 6, 0),
+    ]  # fmt: skip
+    goes_on(proxy, frames, "m2", range(15, 99), 190)
+    assert sorted(told(proxy.cut(191 * S))) == [("m1", 180, 6, 6), ("m2", 180, 6, 0)]
+
+
+def test_mote_that_never_begins_is_due_since_the_others_are(frames):
+    """It is waited for, for as long as the proxy has patience."""
+    proxy = sampling(frames, ("m1", 7), ("m2", 8))
+    begin(proxy, frames, "m1")
+    goes_on(proxy, frames, "m1", range(99), 70)
+    hear(proxy, frames.packet(0, mote="m2", clock=S, promise=S), 1)
+    assert told(proxy.cut(71 * S)) == [], "it holds the watermark"
+    proxy.time_passed(80 * S)
+    assert sorted(told(proxy.cut(80 * S))) == [("m1", 60, 6, 0), ("m2", 60, 5, 5)]
+
+
+def test_mote_nobody_ever_heard_is_missing_and_has_no_position(frames):
+    proxy = sampling(frames, ("m1", 7), ("m2", 8))
+    begin(proxy, frames, "m1")
+    goes_on(proxy, frames, "m1", range(99), 70)
+    proxy.time_passed(80 * S)
+    (batch,) = proxy.cut(80 * S)
+    assert sorted(told([batch])) == [("m1", 60, 6, 0), ("m2", 60, 6, 6)]
+    assert set(batch.positions) == {"m1"}
+
+
+def restarted(frames, position):
+    proxy = sampling(
+        frames, asked=demand(), programs=[SPEED], positions={"m1": position},
+        streams=[StreamProgress("traffic", 5, 20 * S, sampling=True)],
+    )  # fmt: skip
+    proxy.restore([frames.announcement("m1")])
+    return proxy
+
+
+def test_after_a_restart_counts_begin_with_the_watermark(frames):
+    proxy = restarted(frames, MotePosition("m1", 1, 4, 21 * S))
+    goes_on(proxy, frames, "m1", range(5, 99), 70)
+    assert told(proxy.cut(71 * S)) == [("m1", 60, 4, 0)], "of what was before, nothing is known"
+
+
+def test_what_was_lost_during_a_restart_is_missing(frames):
+    proxy = restarted(frames, MotePosition("m1", 1, 3, 11 * S))
+    goes_on(proxy, frames, "m1", range(6, 99), 70)
+    assert told(proxy.cut(71 * S)) == [("m1", 60, 4, 2)]
+
+
+def test_query_that_comes_later_counts_from_then_on(frames):
+    proxy = sampling(frames, ("m1", 7), asked=frames.demand(("a", ["speed"], None)))
+    begin(proxy, frames, "m1")
+    goes_on(proxy, frames, "m1", range(99), 30)
+    proxy.cut(31 * S)
+    proxy.demand("traffic", demand(), radio_us=31 * S)
+    goes_on(proxy, frames, "m1", range(5, 99), 70)
+    assert told(proxy.cut(71 * S)) == [("m1", 60, 3, 0)]
+    proxy.demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=31 * S)
+    goes_on(proxy, frames, "m1", range(9, 99), 190)
+    assert told(proxy.cut(191 * S)) == []
+
+
+def test_forms_are_told_apart(frames):
+    fine, coarse = demand(pane=30 * S, form="fine"), demand(form="coarse")
+    proxy = sampling(frames, ("m1", 7), asked=StreamDemand(VERSION, "c", "traffic", 1, fine.demands + coarse.demands))
+    begin(proxy, frames, "m1")
+    goes_on(proxy, frames, "m1", {2, 3, 5, 6, 7, 8}, 70)
+    assert sorted(told(proxy.cut(71 * S))) == [("m1", 30, 3, 1), ("m1", 60, 3, 0), ("m1", 60, 6, 1)]

@@ -1,0 +1,241 @@
+"""What became of the samples of one mote, packet by packet. Instants are in microseconds, samples every 10."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.acquisition.needs import Need, NeedKind
+from protocols.packets import Packet, Partial, Sample
+from protocols.programs import Band, Measure, Panes, Part, SamplingProgram, SendOnChange, Several
+from proxy.coverage import Coverage, coverage_of
+from proxy.sample_account import HeardPacket, PaneCount, SampleAccount
+from proxy.spans import multiples_in, united, within, without
+
+NEED = Need(NeedKind.SAMPLES, ("speed",), 10)
+EVERY, CHANGES, PANES = Coverage(0, 10), Coverage(0, 10, 0, fills=True), Coverage(0, 10, 50)
+PANE = 100
+
+
+def packet(clock, promise, *told, pane=0):
+    """Samples at instants; or, with the width of a pane, panes that end there."""
+    records = tuple(Partial(clock - each + 1, pane, ()) if pane else Sample(clock - each, (1.0,)) for each in told)
+    return Packet(1, "m", 1, 0, clock, promise, 0, 1, records)
+
+
+def heard(found, before, clock_before, **options):
+    return HeardPacket(found, before, clock_before, **options)
+
+
+def begun(coverage, at=0):
+    """An account of a mote that takes up a program, and promises to sample from an instant on."""
+    account = SampleAccount(NEED, "", PANE)
+    account.heard(heard(packet(at - 5, at), at - 10, at - 15, changed=True), coverage)
+    return account
+
+
+def counts(account, until, promise, clock=None, most=99) -> list[PaneCount]:
+    return list(account.tell(until, promise, promise - 5 if clock is None else clock, most))
+
+
+@pytest.mark.parametrize("coverage", [EVERY, CHANGES, PANES])
+def test_packets_that_go_on_need_not_be_told(coverage):
+    assert counts(begun(coverage), 250, 250) == [(100, 10, 0), (200, 10, 0)]
+
+
+def test_each_pane_is_told_once():
+    account = begun(EVERY)
+    assert counts(account, 99, 99) == []
+    assert counts(account, 100, 100) == [(100, 10, 0)]
+    assert counts(account, 199, 250) == []
+    assert counts(account, 200, 250) == [(200, 10, 0)]
+
+
+def test_mote_is_due_from_its_first_sample():
+    assert counts(begun(EVERY, 70), 200, 200) == [(100, 3, 0), (200, 10, 0)]
+
+
+def test_lost_packets_are_missing_up_to_the_next_sample():
+    account = begun(EVERY)
+    account.heard(heard(packet(85, 90, 70, 80), 40, 35, gap=True), EVERY)
+    assert counts(account, 100, 100) == [(100, 10, 3)]
+
+
+def test_a_lost_packet_that_told_nothing_is_not_missed():
+    account = begun(EVERY)
+    account.heard(heard(packet(45, 50, 40), 40, 35, gap=True), EVERY)
+    assert counts(account, 100, 100) == [(100, 10, 0)]
+
+
+def test_after_a_packet_without_samples_all_before_its_promise_is_missing():
+    account = begun(EVERY)
+    account.heard(heard(packet(85, 90), 40, 35, gap=True), EVERY)
+    assert counts(account, 100, 100) == [(100, 10, 5)]
+
+
+def test_mote_that_sends_changes_is_not_known_until_it_sends_again():
+    account = begun(CHANGES)
+    account.heard(heard(packet(45, 50), 20, 15, gap=True), CHANGES)
+    account.heard(heard(packet(105, 110), 50, 45), CHANGES)
+    assert counts(account, 100, 110) == [(100, 10, 8)]
+    account.heard(heard(packet(155, 160, 130, 150), 110, 105), CHANGES)
+    assert counts(account, 200, 200) == [(200, 10, 3)]
+
+
+def test_panes_that_were_over_and_did_not_come_are_missing():
+    """A pane that was open when the packet got lost, is still to come."""
+    account = begun(PANES)
+    account.heard(heard(packet(125, 130), 20, 15, gap=True), PANES)
+    assert counts(account, 200, 200) == [(100, 10, 10), (200, 10, 0)]
+
+
+def test_panes_that_come_late_are_there():
+    account = begun(PANES)
+    account.heard(heard(packet(125, 99), 20, 15, gap=True), PANES)
+    account.heard(heard(packet(135, 140, 100, pane=50), 99, 125), PANES)
+    assert counts(account, 200, 200) == [(100, 10, 5), (200, 10, 0)]
+
+
+def test_silent_mote_misses_all_since_its_promise_and_its_open_pane():
+    assert counts(begun(EVERY), 300, 170) == [(100, 10, 0), (200, 10, 3), (300, 10, 10)]
+    assert counts(begun(PANES), 300, 170) == [(100, 10, 0), (200, 10, 5), (300, 10, 10)]
+
+
+def test_heard_again_what_it_has_kept_comes_too_late():
+    account = begun(EVERY)
+    counts(account, 200, 40)
+    account.heard(heard(packet(285, 290, 250, 260, 270, 280), 40, 35, watermark_us=260), EVERY)
+    assert counts(account, 300, 300) == [(300, 10, 6)]
+
+
+def test_reboot_loses_what_was_not_promised_until_it_begins_again():
+    account = begun(EVERY)
+    account.stop(50)
+    account.heard(heard(packet(5, 5), None, 0, changed=True), None)
+    account.heard(heard(packet(125, 130), 5, 5, changed=True), EVERY)
+    assert counts(account, 200, 200) == [(100, 10, 5), (200, 10, 3)]
+
+
+def test_rebooted_mote_that_sleeps_is_missing():
+    account = begun(EVERY)
+    account.stop(50)
+    assert counts(account, 200, None, clock=0) == [(100, 10, 5), (200, 10, 10)]
+
+
+def test_program_that_follows_another_leaves_nothing_out():
+    account = begun(EVERY)
+    account.heard(heard(packet(55, 60), 40, 35, changed=True), PANES)
+    assert counts(account, 100, 100) == [(100, 10, 0)]
+
+
+def test_unsent_changes_are_lost_with_the_end_of_their_program():
+    account = begun(CHANGES)
+    account.heard(heard(packet(65, 70), 40, 35, changed=True), EVERY)
+    assert counts(account, 100, 100) == [(100, 10, 3)]
+
+
+def test_slower_program_is_due_less_often():
+    account = begun(EVERY)
+    account.heard(heard(packet(55, 60), 50, 45, changed=True), Coverage(0, 20))
+    assert counts(account, 200, 200) == [(100, 6 + 2, 0), (200, 5, 0)]
+
+
+def test_unread_packet_is_a_lost_one():
+    account = begun(EVERY)
+    account.heard(heard(packet(85, 90, 70, 80), 40, 35, read=False), EVERY)
+    assert counts(account, 100, 100) == [(100, 10, 5)]
+
+
+def test_tuples_given_up_are_missing():
+    account = begun(EVERY)
+    account.lose(20, 21)
+    account.lose(20, 21)
+    account.lose(35, 36)
+    assert counts(account, 100, 100) == [(100, 10, 1)]
+
+
+def test_mote_that_promises_to_take_no_samples_is_not_due():
+    assert counts(begun(EVERY), 500, 450, clock=125) == [(100, 10, 0), (200, 3, 0), (500, 5, 5)]
+
+
+def test_mote_not_heard_since_the_restart_is_due_from_the_watermark():
+    account = SampleAccount(NEED, "", PANE)
+    account.begin(50, 10)
+    account.heard(heard(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True), EVERY)
+    assert counts(account, 200, 200) == [(100, 5, 0), (200, 10, 0)]
+
+
+def test_packets_lost_during_the_restart_are_missing():
+    account = SampleAccount(NEED, "", PANE)
+    account.begin(50, 10)
+    account.heard(heard(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True, gap=True), EVERY)
+    assert counts(account, 200, 200) == [(100, 5, 5), (200, 10, 1)]
+
+
+def test_acknowledgement_that_was_lost_counts_from_what_the_mote_was_told():
+    account = SampleAccount(NEED, "", PANE)
+    account.heard(heard(packet(85, 90, 70, 80), 20, 15, changed=True, gap=True, not_before_us=40), EVERY)
+    assert counts(account, 100, 100) == [(100, 6, 3)]
+
+
+def test_no_more_is_told_at_once_than_there_is_room_for():
+    account = begun(EVERY)
+    assert counts(account, 100_000, 100_000, most=2) == [(100, 10, 0), (200, 10, 0)]
+    assert counts(account, 100_100, 100_100) == [(100_100, 10, 0)]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 4))
+def test_of_samples_sent_one_by_one_just_those_lost_are_missing(arrives: list[bool], most: int):
+    """Packets of up to `most` samples; the last one arrives."""
+    account, before, clock_before, gap, missing = begun(EVERY), 0, -5, False, set()
+    at = 0
+    for number, arrived in enumerate([*arrives, True]):
+        stamps = [at + 10 * each for each in range(1 + number % most)]
+        at = stamps[-1] + 10
+        if not arrived:
+            gap = True
+            missing.update(stamps)
+            continue
+        account.heard(heard(packet(at - 5, at, *stamps), before, clock_before, gap=gap), EVERY)
+        before, clock_before, gap = at, at - 5, False
+    found = {end: (expected, lost) for end, expected, lost in counts(account, at, at, clock=at - 5)}
+    assert found == {end: (10, sum(end - PANE <= each < end for each in missing)) for end in range(PANE, at + 1, PANE)}
+
+
+def test_need_is_covered_by_the_part_by_which_it_is_told():
+    panes = Part(("speed",), 10, (), Panes(50, (Measure.COUNT, Measure.SUM)))
+    slow = Part(("speed",), 10, (Band("speed", None, 20.0),))
+    changes = Part(("speed",), 20, (), SendOnChange((), 100))
+    program = SamplingProgram(("speed",), 10, report=Several((slow, changes, panes)))
+    mean = Need(NeedKind.PANES, ("speed",), 10, pane_us=100, measures=(Measure.COUNT, Measure.SUM))
+    assert coverage_of(program, mean) == Coverage(2, 10, 50)
+    assert coverage_of(program, Need(NeedKind.SAMPLES, ("speed",), 20)) == Coverage(1, 20, 0, fills=True)
+    jams = Need(NeedKind.SAMPLES, ("speed",), 10, (("speed", ((-5.0, 10.0),)),))
+    assert coverage_of(program, jams) == Coverage(0, 10)
+    assert coverage_of(program, Need(NeedKind.SAMPLES, ("flow",), 10)) is None
+    assert coverage_of(SamplingProgram(), mean) is None
+
+
+def test_slower_sensor_covers_what_it_can():
+    program = SamplingProgram(("speed",), 40)
+    assert coverage_of(program, NEED) == Coverage(0, 40)
+
+
+spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=6)
+
+
+def instants(found: Iterable[tuple[int, int]]) -> set[int]:
+    return {at for begin, end in found for at in range(begin, end)}
+
+
+@given(spans, spans, st.tuples(st.integers(0, 50), st.integers(0, 50)), st.integers(1, 7))
+def test_spans_are_sets_of_instants(some, removed, bounds, period):
+    disjoint = united(some)
+    assert instants(disjoint) == instants(some)
+    assert sum(end - begin for begin, end in disjoint) == len(instants(some))
+    assert instants(within(disjoint, bounds)) == instants(some) & instants([bounds])
+    assert instants(without(disjoint, removed)) == instants(some) - instants(removed)
+    assert multiples_in(disjoint, period) == sum(at % period == 0 for at in instants(some))
