@@ -52,7 +52,7 @@ from proxy.mote_events import (
 from proxy.packet_numbers import NEXT, PacketNumbers
 from proxy.program_records import ProgramRecords
 from proxy.reordering import Reordering
-from proxy.sample_account import HeardPacket
+from proxy.sample_entries import Before, enter
 from proxy.sample_ledger import MoteNow, SampleLedger, tuples_of
 from proxy.tracking_limits import MoteCounters, TrackingLimits
 from proxy.waiting_tuples import MotePosition, PacketTuples
@@ -311,7 +311,7 @@ class MoteTracking:
 
     def _packet(self, event: PacketReceived) -> list[MoteInstruction]:
         packet = event.packet
-        before = (self.running, self.promise_us, self.numbers.position) if self.ledger else None
+        before = Before(self.running, self.promise_us, self.numbers.position) if self.ledger else None
         refused = self._refuse(packet, event.heard_us)
         if refused is not None:
             self.counters.packets_rejected += 1
@@ -331,7 +331,8 @@ class MoteTracking:
         if packet.records or self._records.fills(packet.program):
             accepted = self._take_records(packet, event.watermark_us, instructions)
         if before is not None:
-            self._enter(event, before, instructions)
+            programs = (self._book.get(packet.program), self.desired)
+            enter(self.ledger, before, event, instructions, not_before_us=self._told_not_before_us, programs=programs)
         if packet.listen_us > 0:
             instructions += self._speak(packet, event.heard_us, event.watermark_us)
         if accepted is not None:
@@ -339,28 +340,6 @@ class MoteTracking:
         if changed or accepted is None:
             instructions.append(PublishEntry(changed=changed))
         return instructions
-
-    def _enter(
-        self, event: PacketReceived, before: tuple[int | None, int | None, MotePosition], found: list[MoteInstruction]
-    ) -> None:
-        """Enter a packet into the accounts; `found` is what there is to do about it."""
-        running, promise_us, position = before
-        rebooted = any(isinstance(each, Rebooted) for each in found)
-        if rebooted:
-            self.ledger.stop(promise_us)
-        packet = event.packet
-        heard = HeardPacket(
-            packet,
-            None if rebooted else promise_us,
-            position.clock_us,
-            changed=rebooted or running != packet.program,
-            gap=any(isinstance(each, PacketsLost) for each in found),
-            read=not any(isinstance(each, Refused) and each.reason is not Refusal.LATE for each in found),
-            resumed=running is None and position.boot >= 0,
-            not_before_us=self._told_not_before_us,
-            watermark_us=event.watermark_us,
-        )
-        self.ledger.heard(heard, self._book.get(packet.program), self.desired)
 
     def _open_accounts(self, event: DemandChanged, *, rerouted: bool) -> None:
         if rerouted and self.announcement is not None:

@@ -1,0 +1,62 @@
+"""Packets as they are entered into the accounts of their mote's samples. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from protocols.programs import SamplingProgram
+from proxy.mote_events import MoteInstruction, PacketReceived, PacketsLost, Rebooted, Refusal, Refused
+from proxy.sample_account import HeardPacket
+from proxy.sample_ledger import SampleLedger
+from proxy.waiting_tuples import MotePosition
+
+
+class Before(NamedTuple):
+    """What was known of a mote before a packet: its program, its promise, and its packet before."""
+
+    running: int | None
+    promise_us: int | None
+    position: MotePosition
+
+
+def enter(
+    ledger: SampleLedger,
+    before: Before,
+    event: PacketReceived,
+    found: Sequence[MoteInstruction],
+    *,
+    not_before_us: int | None,
+    programs: tuple[SamplingProgram | None, SamplingProgram],
+) -> None:
+    """Enter a packet that was taken in its turn.
+
+    Parameters
+    ----------
+    ledger
+        The accounts.
+    before, event
+        What was known, and the packet.
+    found
+        What there is to do about it.
+    not_before_us
+        What the mote was told when to begin with its next program.
+    programs
+        The one the packet names, None if it is not known, and the one the mote should run.
+    """
+    packet, position = event.packet, before.position
+    rebooted = any(isinstance(each, Rebooted) for each in found)
+    if rebooted:
+        ledger.stop(before.promise_us)
+    heard = HeardPacket(
+        packet,
+        None if rebooted else before.promise_us,
+        position.clock_us,
+        changed=rebooted or before.running != packet.program,
+        gap=any(isinstance(each, PacketsLost) for each in found),
+        read=not any(isinstance(each, Refused) and each.reason is not Refusal.LATE for each in found),
+        resumed=before.running is None and position.boot >= 0,
+        not_before_us=not_before_us,
+        watermark_us=event.watermark_us,
+    )
+    ledger.heard(heard, *programs)
