@@ -48,7 +48,9 @@ def list_relations(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "source", "rows", "version", "age", "state", "used by", box=None)
+    table = Table(box=None)
+    for header in ("name", "source", "rows", "version", "age", "state", "used by"):
+        table.add_column(header, overflow="fold")
     for each in relations:
         table.add_row(
             each["name"],

@@ -149,7 +149,9 @@ class PostgresSource:
 
     def _explained(self, error: psycopg.Error) -> RelationSourceError:
         """Return the error as ours, without passwords: a driver may quote the address."""
-        text = (error.diag.message_primary or str(error) or type(error).__name__).strip()
+        # libpq's second line asks whether the server is running.
+        text = (error.diag.message_primary or str(error).strip() or type(error).__name__).splitlines()[0]
+        text = text.removeprefix("connection failed: ")
         for secret in sorted(_secrets(self._url), key=len, reverse=True):
             text = text.replace(secret, MASK)
         text = masked(" ".join(text.split()))

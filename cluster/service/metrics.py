@@ -9,6 +9,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from cluster.service.relation_metrics import relation_metrics
+
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ClusterMetrics(Collector):
-    """Collects from a cluster. Labels are bounded: streams, and the few reasons for refusing.
+    """Collects from a cluster. Labels are bounded: streams, relations, and the few reasons for refusing.
 
     Parameters
     ----------
@@ -53,6 +55,9 @@ class ClusterMetrics(Collector):
         for reason, count in self._server.ingest.refused.items():
             refused.add_metric([reason], count)
         yield from (batches, rows, late, refused)
+        yield from relation_metrics(self._server.queries.store)
+        waiting = self._server.queries.waiting.all()
+        yield GaugeMetricFamily("fjord_queries_waiting", "Queries that wait for a relation", value=len(waiting))
         yield CounterMetricFamily(
             "fjord_results_published_rows_total", "Result rows published", value=self._server.publisher.published_rows
         )

@@ -71,11 +71,11 @@ class QueryService:
         self._link = link
         self._max_state_bytes = max_state_bytes
         self._lock = asyncio.Lock()
-        self._store = relations or RelationStore(registry.relations, registry.folder / "relations")
-        self.waiting = WaitingQueries(registry, self._store)
-        self.refresher = RelationRefresher(self._store, ingest.instants, used=lambda each: bool(self._readers(each)))
-        self.streams = StreamService(registry, ingest, self._lock, self._store)
-        self.relations = RelationService(self._store, registry, self.streams, self.refresher, self._lock)
+        self.store = relations or RelationStore(registry.relations, registry.folder / "relations")
+        self.waiting = WaitingQueries(registry, self.store)
+        self.refresher = RelationRefresher(self.store, ingest.instants, used=lambda each: bool(self._readers(each)))
+        self.streams = StreamService(registry, ingest, self._lock, self.store)
+        self.relations = RelationService(self.store, registry, self.streams, self.refresher, self._lock)
         self.before_start: Callable[[], None] = lambda: None
         """Called before a query that has waited begins."""
 
@@ -208,7 +208,7 @@ class QueryService:
 
     def _relations_of(self, node: Node) -> list[KnownRelation]:
         identities = {each.identity for each in relations_of(node)}
-        return [each for each in self._store.all() if each.identity in identities]
+        return [each for each in self.store.all() if each.identity in identities]
 
     def _rates(self, streams: frozenset[str]) -> Mapping[str, float]:
         """Return how many tuples per second streams bring, as far as that is known."""

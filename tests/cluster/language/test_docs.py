@@ -9,10 +9,12 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.compilation import check_supported
-from cluster.language.catalog import Catalog
+from cluster.language.algebra import Column
+from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.functions import AGGREGATE_NAMES, FUNCTION_NAMES
 from cluster.language.quantities import DURATION_UNITS
+from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.translation import (
     CreateDerivedStream,
     CreateStream,
@@ -22,13 +24,15 @@ from cluster.language.translation import (
     translate_derived,
 )
 from cluster.plan.rewrite import rewrite
+from protocols.streams import FieldType
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sql.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```(sql[a-z ]*)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
 def test_examples_are_run_in_the_order_of_the_page():
-    catalog = Catalog()
+    sensors = (Column("sensor", FieldType.TEXT), Column("battery", FieldType.REAL))
+    catalog = Catalog.of([StaticRelation("sensors", "sensors@0", sensors)])
     seen = {"sql": 0, "sql refused": 0, "sql unsupported": 0}
     for kind, text in EXAMPLES:
         seen[kind] += 1
@@ -46,12 +50,15 @@ def test_examples_are_run_in_the_order_of_the_page():
                 catalog = catalog.with_stream(statement.stream)
             case CreateDerivedStream():
                 catalog = catalog.with_stream(translate_derived(text, catalog))
-            case DropStream():
+            case CreateRelation():
+                catalog = catalog.with_stream(StaticRelation(statement.name, f"{statement.name}@1", statement.columns))
+            case DropStream() | DropRelation():
                 catalog = catalog.without(statement.name)
             case _:
                 translate(text, catalog)
-    assert seen == {"sql": 58, "sql refused": 10, "sql unsupported": 1}
-    assert set(catalog.names) == {"traffic", "weather", "minute_load", "road", "loops"}
+    assert seen == {"sql": 64, "sql refused": 10, "sql unsupported": 1}
+    streams, relations = {"traffic", "weather", "minute_load", "road", "loops"}, {"incidents", "places", "sensors"}
+    assert set(catalog.names) == streams | relations
 
 
 def test_the_error_shown_is_the_error_given():

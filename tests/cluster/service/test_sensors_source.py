@@ -1,0 +1,115 @@
+"""The catalog of sensors as a relation that is always there."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from cluster.language.algebra import Column
+from cluster.language.catalog import CatalogError
+from cluster.service.registry import RegisteredQuery
+from cluster.service.sensors_source import SensorsSource
+from protocols.streams import FieldType
+from tests.cluster.service.relation_cases import Relations
+
+QUERY = "SELECT t.speed, s.segment FROM traffic AS t, sensors AS s WHERE t.sensor = s.sensor AND s.battery < 0.2"
+
+
+class Motes:
+    """What the catalog shows."""
+
+    def __init__(self):
+        self.table = pl.DataFrame({"sensor": ["a"], "battery": [0.1]})
+        self.source = SensorsSource(lambda: self.table)
+
+    def gain(self, **columns):
+        self.table = self.table.with_columns(**{name: pl.Series(values) for name, values in columns.items()})
+
+
+@pytest.fixture
+def motes():
+    return Motes()
+
+
+@pytest.fixture
+def relations(service, tmp_path, motes):
+    return Relations(service, tmp_path / "relations", sensors=motes.source)
+
+
+async def test_it_is_there_without_being_created_and_cannot_be_dropped(relations, motes):
+    motes.gain(segment=[3])
+    await relations.passes(0)
+    (shown,) = relations.queries.relations.all()
+    assert (shown["name"], shown["source"], shown["rows"], shown["text"]) == ("sensors", "catalog:sensors", 1, None)
+    with pytest.raises(CatalogError, match="always there"):
+        await relations.queries.relations.drop("sensors")
+    with pytest.raises(CatalogError, match="already a relation 'sensors'"):
+        await relations.create("CREATE RELATION Sensors FROM 'a.csv' REFRESH EVERY 5 SECONDS")
+
+
+async def test_a_query_that_reads_it_begins_with_how_things_are_now(relations, motes):
+    motes.gain(segment=[3])
+    await relations.passes(0)
+    motes.gain(segment=[4])
+    query, _ = await relations.queries.add(QUERY)
+    assert isinstance(query, RegisteredQuery)
+    sensors = relations.store.find("sensors")
+    assert pl.read_parquet(sensors.versions.snapshot(sensors.last.number))["segment"].to_list() == [4]
+
+
+async def test_versions_are_made_only_while_a_query_reads_it(relations, motes):
+    motes.gain(segment=[3])
+    await relations.passes(0)
+    for value in range(5):
+        motes.gain(segment=[value])
+        await relations.passes(30)
+    assert relations.store.find("sensors").last.number == 1
+    await relations.queries.add(QUERY)
+    for value in range(10, 13):
+        motes.gain(segment=[value])
+        await relations.passes(30)
+    assert relations.store.find("sensors").last.number == 5
+
+
+async def test_properties_become_columns_and_never_go(relations, motes):
+    await relations.passes(0)
+    motes.gain(segment=[3])
+    await relations.passes(30)
+    await relations.queries.add(QUERY)
+    motes.table = pl.DataFrame({"sensor": ["a"], "battery": [0.1], "color": ["red"]})
+    await relations.passes(30)
+    sensors = relations.store.find("sensors")
+    assert [column.name for column in sensors.columns] == ["sensor", "battery", "segment", "color"]
+    assert sensors.source.rows(sensors.columns).rows() == [("a", 0.1, None, "red")]
+    relations.sensors = SensorsSource(lambda: motes.table.select("sensor"))
+    relations.start()
+    again = relations.store.find("sensors")
+    assert [column.name for column in again.columns] == ["sensor", "battery", "segment", "color"]
+
+
+def test_a_property_keeps_its_first_type(motes):
+    motes.gain(segment=[3])
+    assert motes.source.schema()[2] == Column("segment", FieldType.INTEGER)
+    motes.gain(segment=["4"])
+    assert motes.source.rows(motes.source.schema())["segment"].to_list() == [4]
+    motes.gain(segment=["north"])
+    assert motes.source.rows(motes.source.schema())["segment"].to_list() == [None]
+
+
+async def test_a_stream_that_has_its_name_keeps_it(relations, service):
+    from protocols.streams import Field, StreamSchema
+
+    service.ingest.declare(StreamSchema("sensors", (Field("a", FieldType.REAL),)))
+    await relations.passes(0)
+    query, _ = await relations.queries.add("SELECT a FROM sensors")
+    assert isinstance(query, RegisteredQuery)
+
+
+async def test_it_may_be_made_under_another_name(service, tmp_path, motes):
+    from cluster.service.query_service import QueryService
+    from cluster.service.relation_store import RelationStore
+
+    store = RelationStore(service.registry.relations, tmp_path / "relations", sensors=motes.source)
+    queries = QueryService("cluster", service.registry, service.ingest, service.link, relations=store)
+    shown = await queries.relations.execute("CREATE RELATION weak FROM 'catalog:sensors' REFRESH EVERY 5 SECONDS")
+    assert ([column["name"] for column in shown["columns"]], shown["rows"]) == (["sensor", "battery"], 1)
