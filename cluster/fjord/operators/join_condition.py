@@ -81,10 +81,14 @@ def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondi
     Lazy, so that what the caller filters and selects is never made.
     """
     if condition.left_keys:
+        keys = [
+            _comparable(one, left.schema[one], other, right.schema[other])
+            for one, other in zip(condition.left_keys, condition.right_keys, strict=True)
+        ]
         pairs = left.lazy().join(
             right.lazy(),
-            left_on=list(condition.left_keys),
-            right_on=list(condition.right_keys),
+            left_on=[one for one, _ in keys],
+            right_on=[other for _, other in keys],
             how="inner",
             coalesce=False,
             maintain_order="left_right",
@@ -92,3 +96,10 @@ def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondi
     else:
         pairs = left.lazy().join(right.lazy(), how="cross", maintain_order="left_right")
     return pairs if condition.residual is None else pairs.filter(condition.residual)
+
+
+def _comparable(one: str, left: pl.DataType, other: str, right: pl.DataType) -> tuple[pl.Expr, pl.Expr]:
+    """Return two columns as they can be hashed alike: an integer may equal a real."""
+    if left == right:
+        return pl.col(one), pl.col(other)
+    return pl.col(one).cast(pl.Float64), pl.col(other).cast(pl.Float64)

@@ -79,6 +79,15 @@ def test_several_relations_and_a_relation_joined_with_a_relation(tmp_path: Path)
     assert answers(tmp_path, sql) == [{"speed": 70, "fastest": 55}, {"speed": 80, "fastest": 65}]
 
 
+def test_an_integer_of_a_stream_finds_a_real_of_a_relation(tmp_path: Path) -> None:
+    sql = (
+        "SELECT t.speed, x.name FROM traffic AS t, (SELECT segment + 49.0 AS code, name FROM places) AS x, "
+        "(SELECT p.name, l.fastest FROM (SELECT segment * 1.0 AS segment, name FROM places) AS p, limits AS l "
+        "WHERE p.segment = l.segment) AS y WHERE t.speed = x.code AND x.name = y.name"
+    )
+    assert answers(tmp_path, sql) == [{"speed": 50, "name": "bridge"}]
+
+
 def test_windows_stand_above_lookups(tmp_path: Path) -> None:
     sql = (
         "SELECT p.segment, COUNT(*) AS tuples, MAX(t.speed) AS fastest "

@@ -266,3 +266,11 @@ def test_impossible_parameters_and_foreign_states_are_refused() -> None:
         Granularity(0)
     with pytest.raises(StateError, match="no table 'held'"):
         Union(LEFT).restore({"pending": LEFT})
+
+
+@pytest.mark.parametrize("make", [Join, lambda *sides: SemiJoin(*sides, anti=False)])
+def test_an_integer_may_equal_a_real(make: Callable[..., Operator]) -> None:
+    reals = pl.DataFrame({START: [0, 0], END: [9, 9], "r": [2.0, 2.5]})
+    operator = make(LEFT, reals.clear(), Scalar('"n" = "r"', FieldType.BOOLEAN))
+    operator.transition(1, Batch(reals, NEVER))
+    assert operator.transition(0, Batch(frame([(0, 5, "a", 2), (0, 5, "b", 1)]), NEVER)).rows["k"].to_list() == ["a"]
