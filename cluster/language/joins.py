@@ -34,18 +34,22 @@ def join_items(items: list[FromItem], outer: Mapping[int, exp.Join], context: Co
     FjordSqlError
         If a LEFT JOIN is not one of a stream with a relation, or its condition makes no sense.
     """
-    node, scopes = items[0].node, [*items[0].scopes]
-    for position, item in enumerate(items[1:], start=1):
+    # Streams first: who meets a relation does not depend on where FROM names it.
+    first, *others = sorted(range(len(items)), key=lambda position: items[position].static)
+    node, scopes = items[first].node, {first: [*items[first].scopes]}
+    for position in others:
+        item = items[position]
         right, names = renamed_apart(item.node, [column.name for column in schema_of(node)])
-        scopes += [scope.renamed(names) for scope in item.scopes]
+        scopes[position] = [scope.renamed(names) for scope in item.scopes]
         join = outer.get(position)
         if join is None:
             node = Join(node, right, None)
         else:
             _check_outer(join, item, context)
-            node = Lookup(node, right, _condition(join, Scope(tuple(scopes)), context), "left")
-            scopes[-1] = with_nulls(scopes[-1])
-    return node, Scope(tuple(scopes))
+            known = Scope(tuple(scope for each in range(position + 1) for scope in scopes[each]))
+            node = Lookup(node, right, _condition(join, known, context), "left")
+            scopes[position] = [with_nulls(scope) for scope in scopes[position]]
+    return node, Scope(tuple(scope for position in range(len(items)) for scope in scopes[position]))
 
 
 def _check_outer(join: exp.Join, item: FromItem, context: Context) -> None:

@@ -145,6 +145,23 @@ def joins_by_equality(scalar: Scalar, left: frozenset[str], right: frozenset[str
     return (one <= left and other <= right) or (one <= right and other <= left)
 
 
+def without_alternatives(
+    predicate: Scalar | None, left: frozenset[str], right: frozenset[str]
+) -> tuple[Scalar | None, ...]:
+    """Return conditions of which none holds exactly if `predicate` does not: (p OR q) AND c as p AND c, and q AND c.
+
+    Only where p is an equality of both sides, which can be looked up instead of searched.
+    """
+    parts = conjuncts_of(predicate)
+    for part in parts:
+        options = disjuncts_of(part)
+        if len(options) > 1 and any(joins_by_equality(option, left, right) for option in options):
+            rest = [each for each in parts if each is not part]
+            each_with_rest = (conjunction_of([*rest, option]) for option in options)
+            return tuple(one for option in each_with_rest for one in without_alternatives(option, left, right))
+    return (predicate,)
+
+
 def tidy_equality(scalar: Scalar, right: frozenset[str]) -> Scalar:
     """Return an equality with what reads columns of the right only on its right; anything else as it is.
 

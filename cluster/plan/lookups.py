@@ -14,8 +14,6 @@ active when it begins to be valid.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec.structs import replace
 
 from cluster.errors import PlanError
@@ -41,11 +39,10 @@ from cluster.language.algebra import (
     schema_of,
     with_inputs,
 )
-from cluster.language.plans import column_scalar, plain_column, project, reads_relations_only
+from cluster.language.plans import column_scalar, project, reads_relations_only
 from cluster.language.scope import unique_name
 from cluster.plan.cuts import is_chain
 from cluster.plan.expressions import (
-    by_name,
     columns_of,
     conjunction_of,
     conjuncts_of,
@@ -54,7 +51,9 @@ from cluster.plan.expressions import (
     names_of,
     substituted,
     tidy_equality,
+    without_alternatives,
 )
+from cluster.plan.opened_tables import opened
 
 PLAIN_EQUALITY = 2
 """Columns of an equality of one column with another."""
@@ -140,18 +139,47 @@ def _sunk(lookup: Lookup, large: frozenset[str]) -> Node:
     """Return a lookup moved down to where its tuples come from."""
     below = lookup.input
     match below:
-        case Source() | Filter() if (by := _spread_by(lookup, large)) and is_chain(below):
-            return replace(lookup, by=by)
+        case Source() | Filter() if is_chain(below) and any(_spread_by(each, large) for each in _apart(lookup)):
+            return _placed(lookup, large)
         case Source():
-            return _in_source(lookup, below)
+            return _placed(lookup, large)
         case TimeWindow() | Filter():
             return replace(below, input=_sunk(replace(lookup, input=below.input), large))
         case Project():
-            return _below_project(lookup, below, large) or lookup
-        case Join() | SemiJoin() | AntiJoin():
-            return _below_join(lookup, below, large) or lookup
+            return _below_project(lookup, below, large) or _placed(lookup, large)
+        case Join() | SemiJoin() | AntiJoin() | Lookup():
+            return _below_join(lookup, below, large) or _placed(lookup, large)
         case _:
-            return lookup
+            return _placed(lookup, large)
+
+
+def _placed(lookup: Lookup, large: frozenset[str]) -> Node:
+    """Return a lookup where it stays; NOT IN as several, each of which a hash table answers.
+
+    Only here: their parts read less than the whole, and would sink to where they meet other versions.
+    """
+    node = lookup.input
+    for part in sorted(_apart(lookup), key=lambda each: bool(_spread_by(each, large))):
+        each = replace(part, input=node)
+        by = _spread_by(each, large)
+        match node:
+            case Source() | Filter() if by and is_chain(node):
+                node = replace(each, by=by)
+            case Source():
+                node = _in_source(each, node)
+            case Filter() if is_chain(node):
+                node = replace(node, input=_sunk(replace(each, input=node.input), large))
+            case _:
+                node = each
+    return node
+
+
+def _apart(lookup: Lookup) -> tuple[Lookup, ...]:
+    """Return lookups that, one after the other, are a lookup, and of which most have an equality."""
+    if lookup.kind != "anti":
+        return (lookup,)
+    conditions = without_alternatives(lookup.predicate, names_of(lookup.input), names_of(lookup.table))
+    return tuple(replace(lookup, predicate=condition) for condition in conditions)
 
 
 def _spread_by(lookup: Lookup, large: frozenset[str]) -> tuple[str, ...]:
@@ -177,18 +205,19 @@ def _below_project(lookup: Lookup, below: Project, large: frozenset[str]) -> Nod
     return Project(_sunk(Lookup(below.input, table, predicate, lookup.kind), large), (*below.outputs, *found))
 
 
-def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin, large: frozenset[str]) -> Node | None:
+def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin | Lookup, large: frozenset[str]) -> Node | None:
     read = frozenset() if lookup.predicate is None else columns_of(lookup.predicate) - names_of(lookup.table)
-    on_left = read <= names_of(below.left)
-    if not on_left and not (isinstance(below, Join) and read <= names_of(below.right)):
+    left, right = (below.input, below.table) if isinstance(below, Lookup) else (below.left, below.right)
+    on_left = read <= names_of(left)
+    if not on_left and not (isinstance(below, Join) and read <= names_of(right)):
         return None
-    side, other = (below.left, below.right) if on_left else (below.right, below.left)
+    side, other = (left, right) if on_left else (right, left)
     table, names = _renamed(lookup, [*names_of(side), *names_of(other)])
     meanings = {column.name: column_scalar(column) for column in schema_of(side)}
     meanings |= _called(lookup, names)
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
     looked_up = _sunk(Lookup(side, table, predicate, lookup.kind), large)
-    joined = replace(below, left=looked_up) if on_left else replace(below, right=looked_up)
+    joined = with_inputs(below, (looked_up, *inputs_of(below)[1:]) if on_left else (left, looked_up))
     outputs = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(below)]
     return project(joined, (*outputs, *_found(lookup, names)))
 
@@ -199,74 +228,29 @@ def _in_source(lookup: Lookup, source: Source) -> Node:
     What queries choose of the table goes above, so that those that choose otherwise share the lookup: they look up
     whole rows, which have names of their own, and filter the pairs.
     """
-    opened = _opened(lookup)
+    table = opened(lookup)
     # No other column's name has a dot.
-    prefix = unique_name("+".join(each.name for each in relations_of(opened.table)), _prefixes(source))
-    names = {column.name: f"{prefix}.{column.name}" for column in schema_of(opened.table)}
-    whole = tuple(Output(names[each.name], column_scalar(each), each.unit) for each in schema_of(opened.table))
-    outside = {each.name: column_scalar(replace(each, name=names[each.name])) for each in schema_of(opened.table)}
+    prefix = unique_name("+".join(each.name for each in relations_of(table.rest)), _prefixes(source))
+    names = {column.name: f"{prefix}.{column.name}" for column in schema_of(table.rest)}
+    whole = tuple(Output(names[each.name], column_scalar(each), each.unit) for each in schema_of(table.rest))
+    outside = {each.name: column_scalar(replace(each, name=names[each.name])) for each in schema_of(table.rest)}
     meanings = {column.name: column_scalar(column) for column in source.columns}
-    meanings |= {column.name: outside[opened.names[column.name]] for column in schema_of(lookup.table)}
+    meanings |= {column.name: outside[table.names[column.name]] for column in schema_of(lookup.table)}
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
-    chosen = None if opened.condition is None else substituted(opened.condition, outside)
-    if (predicate is None) != (lookup.predicate is None) or (chosen is None) != (opened.condition is None):
+    chosen = None if table.condition is None else substituted(table.condition, outside)
+    if (predicate is None) != (lookup.predicate is None) or (chosen is None) != (table.condition is None):
         return lookup  # too long
     # However a query writes it: equal lookups are equal.
     sides = [tidy_equality(part, frozenset(names.values())) for part in conjuncts_of(predicate)]
     predicate = conjunction_of(sorted(sides, key=lambda part: part.sql))
-    entry = TableLookup(Project(opened.table, whole), predicate, lookup.kind)
+    entry = TableLookup(Project(table.rest, whole), predicate, lookup.kind)
     columns = (*source.columns, *schema_of(entry.table)) if entry.pairs else source.columns
     node: Node = replace(source, columns=columns, lookups=(*source.lookups, entry))
     if chosen is not None:
         node = Filter(node, chosen)
     before = [Output(column.name, column_scalar(column), column.unit) for column in source.columns]
-    found = {column.name: names[opened.names[column.name]] for column in schema_of(lookup.table)}
+    found = {column.name: names[table.names[column.name]] for column in schema_of(lookup.table)}
     return project(node, (*before, *_found(lookup, found)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A lookup's table without what chooses of its columns and rows.
-
-    Parameters
-    ----------
-    table
-        The rest.
-    names
-        By column of the lookup's table: what it is called there.
-    condition
-        Over the columns there; None for all rows.
-    """
-
-    table: Node
-    names: dict[str, str]
-    condition: Scalar | None
-
-
-def _opened(lookup: Lookup) -> _Opened:
-    table = lookup.table
-    names = {column.name: column.name for column in schema_of(table)}
-    condition: Scalar | None = None
-    while True:
-        match table:
-            case Project() if (plain := _plain(table)) is not None:
-                names = {name: plain[below] for name, below in names.items()}
-                if condition is not None:
-                    condition = substituted(condition, by_name(table.outputs))
-                table = table.input
-            # Only pairs can be chosen afterwards: a row that is not there gives NULLs, or none at all.
-            case Filter() if lookup.kind == "inner":
-                condition = conjunction_of((*conjuncts_of(table.predicate), *conjuncts_of(condition)))
-                table = table.input
-            case _:
-                return _Opened(table, names, condition)
-
-
-def _plain(table: Project) -> dict[str, str] | None:
-    """Return what each column is called below, if a projection only renames and chooses them."""
-    plain = {output.name: plain_column(output.scalar) for output in table.outputs}
-    found = {name: below for name, below in plain.items() if below is not None}
-    return found if len(found) == len(plain) else None
 
 
 def _prefixes(source: Source) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.errors import PlanError
-from cluster.language.algebra import inputs_of, with_inputs
+from cluster.language.algebra import Lookup, inputs_of, with_inputs
 from cluster.plan.lookups import with_lookups
 from cluster.plan.rules import duplicates, joins, projection, selection, windows, zips
 
@@ -45,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     zips.filter_below_zip,
     joins.filter_into_join,
     joins.filter_below_existence,
+    joins.filter_below_lookup,
     joins.join_condition_to_sides,
     joins.semijoin_condition_to_sides,
     joins.antijoin_condition_to_right,
@@ -142,6 +143,17 @@ def rewrite(node: Node, rules: tuple[Rule, ...] = RULES, *, large: frozenset[str
     rewritten = visit(node)
     looked_up = with_lookups(rewritten, large)
     if looked_up != rewritten:
+        renewing = projection.groups_without_aggregates
+        if renewing in rules and renewing.__name__ in applied and _has_lookup(looked_up):
+            return rewrite(node, tuple(rule for rule in rules if rule is not renewing), large=large)
         applied.append("relations_are_looked_up")
         rewritten = visit(looked_up)
     return Rewritten(rewritten, tuple(applied))
+
+
+def _has_lookup(node: Node) -> bool:
+    """Return whether something computed is looked up: then it matters when its rows begin, which rules may change.
+
+    A group has new rows with every step of its window, DISTINCT one as long as it is there.
+    """
+    return isinstance(node, Lookup) or any(_has_lookup(each) for each in inputs_of(node))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import AntiJoin, Distinct, Filter, Join, Node, Project, Scalar, SemiJoin
-from cluster.language.plans import project
+from cluster.language.algebra import AntiJoin, Distinct, Filter, Join, Lookup, Node, Project, Scalar, SemiJoin
+from cluster.language.plans import project, reads_relations_only
 from cluster.plan.expressions import (
     columns_of,
     conjunction_of,
     conjuncts_of,
-    disjuncts_of,
-    joins_by_equality,
     kept,
     names_of,
     split_by_side,
+    without_alternatives,
 )
 
 
@@ -48,6 +47,19 @@ def filter_below_existence(node: Node) -> Node | None:
     return replace(node.input, left=Filter(node.input.left, node.predicate))
 
 
+def filter_below_lookup(node: Node) -> Node | None:
+    """σp(L(A, R)) = L(σp(A), R): a condition on A alone goes below, so that other relations see it too."""
+    if not (isinstance(node, Filter) and isinstance(node.input, Lookup)):
+        return None
+    lookup = node.input
+    own, others = names_of(lookup.input), conjuncts_of(node.predicate)
+    below = [each for each in others if columns_of(each) <= own]
+    if not below:
+        return None
+    rest = [each for each in others if each not in below]
+    return _filtered(replace(lookup, input=_filtered(lookup.input, below)), rest)
+
+
 def semijoin_condition_to_sides(node: Node) -> Node | None:
     """A ⋉p(A)∧q(B)∧θ B = σp(A) ⋉θ σq(B)."""
     if not isinstance(node, SemiJoin):
@@ -74,19 +86,15 @@ def split_antijoin(node: Node) -> Node | None:
 
     NOT IN asks for ``x = y OR x IS NULL OR y IS NULL``; alone, the equality can be looked up instead of searched.
     """
-    if not isinstance(node, AntiJoin):
+    if not isinstance(node, AntiJoin) or reads_relations_only(node.right):
+        return None  # what is looked up is taken apart where it is looked up: who does it depends on the whole
+    options = without_alternatives(node.predicate, names_of(node.left), names_of(node.right))
+    if len(options) == 1:
         return None
-    left, right = names_of(node.left), names_of(node.right)
-    parts = conjuncts_of(node.predicate)
-    for part in parts:
-        options = disjuncts_of(part)
-        if len(options) > 1 and any(joins_by_equality(option, left, right) for option in options):
-            rest = [each for each in parts if each is not part]
-            result = node.left
-            for option in options:
-                result = AntiJoin(result, node.right, conjunction_of([*rest, option]))
-            return result
-    return None
+    result = node.left
+    for option in options:
+        result = AntiJoin(result, node.right, option)
+    return result
 
 
 def avoid_product(node: Node) -> Node | None:
@@ -94,6 +102,8 @@ def avoid_product(node: Node) -> Node | None:
     if not (isinstance(node, Join) and isinstance(node.left, Join) and node.left.predicate is None):
         return None
     first, second = node.left.left, node.left.right
+    if reads_relations_only(second) != reads_relations_only(node.right):
+        return None  # a relation is met by whom all its conditions read, not by whom some of them do
     inner_names = names_of(second) | names_of(node.right)
     parts = conjuncts_of(node.predicate)
     inner = [each for each in parts if columns_of(each) <= inner_names and columns_of(each) & names_of(second)]

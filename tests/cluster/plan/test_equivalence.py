@@ -28,6 +28,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.plan.explain import explain
+from cluster.plan.lookups import relations_of
 from cluster.plan.rewrite import RULES, rewrite
 from tests.cluster.plan.plans import call, condition, pick, source
 from tests.cluster.plan.snapshots import evaluate
@@ -216,7 +217,8 @@ ABC = st.fixed_dictionaries(
 @given(ABC)
 def test_every_rule_alone_means_the_same(streams):
     for _, plan, expected in APPLIES:
-        _same(plan, expected, streams)
+        if not relations_of(plan):  # tests/cluster/oracle says what those with relations mean
+            _same(plan, expected, streams)
 
 
 def test_random_plans_exercise_the_rules():

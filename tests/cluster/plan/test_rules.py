@@ -15,8 +15,10 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    Lookup,
     Node,
     PartitionedWindow,
+    Relation,
     SemiJoin,
     Source,
     TimeWindow,
@@ -36,6 +38,7 @@ from protocols.streams import FieldType
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, where, window
 
 EQ = condition('"x" = "u"')
+R = Relation("r", "r@1", B.columns)
 REALS = Source("reals", (Column("r", FieldType.REAL),))
 NARROW_A, NARROW_B = pick(A, x='"x"'), pick(B, u='"u"')
 
@@ -86,6 +89,12 @@ APPLIES = [
     ),
     (j.filter_below_existence, where(SemiJoin(A, B, EQ), X), SemiJoin(where(A, X), B, EQ)),
     (j.filter_below_existence, where(AntiJoin(A, B, EQ), X), AntiJoin(where(A, X), B, EQ)),
+    (j.filter_below_lookup, where(Lookup(A, R, EQ, "left"), X), Lookup(where(A, X), R, EQ, "left")),
+    (
+        j.filter_below_lookup,
+        where(Lookup(A, R, EQ, "left"), '"x" > 1 AND "u" > 1'),
+        where(Lookup(where(A, X), R, EQ, "left"), U),
+    ),
     (
         j.semijoin_condition_to_sides,
         SemiJoin(A, B, condition('"x" = "u" AND "x" > 1 AND "u" > 1')),
@@ -202,6 +211,9 @@ APPLIES = [
 
 # (rule, plan that looks like one for it but is not)
 HOLDS_BACK = [
+    (j.filter_below_lookup, where(Lookup(A, R, EQ, "left"), U)),
+    (j.avoid_product, Join(Join(A, C, None), R, condition('"q" = "u" AND "x" = "v"'))),
+    (j.split_antijoin, AntiJoin(A, R, condition('"x" = "u" OR "u" IS NULL'))),
     (s.filter_below_time_window, where(CountWindow(A, 3), X)),
     (s.filter_below_partitioned_window, where(PartitionedWindow(A, ("x",), 3), Y)),
     (s.filter_below_partitioned_window, where(CountWindow(A, 3), X)),

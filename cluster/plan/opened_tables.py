@@ -1,0 +1,56 @@
+"""What a lookup looks up in, apart from what it chooses of it: queries that choose otherwise can share the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.language.algebra import Filter, Lookup, Node, Project, Scalar, schema_of
+from cluster.language.plans import plain_column
+from cluster.plan.expressions import by_name, conjunction_of, conjuncts_of, substituted
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTable:
+    """A lookup's table without what chooses of its columns and rows.
+
+    Parameters
+    ----------
+    rest
+        The rest.
+    names
+        By column of the lookup's table: what it is called there.
+    condition
+        Over the columns there; None for all rows.
+    """
+
+    rest: Node
+    names: dict[str, str]
+    condition: Scalar | None
+
+
+def opened(lookup: Lookup) -> OpenedTable:
+    """Return a lookup's table, opened as far as what was chosen can be chosen afterwards."""
+    table = lookup.table
+    names = {column.name: column.name for column in schema_of(table)}
+    condition: Scalar | None = None
+    while True:
+        match table:
+            case Project() if (plain := _plain(table)) is not None:
+                below = None if condition is None else substituted(condition, by_name(table.outputs))
+                if condition is not None and below is None:
+                    return OpenedTable(table, names, condition)  # too long
+                names = {name: plain[column] for name, column in names.items()}
+                condition, table = below, table.input
+            # Only pairs can be chosen afterwards: a row that is not there gives NULLs, or none at all.
+            case Filter() if lookup.kind == "inner":
+                condition = conjunction_of((*conjuncts_of(table.predicate), *conjuncts_of(condition)))
+                table = table.input
+            case _:
+                return OpenedTable(table, names, condition)
+
+
+def _plain(table: Project) -> dict[str, str] | None:
+    """Return what each column is called below, if a projection only renames and chooses them."""
+    plain = {output.name: plain_column(output.scalar) for output in table.outputs}
+    found = {name: below for name, below in plain.items() if below is not None}
+    return found if len(found) == len(plain) else None

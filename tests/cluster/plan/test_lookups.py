@@ -1,0 +1,61 @@
+"""Who meets a relation: the stream its conditions read, the first if they read none, the pair if they read several."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.plan.explain import explain
+from tests.cluster.spark.hosted_run import plan_node
+
+T, U = "traffic AS t WINDOW(RANGE 20 SLIDE 10)", "traffic AS u WINDOW(RANGE 5)"
+P, L = "places AS p", "limits AS l"
+
+
+def lookups(sql: str) -> list[str]:
+    """Return the lines of a plan that say what is looked up, from the top down."""
+    lines = (line.lstrip("│├└─ ") for line in explain(plan_node(sql)).splitlines())
+    return [line for line in lines if "look up" in line or "keep if" in line]
+
+
+@pytest.mark.parametrize("tables", [(P, T, U), (T, P, U), (T, U, P)])
+def test_where_from_names_a_relation_says_nothing_of_who_meets_it(tables: tuple[str, ...]) -> None:
+    text = f"SELECT t.speed FROM {', '.join(tables)} WHERE "
+    by_pair = ["look up in places on sensor_2 = sensor_3 AND segment > speed"]
+    assert lookups(text + "u.sensor = p.sensor AND p.segment > t.speed") == by_pair
+    by_second = ["stream traffic; look up in places on sensor = places.sensor"]
+    assert lookups(text + "p.sensor = u.sensor") == by_second
+    by_first = ["stream traffic; look up in places"]
+    assert lookups(text + "p.segment = 1") == by_first
+
+
+def test_what_a_pair_meets_does_not_keep_others_from_being_met_by_one() -> None:
+    text = f"SELECT t.speed FROM {T}, {U}, {P}, {L} WHERE p.segment = t.speed + u.speed"
+    by_pair = "look up in places on segment = speed + speed_2"
+    by_first = ["stream traffic; look up in limits on speed = limits.segment"]
+    assert lookups(f"{text} AND l.segment = t.speed") == [by_pair, *by_first]
+    assert lookups(text) == [by_pair, "stream traffic; look up in limits"]
+
+
+def test_not_in_is_asked_by_one_and_the_same_though_it_is_several_lookups() -> None:
+    text = f"SELECT t.speed FROM {T}, {U} WHERE {{}} NOT IN (SELECT segment FROM places)"
+    (by_second,) = lookups(text.format("u.speed"))
+    assert by_second.count("keep if not found in places") == 3
+    by_pair = lookups(text.format("t.speed + u.speed"))
+    assert [line.partition(" on ")[0] for line in by_pair] == ["keep if not found in places"] * 3
+
+
+def test_a_left_join_does_not_keep_a_relation_from_who_its_conditions_read() -> None:
+    sql = (
+        f"SELECT l.fastest FROM {T}, {U}, {P} LEFT JOIN {L} ON l.fastest = t.speed + u.speed WHERE p.sensor = u.sensor"
+    )
+    by_pair, by_second = lookups(sql)
+    assert by_pair.startswith("look up in limits")
+    assert by_second == "stream traffic; look up in places on sensor = places.sensor"
+
+
+def test_a_group_that_is_looked_up_begins_with_each_step_of_its_window() -> None:
+    groups = f"SELECT sensor, COUNT(*) AS tuples FROM {T} GROUP BY sensor"
+    plan = explain(plan_node(f"SELECT p.name FROM ({groups}) AS g, {P} WHERE p.sensor = g.sensor"))
+    assert "aggregate" in plan
+    assert "distinct" not in plan
+    assert "distinct" in explain(plan_node(f"SELECT g.sensor FROM ({groups}) AS g"))
