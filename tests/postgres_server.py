@@ -55,6 +55,10 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {name}")
         return name
 
+    @property
+    def stopped(self) -> bool:
+        return not (self.folder / "postmaster.pid").exists()
+
     def start(self) -> None:
         options = f"-p {self.port} -h 127.0.0.1 -k '' -c fsync=off -c max_connections=20"
         self._run("pg_ctl", "-D", self.folder, "-w", "-t", "60", "-o", options, "-l", self.folder / "log", "start")
@@ -92,7 +96,7 @@ def running_postgres(programs: Path) -> Iterator[PostgresServer]:
         server.start()
         yield server
     finally:
-        if (server.folder / "postmaster.pid").exists():
+        if not server.stopped:
             server.stop()
         for _ in range(20):
             shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel, Field
@@ -58,6 +59,12 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
     @api.exception_handler(FjordError)
     async def refuse(_: Request, error: FjordError) -> JSONResponse:
         return JSONResponse(error_body(error), status_code=_status_of(error))
+
+    @api.exception_handler(RequestValidationError)
+    async def refuse_shape(_: Request, error: RequestValidationError) -> JSONResponse:
+        # Without what was sent: it may hold a password.
+        said = [{key: each[key] for key in ("type", "loc", "msg")} for each in error.errors()]
+        return JSONResponse({"detail": said}, status_code=422)
 
     energy = EnergyBooks(server)
     server.queries.before_start = energy.close_period

@@ -18,6 +18,7 @@ from cluster.errors import ClusterError
 from cluster.language.algebra import Schema
 from cluster.language.quantities import written
 from cluster.language.secrets import masked
+from cluster.relations.source import SourceAwayError
 from cluster.service.relation_store import KnownRelation, RelationStore
 from cluster.service.sensors_source import SensorsSource
 from cluster.storage.relation_versions import RelationVersion
@@ -26,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 READERS = 4
 """Relations that are read at the same time."""
+PATIENCE_SECONDS = 180.0
+"""Longer than sources take by their own limits; what a file system makes wait cannot be broken off, only left alone."""
 TICK_SECONDS = 0.25
 T = TypeVar("T")
 
@@ -114,12 +117,25 @@ class RelationRefresher:
                 continue
             log.error("relation is away", relation=relation.name, reason=freshness.reason)
 
-    async def in_thread(self, call: Callable[[], T]) -> T:
-        """Return what a call that blocks gives."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+    async def in_thread(self, call: Callable[[], T], *, seconds: float | None = None) -> T:
+        """Return what a call that blocks gives.
+
+        Raises
+        ------
+        SourceAwayError
+            If it takes longer than `seconds`. If it has begun, it goes on, and nobody hears of it.
+        """
+        running = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        done, _ = await asyncio.wait([running], timeout=seconds)
+        if not done:
+            running.cancel()
+            raise SourceAwayError(f"it did not answer within {seconds:g} seconds")
+        return running.result()
 
     async def _refresh(self, relation: KnownRelation, *, wanted: bool) -> None:
-        columns, rows = await self.in_thread(lambda: _changed(relation))
+        if not relation.idle.is_set():
+            raise SourceAwayError("reading it has not ended yet")
+        columns, rows = await self.in_thread(lambda: _changed(relation), seconds=PATIENCE_SECONDS)
         last = relation.last
         built_in = relation.statement is None
         needed = wanted or not built_in or last is None or columns != relation.columns or self._used(relation)
@@ -156,6 +172,14 @@ class RelationRefresher:
 
 def _changed(relation: KnownRelation) -> tuple[Schema, pl.DataFrame | None]:
     """Return the relation's columns, and its rows if they are others than those of its last version, in any order."""
+    relation.idle.clear()
+    try:
+        return _read(relation)
+    finally:
+        relation.idle.set()
+
+
+def _read(relation: KnownRelation) -> tuple[Schema, pl.DataFrame | None]:
     source = relation.source
     columns = source.schema() if relation.statement is None and isinstance(source, SensorsSource) else relation.columns
     rows = source.rows(columns)

@@ -25,6 +25,8 @@ from cluster.service.stream_service import StreamService
 log = structlog.get_logger(__name__)
 
 MOST_RELATIONS = 256
+DISCOVERY_SECONDS = 30.0
+"""How long a source may take to say what it has."""
 FIRST_READ_SECONDS = 10.0
 """How long a creation waits for the first version; it is made all the same if it takes longer."""
 
@@ -203,7 +205,7 @@ class RelationService:
     async def _columns(self, statement: CreateRelation, source: RelationSource) -> Schema:
         """Return the columns of a new relation: those declared, if the source has them, else those of the source."""
         try:
-            given = await self._refresher.in_thread(source.columns)
+            given = await self._refresher.in_thread(source.columns, seconds=DISCOVERY_SECONDS)
             if not statement.columns:
                 return all_columns(given)
             matched(statement.columns, given)

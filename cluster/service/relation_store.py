@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +31,12 @@ log = structlog.get_logger(__name__)
 BUILT_IN_REFRESH_SECONDS = 30.0
 KEEP_DROPPED_SECONDS = 3600.0
 """How long versions of a relation that is gone stay: a replay may ask for them."""
+
+
+def _set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +70,8 @@ class KnownRelation:
     """When its source is looked at again, in seconds since 1970."""
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while its source is looked at."""
+    idle: threading.Event = field(default_factory=_set_event)
+    """Clear while a thread reads its source, which may be longer than anybody waits for it."""
     preparing: bool = False
     """True from the writing of a version's rows to its commit: no other version may come between."""
     failures_total: int = 0

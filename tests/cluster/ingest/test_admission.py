@@ -102,3 +102,16 @@ def test_watermark_never_goes_back(events: list[tuple[str, int, bool, int]]) -> 
         found = subject.advance(proxy, watermark, sampling=sampling, now_seconds=now)
         assert before is None or (found is not None and found >= before)
         before = found
+
+
+def test_the_next_instant_is_after_all_that_is_taken_and_not_before_the_watermark() -> None:
+    subject = admission()
+    assert subject.next_us is None
+    subject.stamped(40)
+    subject.stamped(30)
+    subject.stamped(None)
+    assert subject.next_us == 41
+    subject.advance("p", 60, sampling=True, now_seconds=0)
+    assert subject.next_us == 60
+    subject.forget_unstored()
+    assert subject.next_us == 41

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from cluster.ingest.service import Ingest
 from protocols import topics
 from protocols.batches import Ack, Batch, decode_ack, encode_batch, make_columns
 from protocols.catalog import StreamOffer
@@ -14,6 +15,8 @@ from protocols.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.conftest import TRAFFIC
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cluster.service.conftest import Service
 
 
@@ -85,3 +88,19 @@ async def test_refused_messages_are_counted_by_reason_and_kept(service: Service)
     assert len(service.registry.quarantined()) == 4
     assert "other fields" in service.registry.quarantined()[0].reason
     assert acks(service) == []
+
+
+async def test_an_instant_after_all_that_is_taken_is_known_before_it_is_stored_and_after_a_restart(
+    service: Service, tmp_path: Path
+) -> None:
+    writer = service.ingest.writers["traffic"]
+    assert service.ingest.instants() == {}
+    await service.handle(topics.batches("p"), batch(1, 10, 25, watermark=12))
+    assert service.ingest.instants() == {"traffic": 26}
+    await writer.commit()
+    await service.handle(topics.batches("p"), batch(2, 11, 30, watermark=80))
+    assert service.ingest.instants() == {"traffic": 80}
+    await writer.commit()
+    again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine)
+    assert again.instants() == {"traffic": 80}
+    assert again.writers["traffic"].table.latest_stamp() == 30

@@ -107,3 +107,16 @@ def test_a_row_is_json_as_documented() -> None:
         "end": None,
         "row": {"sensor": "7", "speed": 66.5},
     }
+
+
+async def test_rows_say_which_relations_were_stale(tmp_path: Path) -> None:
+    link = FlakyLink()
+    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
+    table = ResultsTable(str(tmp_path / "results"), "f")
+    ages = [{"roads": 72.5}, None]
+    publisher = Publisher(table, registry, link, stale=lambda _: ages.pop(0))  # type: ignore[arg-type]
+    table.append(answers(1), 0)
+    table.append(answers(1), 1)
+    while await publisher.publish_next():
+        pass
+    assert [msgspec.json.decode(message.payload).get("stale") for message in link.published] == [{"roads": 72.5}, None]

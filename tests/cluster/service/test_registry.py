@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from cluster.errors import PlanError, StorageError
 from cluster.language.algebra import Column, Source
 from cluster.plan.epoch import EMPTY, Plan, PlanFiles
 from cluster.service.registry import QUARANTINE_ROWS, Registry
+from cluster.service.registry_schema import MIGRATIONS
 from protocols.streams import FieldType
 
 NODE = Source("traffic", (Column("speed", FieldType.REAL),))
@@ -85,3 +87,29 @@ def test_plan_files_are_never_changed(tmp_path: Path) -> None:
     files.path(7).write_text("{")
     with pytest.raises(PlanError, match="is not a plan"):
         files.read(7)
+
+
+def test_a_registry_from_before_relations_is_taken_up(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "registry.sqlite")) as database:
+        for script in MIGRATIONS[:2]:
+            database.executescript(script)
+        database.execute("PRAGMA user_version = 2")
+    registry = open_registry(tmp_path)
+    assert (registry.queries(), registry.relations.relations(), registry.relations.waiting()) == ([], [], [])
+
+
+def test_relations_and_waiting_queries_survive_and_numbers_never_come_back(tmp_path: Path) -> None:
+    first = open_registry(tmp_path)
+    columns = (Column("segment", FieldType.TEXT, "km"),)
+    roads = first.relations.create("roads", "CREATE ...", columns)
+    first.relations.set_fresh("roads", 7)
+    waiting = first.wait(None, "SELECT 1", frozenset({"traffic"}), frozenset({roads.identity}))
+    first.close()
+    again = open_registry(tmp_path)
+    assert again.relations.waiting() == [waiting]
+    (found,) = again.relations.relations()
+    assert (found.identity, found.columns, found.fresh_us) == ("roads@1", columns, 7)
+    again.relations.drop("ROADS")
+    assert again.relations.create("roads", "CREATE ...", columns).identity == "roads@2"
+    again.add(waiting.name, waiting.sql, NODE, {}, waited=True)
+    assert again.relations.waiting() == []

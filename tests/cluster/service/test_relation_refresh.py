@@ -8,12 +8,14 @@ version   1        -        2                          3 (fails)  4
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 from cluster.language.algebra import Column
 from cluster.relations.freshness import Freshness, State
 from cluster.relations.source import SourceTooLargeError
+from cluster.service import relation_refresh
 from protocols.streams import FieldType
 from tests.cluster.service.relation_cases import CREATE, DECLARED, Relations
 
@@ -154,6 +156,22 @@ async def test_trouble_nobody_thought_of_is_the_relations_own(relations):
     relations.source.error = RuntimeError("postgresql://u:secret@h is odd")
     await relations.passes(30)
     assert relations.shown["reason"] == "RuntimeError: postgresql://u:***@h is odd"
+
+
+async def test_a_source_that_never_answers_is_away_and_holds_one_thread_only(relations, monkeypatch):
+    await relations.create()
+    monkeypatch.setattr(relation_refresh, "PATIENCE_SECONDS", 0.05)
+    ends = threading.Event()
+    rows, relations.source.rows = relations.source.rows, lambda *_: ends.wait(10)
+    await relations.passes(30)
+    assert relations.shown["reason"] == "it did not answer within 0.05 seconds"
+    await relations.passes(30)
+    assert (relations.shown["state"], relations.shown["reason"]) == ("stale", "reading it has not ended yet")
+    ends.set()
+    assert relations.known.idle.wait(10)
+    relations.source.rows = rows
+    await relations.passes(30)
+    assert relations.shown["state"] == "fresh"
 
 
 async def test_after_a_restart_the_last_version_is_used_at_once(relations):
