@@ -92,11 +92,11 @@ class RelationRefresher:
             try:
                 await self._refresh(relation, wanted=wanted)
             except ClusterError as error:
-                self._failed(relation, error.message)
+                self._failed(relation, error, error.message)
             except Exception as error:
                 # One relation's trouble, a full disk for example, is not that of the others.
                 log.exception("relation cannot be refreshed", relation=relation.name)
-                self._failed(relation, masked(f"{type(error).__name__}: {error}"))
+                self._failed(relation, error, masked(f"{type(error).__name__}: {error}"))
             finally:
                 relation.preparing = False
                 relation.next_look = self._store.clock() + relation.freshness.pause(self._store.chance())
@@ -152,6 +152,7 @@ class RelationRefresher:
             self._made(relation, relation.versions.commit_failure("", self._instants()))
         if relation.freshness.failures:
             log.info("relation is back", relation=relation.name)
+        relation.trouble = None
         self._store.fresh(relation)
         if last is not relation.last:
             now = self._store.clock()
@@ -163,9 +164,10 @@ class RelationRefresher:
         self.changed.set()
         log.info("relation changed", relation=relation.name, version=version.number, rows=version.rows)
 
-    def _failed(self, relation: KnownRelation, reason: str) -> None:
+    def _failed(self, relation: KnownRelation, error: Exception, reason: str) -> None:
         if not relation.freshness.failures:
             log.warning("relation cannot be read", relation=relation.name, reason=reason)
+        relation.trouble = error
         relation.failures_total += 1
         relation.freshness = relation.freshness.failed(reason)
 

@@ -16,7 +16,13 @@ from cluster.language.translation import parse_statement
 from cluster.plan.lookups import relations_of
 from cluster.relations.fitting import all_columns, matched
 from cluster.relations.freshness import State
-from cluster.relations.source import RelationSource, RelationSourceError, SourceAwayError, SourceSchemaError
+from cluster.relations.source import (
+    RelationSource,
+    RelationSourceError,
+    SourceAwayError,
+    SourceSchemaError,
+    SourceTooLargeError,
+)
 from cluster.service.registry import Registry, UnknownQueryError
 from cluster.service.relation_refresh import RelationRefresher
 from cluster.service.relation_store import KnownRelation, RelationStore
@@ -105,6 +111,11 @@ class RelationService:
         log.info("relation created", relation=relation.name, source=relation.source.shown)
         reading = asyncio.ensure_future(self._refresher.refresh(relation))
         await asyncio.wait([reading], timeout=FIRST_READ_SECONDS)
+        if isinstance(relation.trouble, SourceSchemaError | SourceTooLargeError):
+            async with self._lock:
+                if relation.last is None and not self.readers(relation):
+                    self._store.drop(relation)
+                    raise _about(statement, relation.trouble)
         return self.describe(relation)
 
     async def drop(self, name: str) -> None:
@@ -139,21 +150,29 @@ class RelationService:
 
     def readers(self, relation: KnownRelation) -> list[str]:
         """Return the names of the queries that read a relation, or wait to."""
-        running = [
-            query.name
-            for query in self._registry.queries()
-            if any(each.identity == relation.identity for each in relations_of(query.node))
-        ]
-        return running + [
-            query.name for query in self._registry.relations.waiting() if relation.identity in query.relations
-        ]
+        return self._readers().get(relation.identity, [])
 
     def all(self) -> list[dict[str, Any]]:
         """Return the descriptions of all relations."""
-        return [self.describe(each) for each in self._store.all()]
+        readers = self._readers()
+        return [self._described(each, readers.get(each.identity, [])) for each in self._store.all()]
 
     def describe(self, relation: KnownRelation) -> dict[str, Any]:
         """Return what is known of a relation, without passwords."""
+        return self._described(relation, self.readers(relation))
+
+    def _readers(self) -> dict[str, list[str]]:
+        """Return by identity of a relation the names of the queries that read it."""
+        found: dict[str, list[str]] = {}
+        for query in self._registry.queries():
+            for identity in {each.identity for each in relations_of(query.node)}:
+                found.setdefault(identity, []).append(query.name)
+        for waiting in self._registry.relations.waiting():
+            for identity in waiting.relations:
+                found.setdefault(identity, []).append(waiting.name)
+        return found
+
+    def _described(self, relation: KnownRelation, readers: list[str]) -> dict[str, Any]:
         now = self._store.clock()
         freshness, last, statement = relation.freshness, relation.last, relation.statement
         age = freshness.age(now)
@@ -172,16 +191,18 @@ class RelationService:
             "stale_after": freshness.stale_seconds,
             "state": freshness.state(now).value,
             "reason": freshness.reason,
-            "used_by": self.readers(relation),
+            "used_by": readers,
         }
 
     def stale_for(self, query: str) -> dict[str, Any] | None:
         """Return by name the ages, in seconds, of the stale relations that a query reads; None if none is stale."""
+        now = self._store.clock()
+        if all(each.freshness.state(now) is State.FRESH for each in self._store.all()):
+            return None
         try:
             node = self._registry.query(query).node
         except UnknownQueryError:
             return None
-        now = self._store.clock()
         identities = {each.identity for each in relations_of(node)}
         ages = {
             each.name: round(each.freshness.age(now) or 0.0, 3)
@@ -213,12 +234,14 @@ class RelationService:
             if not statement.columns:
                 hint = "declare its columns to create it all the same: CREATE RELATION name (column TYPE, ...) FROM ..."
                 raise statement.error(f"it cannot be reached: {masked(error.message)}", hint) from None
-        except SourceSchemaError as error:
-            declared = bool(statement.columns) and error.column is not None
-            where = "query" if statement.query else "table" if statement.table else "source"
-            raise statement.error(
-                error.message, error.hint, at=f"column {error.column}" if declared else where
-            ) from None
         except RelationSourceError as error:
-            raise statement.error(error.message, error.hint) from None
+            raise _about(statement, error) from None
         return statement.columns
+
+
+def _about(statement: CreateRelation, error: RelationSourceError) -> FjordSqlError:
+    """Return what is wrong with a source as an error about the part of the statement that asked for it."""
+    where = "query" if statement.query else "table" if statement.table else "source"
+    if isinstance(error, SourceSchemaError) and error.column is not None and statement.columns:
+        where = f"column {error.column}"
+    return statement.error(error.message, error.hint, at=where)

@@ -74,6 +74,8 @@ class KnownRelation:
     """Clear while a thread reads its source, which may be longer than anybody waits for it."""
     preparing: bool = False
     """True from the writing of a version's rows to its commit: no other version may come between."""
+    trouble: Exception | None = None
+    """What went wrong when its source was looked at last."""
     failures_total: int = 0
     versions_total: int = 0
     last: RelationVersion | None = field(default=None)

@@ -9,6 +9,7 @@ import pytest
 
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
+from cluster.relations.source import SourceSchemaError, SourceTooLargeError
 from cluster.service.query_service import QueryService
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.relation_registry import WaitingQuery
@@ -50,6 +51,29 @@ async def test_declared_columns_are_checked_against_the_source(relations, column
         await relations.create(CREATE.replace("roads FROM", f"roads ({columns}) FROM"))
     assert caught.value.offending == offending
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("error", "offending"),
+    [
+        (SourceSchemaError("column 'closed' holds 'x', which is no boolean", column="closed"), "closed"),
+        (SourceTooLargeError("it takes 3 bytes, the limit is 2 bytes"), "'roads.csv'"),
+    ],
+)
+async def test_what_the_first_reading_finds_wrong_is_refused(relations, error, offending):
+    relations.source.rows = refuse(error)
+    with pytest.raises(FjordSqlError, match=error.message) as caught:
+        await relations.create(DECLARED)
+    assert caught.value.offending == offending
+    assert relations.store.all() == []
+    assert relations.service.registry.relations.relations() == []
+
+
+def refuse(error):
+    def rows(*_):
+        raise error
+
+    return rows
 
 
 async def test_units_and_fewer_columns_may_be_declared(relations):
