@@ -49,6 +49,12 @@ def run_cluster(
     max_relation: Annotated[
         int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")
     ] = 2 * 1024**3,
+    relation_memory: Annotated[
+        int,
+        byte_size_option(
+            "--relation-memory", help="Relations that take more in a worker are partitioned.", shown_default="256MiB"
+        ),
+    ] = 256 * 1024**2,
     trigger: Annotated[
         int, duration_option("--trigger", help="Least time between two micro-batches.", shown_default="0s")
     ] = 0,
@@ -92,6 +98,7 @@ def run_cluster(
             max_queries=max_queries,
             max_state_bytes=max_state,
             max_relation_bytes=max_relation,
+            relation_memory_bytes=relation_memory,
         )
     )
 

@@ -8,7 +8,6 @@ is cut by the hash of the key that is looked up (:mod:`cluster.fjord.sliced_tabl
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from cluster.fjord.pull_plan import is_scan, pulled
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.language.algebra import Node, Relation, schema_of
+from cluster.plan.lookup_choices import slices_of
 from cluster.plan.lookups import relations_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.byte_sizes import format_byte_size
@@ -32,9 +32,6 @@ MEMORY_BYTES = 256 * 1024**2
 
 TABLES_KEPT = 4
 """All tables of a worker take at most as much as so many of the largest; then those not asked for longest go."""
-
-SLICES_IN_MEMORY = 4
-"""A slice takes at most one part in so many of what a table may take."""
 
 
 class UnreadableRelationError(PlanError):
@@ -122,7 +119,7 @@ class RelationTables:
                 "and is not looked up by an equality of columns, so that it cannot be partitioned",
                 hint="look it up by an equality, or read less of it: CREATE RELATION ... QUERY 'SELECT ... WHERE ...'",
             )
-        count = self._buckets * math.ceil(SLICES_IN_MEMORY * version.bytes / self._memory_bytes / self._buckets)
+        count = slices_of(version.bytes, self._memory_bytes, self._buckets)
         digest = hashlib.blake2b(msgspec.json.encode((table, key)), digest_size=8).hexdigest()
         folder = self._folder / relation.identity / f"{version.data:012d}-by-{digest}-{count}"
         cut(self._file(relation, version), folder, count, key, lambda rows: pulled(table, {relation: rows.lazy()}))

@@ -84,7 +84,7 @@ def explain(node: Node, *, schemas: bool = False) -> str:
     return "\n".join(lines)
 
 
-def explain_query(text: str, catalog: Catalog, *, schemas: bool = False) -> str:
+def explain_query(text: str, catalog: Catalog, *, schemas: bool = False, large: frozenset[str] = frozenset()) -> str:
     """Return what a query means, which rules make it cheaper, and what runs in the end.
 
     Parameters
@@ -95,6 +95,8 @@ def explain_query(text: str, catalog: Catalog, *, schemas: bool = False) -> str:
         The streams it may name.
     schemas
         As for :func:`explain`.
+    large
+        Identities of relations that are too large for the memory of every worker.
 
     Raises
     ------
@@ -102,7 +104,7 @@ def explain_query(text: str, catalog: Catalog, *, schemas: bool = False) -> str:
         If it is no query.
     """
     query = translate(text, catalog)
-    rewritten = rewrite(query.node)
+    rewritten = rewrite(query.node, large=large)
     rules = [f"  {number}. {_readable_rule(name)}" for number, name in enumerate(rewritten.applied, start=1)]
     sections = [
         "Logical plan",

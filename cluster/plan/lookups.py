@@ -41,7 +41,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.plans import column_scalar, project, reads_relations_only
 from cluster.language.scope import unique_name
-from cluster.plan.cuts import is_chain
+from cluster.plan.cuts import is_chain, partition_keys
 from cluster.plan.expressions import (
     columns_of,
     conjunction_of,
@@ -87,18 +87,24 @@ def with_lookups(node: Node, large: frozenset[str] = frozenset()) -> Node:
     node
         The plan.
     large
-        Identities of the relations that are too large for the memory of every worker.
+        Identities of the relations that are too large for the memory of every worker. Tuples that are looked up there
+        are spread by the key, if nothing above the lookup needs those of several keys together.
 
     Raises
     ------
     PlanError
         If a relation stands where only a stream can.
     """
+    spread = _with_lookups(node, large)
+    return spread if not large or partition_keys(spread) else _with_lookups(node, frozenset())
+
+
+def _with_lookups(node: Node, large: frozenset[str]) -> Node:
     if reads_relations_only(node):
         return node
     if not relations_of(node):
         return node
-    node = with_inputs(node, tuple(with_lookups(each, large) for each in inputs_of(node)))
+    node = with_inputs(node, tuple(_with_lookups(each, large) for each in inputs_of(node)))
     match node:
         case Join():
             return _joined(node, large)

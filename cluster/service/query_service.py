@@ -10,6 +10,7 @@ import structlog
 
 from cluster.errors import ClusterError
 from cluster.fjord.compilation import check_supported
+from cluster.fjord.relation_tables import MEMORY_BYTES
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
 from cluster.language.algebra import Node
@@ -17,6 +18,7 @@ from cluster.language.translation import Query, translate
 from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explain_query
+from cluster.plan.lookup_choices import RelationSize, large_relations, lookup_choices
 from cluster.plan.lookups import relations_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sharing import sharing_of
@@ -51,6 +53,8 @@ class QueryService:
         Where demands are published.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
+    relation_memory_bytes, buckets
+        What one table of relations may take of a worker's memory; how many buckets there are downstream.
     relations
         The relations queries may read; by default those of the registry.
     """
@@ -63,6 +67,8 @@ class QueryService:
         link: MqttLink,
         *,
         max_state_bytes: int = 4 * 1024**3,
+        relation_memory_bytes: int = MEMORY_BYTES,
+        buckets: int = 4,
         relations: RelationStore | None = None,
     ) -> None:
         self._name = name
@@ -70,6 +76,8 @@ class QueryService:
         self._ingest = ingest
         self._link = link
         self._max_state_bytes = max_state_bytes
+        self._relation_memory_bytes = relation_memory_bytes
+        self._buckets = buckets
         self._lock = asyncio.Lock()
         self.store = relations or RelationStore(registry.relations, registry.folder / "relations")
         self.waiting = WaitingQueries(registry, self.store)
@@ -155,11 +163,18 @@ class QueryService:
         FjordSqlError
             If the text is not a query over the streams there are.
         """
-        catalog = self.streams.catalog()
-        node = rewrite(translate(sql, catalog).node).node
-        shared = sharing_of(node, self._registry.plan)
-        explained = explain_query(sql, catalog).rstrip()
-        return f"{explained}\n\nIt would run\n{where_it_runs(node)}\n\nIt would share\n{shared}\n"
+        catalog, large = self.streams.catalog(), self._large_relations()
+        node = rewrite(translate(sql, catalog).node, large=large).node
+        lookups = lookup_choices(
+            node, self._relation_sizes(), memory_bytes=self._relation_memory_bytes, buckets=self._buckets
+        )
+        sections = [
+            explain_query(sql, catalog, large=large).rstrip(),
+            f"It would run\n{where_it_runs(node)}",
+            *([f"It would look up\n{lookups}"] if lookups else []),
+            f"It would share\n{sharing_of(node, self._registry.plan)}",
+        ]
+        return "\n\n".join(sections) + "\n"
 
     def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
         """Return, by stream, what a query of this name and text would need; nothing is started.
@@ -169,7 +184,7 @@ class QueryService:
         FjordSqlError
             If the text is not a query over the streams there are.
         """
-        return demands_of(name, rewrite(translate(sql, self.streams.catalog()).node).node)
+        return demands_of(name, self._rewritten(translate(sql, self.streams.catalog())))
 
     async def publish_all_demands(self) -> None:
         """Publish the demand on every known stream: after a connect, the broker may have forgotten."""
@@ -184,9 +199,19 @@ class QueryService:
 
     def _understood(self, sql: str) -> tuple[Query, Node]:
         query = translate(sql, self.streams.catalog())
-        node = rewrite(query.node).node
+        node = self._rewritten(query)
         check_supported(node)
         return query, node
+
+    def _rewritten(self, query: Query) -> Node:
+        return rewrite(query.node, large=self._large_relations()).node
+
+    def _relation_sizes(self) -> dict[str, RelationSize]:
+        known = [(each.identity, each.last) for each in self.store.all()]
+        return {identity: RelationSize(last.rows, last.bytes) for identity, last in known if last is not None}
+
+    def _large_relations(self) -> frozenset[str]:
+        return large_relations(self._relation_sizes(), self._relation_memory_bytes)
 
     def _check_state(self, name: str | None, node: Node) -> None:
         plan = self._registry.plan

@@ -105,6 +105,8 @@ class ClusterServer:
             self.ingest,
             self._link,
             max_state_bytes=settings.max_state_bytes,
+            relation_memory_bytes=settings.relation_memory_bytes,
+            buckets=self.buckets,
             relations=RelationStore.of(self.registry.relations, folder / "relations", self.sensors, limits),
         )
         stale = self.queries.relations.stale_for
@@ -231,6 +233,7 @@ class ClusterServer:
                 streams_folder=str(self._folder / "streams"),
                 plans_folder=str(self._folder / "plans"),
                 relations_folder=str(self._folder / "relations"),
+                relation_memory_bytes=self.settings.relation_memory_bytes,
                 buckets=self.buckets,
                 max_partitions=self._spark.sparkContext.defaultParallelism,
                 max_rows=self.settings.max_rows,

@@ -46,6 +46,10 @@ class ClusterSettings:
         More are refused.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
+    max_relation_bytes
+        Larger relations are not read.
+    relation_memory_bytes
+        What one table of relations may take of a worker's memory; larger ones are partitioned.
     """
 
     name: str = "cluster"
@@ -65,3 +69,4 @@ class ClusterSettings:
     max_queries: int = 10_000
     max_state_bytes: int = 4 * 1024**3
     max_relation_bytes: int = 2 * 1024**3
+    relation_memory_bytes: int = 256 * 1024**2

@@ -1,0 +1,103 @@
+"""How a query's relations would be looked up, and why: for people who ask before they start it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cluster.language.algebra import Lookup, Node, Source, TableLookup, inputs_of, schema_of
+from cluster.plan.explain import described_lookup, relations_in
+from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
+from protocols.byte_sizes import format_byte_size
+
+SLICES_IN_MEMORY = 4
+"""A slice of a table beyond memory takes at most one part in so many of what a table may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationSize:
+    """What is known of a relation's newest version.
+
+    Parameters
+    ----------
+    rows, bytes
+        Its size; the bytes are those of its columns in memory.
+    """
+
+    rows: int
+    bytes: int
+
+
+def large_relations(sizes: Mapping[str, RelationSize], memory_bytes: int) -> frozenset[str]:
+    """Return the relations that are too large for every worker to have them whole, by identity."""
+    return frozenset(identity for identity, size in sizes.items() if size.bytes > memory_bytes)
+
+
+def slices_of(size_bytes: int, memory_bytes: int, buckets: int) -> int:
+    """Return into how many slices a table beyond memory is cut: a multiple of the number of buckets."""
+    return buckets * math.ceil(SLICES_IN_MEMORY * size_bytes / memory_bytes / buckets)
+
+
+def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_bytes: int, buckets: int) -> str:
+    """Say of each lookup of a plan how it is made; empty if there is none.
+
+    Parameters
+    ----------
+    node
+        The rewritten plan.
+    sizes
+        By identity; relations without a version are not there.
+    memory_bytes
+        What one table may take of a worker's memory.
+    buckets
+        How many there are downstream.
+    """
+    lines: list[str] = []
+    for lookup in dict.fromkeys(_lookups(node)):
+        lines.append(f"  {described_lookup(lookup)}")
+        found = [(each.name, sizes.get(each.identity)) for each in dict.fromkeys(relations_in(lookup.table))]
+        lines += [f"    {name}: {_size(size)}" for name, size in found]
+        total = sum(size.bytes for _, size in found if size is not None)
+        lines.append(f"    {_choice(lookup, total, memory_bytes, buckets)}")
+    return "\n".join(lines)
+
+
+def _lookups(node: Node) -> Iterator[Lookup | TableLookup]:
+    for each in inputs_of(node):
+        yield from _lookups(each)
+    match node:
+        case Source():
+            yield from node.lookups
+        case Lookup():
+            yield node
+
+
+def _size(size: RelationSize | None) -> str:
+    if size is None:
+        return "not read yet"
+    return f"{size.rows:,} row{'' if size.rows == 1 else 's'}, {format_byte_size(size.bytes)}"
+
+
+def _choice(lookup: Lookup | TableLookup, total: int, memory_bytes: int, buckets: int) -> str:
+    key = _key(lookup)
+    limit = format_byte_size(memory_bytes)
+    if total <= memory_bytes:
+        how = f"by a hash table on {key}" if key else "row by row: no equality of columns says which rows can match"
+        return f"whole in the memory of each worker (up to {limit}), {how}"
+    if key is None:
+        return f"cannot run: larger than {limit}, and no equality of columns by which it could be partitioned"
+    slices = f"in {slices_of(total, memory_bytes, buckets)} slices by {key}, as it is larger than {limit}"
+    if isinstance(lookup, Lookup) and lookup.by:
+        return f"{slices}; Spark spreads the tuples over {buckets} buckets by the same key"
+    return f"{slices}; each worker loads those that its tuples need, one after the other"
+
+
+def _key(lookup: Lookup | TableLookup) -> str | None:
+    """Return the column of the table that is looked up by equality."""
+    right = frozenset(column.name for column in schema_of(lookup.table))
+    for part in conjuncts_of(lookup.predicate):
+        left = columns_of(part) - right
+        if left and joins_by_equality(part, left, right):
+            return next(iter(sorted(columns_of(part) & right)))
+    return None
