@@ -215,3 +215,13 @@ def test_a_relation_beyond_memory_needs_a_key(tmp_path: Path) -> None:
     run.step()
     (error,) = set(run.errors["q"])
     assert "is larger than the 10 bytes" in error
+
+
+def test_lookups_that_only_choose_come_first(tmp_path: Path) -> None:
+    sql = (
+        "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor AND p.segment > 1 "
+        "AND EXISTS (SELECT * FROM limits AS l WHERE l.fastest < t.speed)"
+    )
+    (part,) = parts_of(Plan(1, queries(q=sql)))
+    assert [each.kind for each in part.edges[0].source.lookups] == ["semi", "inner"]
+    assert [row["speed"] for row in answers(tmp_path, sql)] == [60, 70, 80]
