@@ -106,7 +106,9 @@ def drop_relation(
 
 
 def _rows(found: dict[str, Any]) -> str:
-    return "-" if found["rows"] is None else f"{found['rows']:,}"
+    if found["rows"] is not None:
+        return f"{found['rows']:,}"
+    return "-" if found["estimated_rows"] is None else f"about {found['estimated_rows']:,}"
 
 
 def _age(found: dict[str, Any]) -> str:
@@ -118,6 +120,8 @@ def _duration(seconds: float) -> str:
 
 
 def _state(found: dict[str, Any]) -> str:
+    if found["version"] is None and not found["reason"]:
+        return "being read"
     return f"{found['state']}: {found['reason']}" if found["reason"] else str(found["state"])
 
 

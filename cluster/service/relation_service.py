@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import structlog
@@ -110,7 +111,10 @@ class RelationService:
             relation = self._store.create(statement, columns)
         log.info("relation created", relation=relation.name, source=relation.source.shown)
         reading = asyncio.ensure_future(self._refresher.refresh(relation))
-        await asyncio.wait([reading], timeout=FIRST_READ_SECONDS)
+        done, _ = await asyncio.wait([reading], timeout=FIRST_READ_SECONDS)
+        if not done:
+            with contextlib.suppress(RelationSourceError):
+                relation.estimate = await self._refresher.in_thread(source.estimate, seconds=FIRST_READ_SECONDS)
         if isinstance(relation.trouble, SourceSchemaError | SourceTooLargeError):
             async with self._lock:
                 if relation.last is None and not self.readers(relation):
@@ -184,6 +188,7 @@ class RelationService:
                 {"name": column.name, "type": column.type.value, "unit": column.unit} for column in relation.columns
             ],
             "rows": None if last is None else last.rows,
+            "estimated_rows": relation.estimate if last is None else last.rows,
             "bytes": None if last is None else last.bytes,
             "version": None if last is None else last.number,
             "age": None if age is None else round(age, 3),

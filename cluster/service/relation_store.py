@@ -74,6 +74,8 @@ class KnownRelation:
     """Clear while a thread reads its source, which may be longer than anybody waits for it."""
     preparing: bool = False
     """True from the writing of a version's rows to its commit: no other version may come between."""
+    estimate: int | None = None
+    """How many rows its source says it has, if the first reading takes long."""
     trouble: Exception | None = None
     """What went wrong when its source was looked at last."""
     failures_total: int = 0

@@ -6,6 +6,7 @@ each: events in, state out. :func:`sensors_relation` makes a table of entries, o
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -94,6 +95,8 @@ class SensorCatalog:
         self._online: set[str] = set()
         self.refused: dict[str, int] = {}
         """Messages refused, by reason."""
+        self.connected_at: float | None = None
+        """When the broker began to send everything it retains, by the clock that only goes forward."""
         self.ledger = Ledger()
         """What the motes have spent."""
 
@@ -142,6 +145,7 @@ class SensorCatalog:
                 self._entries.clear()
                 self._properties.clear()
                 self._online.clear()
+                self.connected_at = time.monotonic()
 
     def _put(self, entry: MoteEntry) -> None:
         key = entry.proxy, entry.mote

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +11,12 @@ import polars as pl
 
 from cluster.language.algebra import Column, Schema
 from cluster.relations.fitting import POLARS_TYPES, settled
-from cluster.relations.source import Comparison, Limits, SourceColumn
+from cluster.relations.source import Comparison, Limits, SourceAwayError, SourceColumn
 from cluster.service.sensor_catalog import SensorCatalog, sensors_relation
 from protocols.streams import FieldType
+
+SETTLING_SECONDS = 10.0
+"""From a connection to the broker until all that it retains, and all proxies that connect again, have been heard."""
 
 _FIELD_TYPES = {kind: field for field, kind in POLARS_TYPES.items()}
 
@@ -28,19 +33,35 @@ class SensorsSource:
         Returns the catalog as a table; any thread may call it.
     limits
         What it may take.
+    connected_at
+        Returns when the catalog began to fill; None if it has not. Until it had time to, the source is away, so that a
+        cluster that starts again does not take all sensors for gone.
+    clock
+        Seconds that only go forward.
     """
 
     shown = "catalog:sensors"
 
-    def __init__(self, read: Callable[[], pl.DataFrame], *, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        read: Callable[[], pl.DataFrame],
+        *,
+        limits: Limits | None = None,
+        connected_at: Callable[[], float | None] = lambda: -math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._read = read
         self._limits = limits or Limits()
+        self._connected_at = connected_at
+        self._clock = clock
         self._known: dict[str, Column] = {}
 
     @classmethod
     def of(cls, catalog: SensorCatalog, *, limits: Limits | None = None) -> SensorsSource:
         """Return the source of a catalog."""
-        return cls(lambda: sensors_relation(*catalog.snapshot()), limits=limits)
+        return cls(
+            lambda: sensors_relation(*catalog.snapshot()), limits=limits, connected_at=lambda: catalog.connected_at
+        )
 
     def remember(self, snapshot: Path) -> None:
         """Take up the columns of a version that was made before."""
@@ -57,6 +78,9 @@ class SensorsSource:
 
     def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> pl.DataFrame:
         """Return the rows; a column that no sensor has is NULL."""
+        since = self._connected_at()
+        if since is None or self._clock() - since < SETTLING_SECONDS:
+            raise SourceAwayError("the broker has been connected to only just, and sensors are still being announced")
         found = self._read()
         by_folded = {name.casefold(): name for name in found.columns}
         frame = found.select(

@@ -148,6 +148,7 @@ def test_a_command_for_each(monkeypatch):
         "text": "CREATE RELATION roads\nFROM 'postgresql://anna:***@db/roads' REFRESH EVERY 30 SECONDS",
         "columns": [{"name": "segment", "type": "text", "unit": ""}, {"name": "at", "type": "real", "unit": "km"}],
         "rows": 1234,
+        "estimated_rows": 1234,
         "bytes": 99_000,
         "version": 7,
         "age": 41.6,
@@ -185,6 +186,21 @@ def test_a_command_for_each(monkeypatch):
     assert json.loads(runner.invoke(relation, ["list", "--json"]).output) == [described]
     assert runner.invoke(relation, ["drop", "roads", "lanes"]).output == "dropped roads\ndropped lanes\n"
     assert asked[-1][:2] == ("DELETE", "/v1/relations/lanes")
+
+
+def test_a_long_first_reading_says_how_much_there_is(monkeypatch):
+    described = {
+        "name": "roads",
+        "rows": None,
+        "estimated_rows": 5_000_000,
+        "version": None,
+        "state": "away",
+        "reason": "",
+    }
+    monkeypatch.setattr(ApiClient, "_ask", lambda *_, **__: httpx.Response(200, json=described))
+    assert (
+        CliRunner().invoke(relation, ["create", CREATE]).output == "created roads: about 5,000,000 rows, being read\n"
+    )
 
 
 def test_queries_show_what_they_wait_for(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.relations.source import SourceSchemaError, SourceTooLargeError
+from cluster.service import relation_service
 from cluster.service.query_service import QueryService
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.relation_registry import WaitingQuery
@@ -74,6 +76,17 @@ def refuse(error):
         raise error
 
     return rows
+
+
+async def test_a_first_reading_that_takes_long_goes_on_by_itself(relations, monkeypatch):
+    monkeypatch.setattr(relation_service, "FIRST_READ_SECONDS", 0.05)
+    ends = threading.Event()
+    rows, relations.source.rows = relations.source.rows, lambda *given: (ends.wait(10), rows(*given))[1]
+    shown = await relations.create()
+    assert (shown["rows"], shown["estimated_rows"], shown["version"]) == (None, 1, None)
+    ends.set()
+    async with relations.known.reading:
+        assert relations.shown["rows"] == 1
 
 
 async def test_units_and_fewer_columns_may_be_declared(relations):

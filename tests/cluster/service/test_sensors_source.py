@@ -8,8 +8,10 @@ import pytest
 from cluster.language.algebra import Column
 from cluster.language.catalog import CatalogError
 from cluster.service.registry import RegisteredQuery
+from cluster.service.sensor_catalog import Connected, EntryPublished, SensorCatalog, sensors_relation
 from cluster.service.sensors_source import SensorsSource
 from protocols.streams import FieldType
+from tests.cluster.service.energy_cases import entry
 from tests.cluster.service.relation_cases import Relations
 
 QUERY = "SELECT t.speed, s.segment FROM traffic AS t, sensors AS s WHERE t.sensor = s.sensor AND s.battery < 0.2"
@@ -94,6 +96,31 @@ def test_a_property_keeps_its_first_type(motes):
     assert motes.source.rows(motes.source.schema())["segment"].to_list() == [4]
     motes.gain(segment=["north"])
     assert motes.source.rows(motes.source.schema())["segment"].to_list() == [None]
+
+
+async def test_a_cluster_that_starts_again_does_not_take_all_sensors_for_gone(service, tmp_path):
+    catalog, now = SensorCatalog(), [100.0]
+    source = SensorsSource(
+        lambda: sensors_relation(*catalog.snapshot()),
+        connected_at=lambda: catalog.connected_at,
+        clock=lambda: (catalog.connected_at or 0.0) + now[0],
+    )
+    relations = Relations(service, tmp_path / "relations", sensors=source)
+    catalog.apply(EntryPublished(entry("a")))
+    query, _ = await relations.queries.add(QUERY.replace("s.segment", "s.type"), "low")
+    assert relations.queries.waiting.state(query).startswith("waiting for relation sensors (the broker has been")
+    catalog.apply(Connected())
+    catalog.apply(EntryPublished(entry("a")))
+    await relations.passes(30)
+    assert relations.queries.waiting.all() == []
+    now[0] = 3.0
+    catalog.apply(Connected())
+    await relations.passes(30)
+    shown = relations.queries.relations.describe(relations.store.find("sensors"))
+    assert (shown["rows"], shown["state"]) == (1, "stale")
+    now[0] = 11.0
+    await relations.passes(30)
+    assert relations.store.find("sensors").last.rows == 0
 
 
 async def test_a_stream_that_has_its_name_keeps_it(relations, service):
