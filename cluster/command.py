@@ -42,6 +42,9 @@ def run_cluster(
     max_rows: Annotated[
         int, typer.Option(min=1, help="Rows of a stream that one micro-batch reads at most.")
     ] = 2_000_000,
+    history_rows: Annotated[
+        int, typer.Option(min=1, help="Rows of history that one micro-batch reads, about, for all queries with SINCE.")
+    ] = 500_000,
     max_queries: Annotated[int, typer.Option(min=1, help="More queries are refused.")] = 10_000,
     max_state: Annotated[
         int, byte_size_option("--max-state", help="Queries that would keep more are refused.", shown_default="4GiB")
@@ -92,6 +95,7 @@ def run_cluster(
             partitions=partitions,
             driver_memory=driver_memory,
             max_rows=max_rows,
+            history_rows=history_rows,
             trigger_seconds=trigger / 1e6,
             commit_interval_seconds=commit_interval / 1e6,
             silence_seconds=silence_after / 1e6,
@@ -121,6 +125,9 @@ def add_query(
         return
     for warning in added["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
+    for read in added["history"]:
+        since = "from the beginning" if read["since"] is None else f"since {read['since']}"
+        typer.echo(f"reads first: {read['stream']} {since}, about {read['rows']:,} rows", err=True)
     typer.echo(f"{added['name']}  {added['topic']}")
     if added["epoch"] is None:
         typer.echo(added["state"], err=True)

@@ -110,6 +110,25 @@ class Detector(msgspec.Struct, frozen=True):
     below: float
 
 
+class History(msgspec.Struct, frozen=True):
+    """What a query reads of a stream's past before it goes on live (``SINCE``).
+
+    Parameters
+    ----------
+    back_us
+        How far it looks back from where the stream stands; None for all that is stored.
+    begins_us
+        The instant that this is: fixed when the query begins, None before.
+    epoch
+        The epoch with which the query begins. What it has read of the past no other query has, so nothing is folded
+        with it.
+    """
+
+    back_us: Annotated[int, Meta(ge=1)] | None
+    begins_us: int | None = None
+    epoch: int = 0
+
+
 class _Node(msgspec.Struct, frozen=True, tag=True):
     """Base of all nodes."""
 
@@ -169,6 +188,8 @@ class Source(_Node, frozen=True):
     """Which of the stream's columns are properties of its sensors."""
     lookups: tuple[TableLookup, ...] = ()
     """Relations that each tuple is looked up in as it comes, one after the other; their columns are among `columns`."""
+    history: History | None = None
+    """Its past, if the query reads that first."""
 
     @property
     def found(self) -> frozenset[str]:

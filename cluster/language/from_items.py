@@ -23,10 +23,11 @@ from cluster.language.algebra import (
 )
 from cluster.language.catalog import BaseStream, StaticRelation
 from cluster.language.errors import suggest
+from cluster.language.looking_back import with_history
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.quantities import duration_us, read_quantity, row_count
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
-from cluster.language.syntax import Bounds, Changes, SampleClause, StreamItem, StreamWindow, Within
+from cluster.language.syntax import Bounds, Changes, SampleClause, SinceClause, StreamItem, StreamWindow, Within
 
 
 class QueryTranslator(Protocol):
@@ -94,6 +95,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
     alias = item.args["alias"].name if item.args.get("alias") else None
     stamp: str | None = None
     base = False
+    since: SinceClause | None = item.args.get("since")
     if isinstance(reference, exp.Table):
         entry = context.catalog.find(reference.name)
         if entry is None:
@@ -108,6 +110,8 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
             node = Relation(entry.name, entry.identity, entry.columns)
         else:
             node = entry.node
+        if since and not isinstance(entry, StaticRelation):
+            node, since = with_history(node, since, context), None
     elif isinstance(reference, Changes):
         node, alias = _changes(reference, alias, translator)
     else:
@@ -119,6 +123,8 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
     if isinstance(node, Relation) and (clause := item.args.get("window") or item.args.get("granularity")):
         reason = f"{node.name} is a relation: it has no window"
         raise context.error(clause, reason, "each tuple of a stream meets the rows that are there when it is sampled")
+    if since:
+        raise context.error(since, "only a stream has a past that is stored", "put SINCE where the stream is read")
     node = _windowed(node, item, context)
     certain = never_null(node)
     columns = tuple(

@@ -36,6 +36,7 @@ CLAUSES = (
     "SAMPLE",
     "EVERY",
     "EVENTS",
+    "SINCE",
     "LIFETIME",
     "WITHIN",
     "ZIP",

@@ -1,4 +1,4 @@
-"""Parsing what a query tells the sensors: SAMPLE, EVENTS, WITHIN and LIFETIME, and the quantities they take."""
+"""Parsing what a query tells sensors (SAMPLE, EVENTS, WITHIN, LIFETIME) and asks of the past (SINCE); quantities."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import NoReturn
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, Within
+from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, SinceClause, Within
 
 AFTER_QUANTITY = (
-    "SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME", "TO", "STALE",
-)  # fmt: skip
+    *("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME"),
+    *("TO", "STALE", "SINCE", "AGO"),
+)
 EVENTS_SHAPE = "EVENTS(level ABOVE 0.6 BELOW 0.4)"
+SINCE_SHAPE = "FROM traffic SINCE 2 HOURS AGO or SINCE BEGINNING"
 LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"
 GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.JOIN, TokenType.WINDOW)
 """What shows, behind LIFETIME, that the query was not at its end."""
@@ -42,6 +44,27 @@ class SensorClauseParsing(parser.Parser):
             and self._next
             and self._next.token_type in (TokenType.NUMBER, TokenType.DASH)
         )
+
+    def _at_since(self) -> bool:
+        """Return whether SINCE comes next, the clause and not a name."""
+        return bool(
+            self._curr
+            and self._curr.text.upper() == "SINCE"
+            and self._next
+            and (self._next.token_type in (TokenType.NUMBER, TokenType.DASH) or self._next.text.upper() == "BEGINNING")
+        )
+
+    def _parse_since(self) -> SinceClause:
+        token = self._curr
+        self._advance()
+        if self._match_text_seq("BEGINNING"):
+            since = self.expression(SinceClause(), token)
+        else:
+            since = self.expression(SinceClause(this=self._parse_quantity()), token)
+            if not self._match_text_seq("AGO"):
+                self.refuse("AGO was expected here", hint=f"it is written {SINCE_SHAPE}")
+        since.meta["end"] = self._prev.end
+        return since
 
     def _parse_quantity(self) -> Quantity:
         token = self._curr
@@ -85,6 +108,8 @@ class SensorClauseParsing(parser.Parser):
                 if self._curr and self._curr.token_type in GOES_ON:
                     self.refuse("LIFETIME stands at the end of a query", token=token, hint=LIFETIME_SHAPE)
                 self._set_at_end(query, "lifetime", token, lifetime)
+            elif self._at_since():
+                self.refuse("SINCE stands behind a stream in FROM", token=token, hint=f"it is written {SINCE_SHAPE}")
             else:
                 return
 

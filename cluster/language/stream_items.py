@@ -1,4 +1,4 @@
-"""Parsing what stands in FROM: streams with windows, granularity, events and sample periods."""
+"""Parsing what stands in FROM: streams with windows, granularity, events, sample periods and a past."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ALIAS_TOKENS = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
 CHANGES = ("ISTREAM", "DSTREAM", "RSTREAM")
-FOLLOWING = ("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "SAMPLE", "LIFETIME", "UNION ALL", "JOIN")
+FOLLOWING = ("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "SAMPLE", "SINCE", "LIFETIME", "UNION ALL", "JOIN")
 WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
 
 
@@ -53,6 +53,8 @@ class StreamItemParsing(SensorClauseParsing):
                 self._set_once(item, "granularity", token, self._parse_granularity())
             elif self._at_clause("EVENTS", "("):
                 self._set_once(item, "events", token, self._parse_events())
+            elif self._at_since():
+                self._set_once(item, "since", token, self._parse_since())
             elif self._at_lifetime():
                 break
             elif (sample := self._parse_sample_clause()) is not None:

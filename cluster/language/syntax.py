@@ -43,6 +43,12 @@ class EventsClause(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "above": True, "below": False}
 
 
+class SinceClause(exp.Expression):
+    """``SINCE duration AGO``; without a duration it is ``SINCE BEGINNING``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": False}
+
+
 class LifetimeClause(exp.Expression):
     """``LIFETIME duration``."""
 
@@ -72,6 +78,7 @@ class StreamItem(exp.Expression):
         "granularity": False,
         "sample": False,
         "events": False,
+        "since": False,
     }
 
 

@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     Dstream,
     Filter,
     Granularity,
+    History,
     Intersection,
     Istream,
     Join,
@@ -214,13 +215,19 @@ def _source(node: Source) -> str:
     sample = "" if node.sample_period_us is None else f", sampled every {format_duration(node.sample_period_us)}"
     slowest = "" if not node.slowest_us else f", at least every {format_duration(node.slowest_us)}"
     lifetime = "" if not node.lifetime_us else f", to last {format_duration(node.lifetime_us)}"
+    past = "" if node.history is None else f", since {since_words(node.history)}"
     errors = "".join(f", {each.field} within {each.error:g}" for each in node.tolerances)
     what = f"stream {node.stream}"
     if node.detector is not None:
         field, above, below = msgspec.structs.astuple(node.detector)
         what = f"events of {node.stream} where {field} rises to {above:g} and falls to {below:g}"
     lookups = "".join(f"; {described_lookup(each)}" for each in node.lookups)
-    return f"{what}{sample}{slowest}{errors}{lifetime}{lookups}"
+    return f"{what}{past}{sample}{slowest}{errors}{lifetime}{lookups}"
+
+
+def since_words(history: History) -> str:
+    """Return from when on a query reads what is stored."""
+    return "the beginning" if history.back_us is None else f"{format_duration(history.back_us)} ago"
 
 
 def _zip(node: Zip) -> str:

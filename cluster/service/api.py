@@ -74,7 +74,9 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
         """Start a query, or let it wait until the relations it reads have been read for the first time."""
         energy.close_period()
         query, warnings = await server.queries.add(new.sql, new.name)
-        return {**_describe(query, server), "warnings": list(warnings)}
+        history = [] if isinstance(query, WaitingQuery) else server.queries.history(query.node)
+        read = [each.as_json() for each in history]
+        return {**_describe(query, server), "warnings": list(warnings), "history": read}
 
     @api.get("/v1/queries")
     async def list_queries() -> list[dict[str, Any]]:

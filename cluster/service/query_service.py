@@ -23,6 +23,7 @@ from cluster.plan.lookups import relations_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sharing import sharing_of
 from cluster.plan.where_it_runs import where_it_runs
+from cluster.service.looking_back import HistoryRead, beginning, history_of, history_text
 from cluster.service.registry import RegisteredQuery, Registry
 from cluster.service.relation_refresh import RelationRefresher
 from cluster.service.relation_registry import WaitingQuery
@@ -57,6 +58,8 @@ class QueryService:
         What one table of relations may take of a worker's memory; how many buckets there are downstream.
     relations
         The relations queries may read; by default those of the registry.
+    history_rows
+        About how many rows of history a micro-batch reads.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class QueryService:
         relation_memory_bytes: int = MEMORY_BYTES,
         buckets: int = 4,
         relations: RelationStore | None = None,
+        history_rows: int = 500_000,
     ) -> None:
         self._name = name
         self._registry = registry
@@ -78,6 +82,7 @@ class QueryService:
         self._max_state_bytes = max_state_bytes
         self._relation_memory_bytes = relation_memory_bytes
         self._buckets = buckets
+        self._history_rows = history_rows
         self._lock = asyncio.Lock()
         self.store = relations or RelationStore(registry.relations, registry.folder / "relations")
         self.waiting = WaitingQueries(registry, self.store)
@@ -122,7 +127,9 @@ class QueryService:
                 waiting = self.waiting.put(name, sql, node, query.reads)
                 log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
                 return waiting, tuple(query.warnings)
-            return await self._start(name, sql, query, node), tuple(query.warnings)
+            started = await self._start(name, sql, query, node)
+            missing = tuple(read.warning for read in self.history(started.node) if read.warning)
+            return started, (*query.warnings, *missing)
 
     async def start_waiting(self) -> None:
         """Start the queries whose relations have been read meanwhile."""
@@ -165,16 +172,22 @@ class QueryService:
         """
         catalog, large = self.streams.catalog(), self._large_relations()
         node = rewrite(translate(sql, catalog).node, large=large).node
+        reads = self.history(beginning(node, 0, self._positions(streams_of(node)), self._tables))
         lookups = lookup_choices(
             node, self._relation_sizes(), memory_bytes=self._relation_memory_bytes, buckets=self._buckets
         )
         sections = [
             explain_query(sql, catalog, large=large).rstrip(),
+            *([f"It would first read\n{history_text(reads, self._history_rows)}"] if reads else []),
             f"It would run\n{where_it_runs(node)}",
             *([f"It would look up\n{lookups}"] if lookups else []),
             f"It would share\n{sharing_of(node, self._registry.plan)}",
         ]
         return "\n\n".join(sections) + "\n"
+
+    def history(self, node: Node) -> tuple[HistoryRead, ...]:
+        """Return what a query reads of the past, stream by stream, before it goes on live."""
+        return tuple(history_of(node, self._tables))
 
     def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
         """Return, by stream, what a query of this name and text would need; nothing is started.
@@ -223,6 +236,7 @@ class QueryService:
     ) -> RegisteredQuery:
         streams = self._registry.plan.streams | streams_of(node)
         positions = self._positions(streams)
+        node = beginning(node, self._registry.plan.epoch + 1, positions, self._tables)
         registered = self._registry.add(name, sql, node, positions, query.reads, waited=waited)
         await self._publish_demands(streams_of(node))
         log.info("query added", query=registered.name, epoch=registered.since_epoch)
@@ -241,6 +255,10 @@ class QueryService:
         tables = {stream: self._ingest.writers[stream].table for stream in known if stream in self._ingest.writers}
         rates = {stream: table.tuples_per_second() for stream, table in tables.items()}
         return {stream: rate for stream, rate in rates.items() if rate is not None}
+
+    @property
+    def _tables(self) -> Mapping[str, StreamTable]:
+        return {stream: writer.table for stream, writer in self._ingest.writers.items()}
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
         missing = streams - self._ingest.writers.keys()

@@ -108,6 +108,7 @@ class ClusterServer:
             relation_memory_bytes=settings.relation_memory_bytes,
             buckets=self.buckets,
             relations=RelationStore.of(self.registry.relations, folder / "relations", self.sensors, limits),
+            history_rows=settings.history_rows,
         )
         stale = self.queries.relations.stale_for
         self.publisher = Publisher(self.results, self.registry, self._result_link, note=self._note_on, stale=stale)
@@ -237,6 +238,7 @@ class ClusterServer:
                 buckets=self.buckets,
                 max_partitions=self._spark.sparkContext.defaultParallelism,
                 max_rows=self.settings.max_rows,
+                history_rows=self.settings.history_rows,
             ),
             checkpoint=self._folder / f"checkpoint-{self._fjord}",
             results=self.results,

@@ -36,6 +36,8 @@ class ClusterSettings:
         Heap of Spark's driver.
     max_rows
         Rows of a stream one micro-batch reads at most.
+    history_rows
+        About how many rows of history one micro-batch reads, for all queries that look back together.
     trigger_seconds
         Least time between two micro-batches.
     commit_interval_seconds
@@ -63,6 +65,7 @@ class ClusterSettings:
     partitions: int = 2
     driver_memory: str = "1g"
     max_rows: int = 2_000_000
+    history_rows: int = 500_000
     trigger_seconds: float = 0.0
     commit_interval_seconds: float = 0.1
     silence_seconds: float = 30.0

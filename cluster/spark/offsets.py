@@ -25,20 +25,26 @@ class Offset(msgspec.Struct, frozen=True):
         By stream of that plan: the last table version read.
     relations
         By identity of a relation of that plan: the newest version that counts; 0 where there is none yet.
+    history
+        By the epoch in which it began, of each query that still reads history: by stream, the instant up to which it
+        has read (:mod:`cluster.spark.catching_up`).
     """
 
     epoch: int = 0
     versions: Mapping[str, int] = {}
     relations: Mapping[str, int] = {}
+    history: Mapping[int, Mapping[str, int]] = {}
 
     def to_spark(self) -> dict[str, Any]:
         """Return the offset as Spark stores it."""
-        return {"epoch": self.epoch, "versions": dict(self.versions), "relations": dict(self.relations)}
+        stored = {"epoch": self.epoch, "versions": dict(self.versions), "relations": dict(self.relations)}
+        history = {str(epoch): dict(reached) for epoch, reached in self.history.items()}
+        return {**stored, **({"history": history} if history else {})}
 
 
 def from_spark(raw: Mapping[str, Any]) -> Offset:
     """Return the offset Spark stored."""
-    return msgspec.convert(raw, Offset)
+    return msgspec.convert(raw, Offset, str_keys=True)
 
 
 class Reader:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -17,13 +17,16 @@ from pyspark.sql.types import StructType
 
 from cluster.fjord.relation_tables import MEMORY_BYTES
 from cluster.plan.epoch import Plan, PlanFiles
+from cluster.spark.catching_up import PastRead, Reached, caught_up, past_reads
 from cluster.spark.envelopes import ENVELOPE_DDL
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
 from cluster.spark.upstream import UpstreamTask, run_upstream
 from cluster.storage.commit_log import Commit, CommitLog
 from cluster.storage.relation_versions import RelationVersions
+from cluster.storage.stored_files import StoredFiles
 from cluster.storage.stream_tables import watermark_at, watermark_of
 
+_Whose = TypeVar("_Whose", str, int)
 SOURCE_NAME = "fjord"
 ROWS_PER_PARTITION = 250_000
 """Fewer rows are not worth a Python task of their own (design.md section 6: about 0.2 s each)."""
@@ -39,6 +42,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     max_rows: int
     relations_folder: str = ""
     relation_memory_bytes: int = MEMORY_BYTES
+    history_rows: int = 500_000
+    """About how many rows of history a micro-batch reads, for all queries that look back together."""
 
 
 class FjordSource(DataSource):
@@ -73,6 +78,7 @@ class FjordReader(DataSourceStreamReader):
         self._logs: dict[str, CommitLog] = {}
         self._latest: dict[str, int] = {}
         self._commits: dict[tuple[str, int], Commit] = {}
+        self._stored: dict[tuple[str, int], StoredFiles] = {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's interface
         """Return the beginning: no plan, nothing read."""
@@ -92,7 +98,9 @@ class FjordReader(DataSourceStreamReader):
             rows=lambda stream, version: self._commit(stream, version).rows,
             relation=lambda identity: RelationVersions(Path(self._options.relations_folder, identity)).latest(),
         )
-        return next_offset(begin, reader, max_rows=max_rows).to_spark()
+        end = next_offset(begin, reader, max_rows=max_rows)
+        history = self._caught_up(begin, end, bounded=max_rows is not None)
+        return msgspec.structs.replace(end, history=history).to_spark()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks that read what lies between two offsets; the first one tells the buckets of it."""
@@ -115,6 +123,8 @@ class FjordReader(DataSourceStreamReader):
             if watermark is not None:
                 watermarks[stream] = watermark
         parts = _spread(files, self._options.max_partitions)
+        past = self._past(first, last, plan, parts=len(parts))
+        parts += [[]] * (len(past) - len(parts))
         return [
             _Task(
                 UpstreamTask(
@@ -129,9 +139,10 @@ class FjordReader(DataSourceStreamReader):
                     relations_folder=self._options.relations_folder,
                     relations=dict(last.relations),
                     relation_memory_bytes=self._options.relation_memory_bytes,
+                    past=earlier,
                 )
             )
-            for origin, part in enumerate(parts)
+            for origin, (part, earlier) in enumerate(zip(parts, past, strict=True))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -139,10 +150,51 @@ class FjordReader(DataSourceStreamReader):
         assert isinstance(partition, _Task)  # noqa: S101 - made by partitions() above
         yield from run_upstream(msgspec.msgpack.decode(partition.payload, type=UpstreamTask))
 
+    def _caught_up(self, start: Offset, end: Offset, *, bounded: bool) -> dict[int, Reached]:
+        plan = self._plan(end.epoch)
+        if plan is None or (start.epoch == end.epoch and not start.history):
+            return {}
+        begins = begins_between(start, end, self._plan)
+        live = sum(
+            self._commit(stream, version).rows
+            for stream in plan.streams
+            for version in range(begins[stream] + 1, end.versions[stream] + 1)
+        )
+        # Whoever reads no faster than the stream goes on never catches up.
+        rows = max(self._options.history_rows, 2 * live)
+        return caught_up(start, end, plan, self._stored_at, self._watermark_at, max_rows=rows if bounded else None)
+
+    def _past(self, start: Offset, end: Offset, plan: Plan, *, parts: int) -> list[tuple[PastRead, ...]]:
+        """Return what each part of a micro-batch reads of the past; there are at least so many parts."""
+        reads = past_reads(start, end, plan, self._stored_at, self._watermark_at)
+        files = [(number, file.path, file.rows) for number, (_, found) in enumerate(reads) for file in found]
+        spread = _spread(files, self._options.max_partitions)
+        spread += [[]] * (parts - len(spread))
+        return [
+            tuple(
+                msgspec.structs.replace(read, paths=tuple(path for place, path, _ in part if place == number))
+                for number, (read, _) in enumerate(reads)
+            )
+            for part in spread
+        ]
+
+    def _stored_at(self, stream: str, version: int) -> StoredFiles:
+        if (stream, version) not in self._stored:
+            self._stored[stream, version] = StoredFiles.at(f"{self._options.streams_folder}/{stream}", version)
+        return self._stored[stream, version]
+
+    def _watermark_at(self, stream: str, version: int) -> int | None:
+        return watermark_at(self._log(stream), version)
+
     def commit(self, end: dict[str, Any]) -> None:
         """Forget what will not be asked for again."""
         done = from_spark(end)
         self._known_plans = {epoch: plan for epoch, plan in self._known_plans.items() if epoch >= done.epoch}
+        self._stored = {
+            (stream, version): files
+            for (stream, version), files in self._stored.items()
+            if version >= done.versions.get(stream, version + 1)
+        }
         self._commits = {
             (stream, version): commit
             for (stream, version), commit in self._commits.items()
@@ -171,11 +223,11 @@ class FjordReader(DataSourceStreamReader):
         return self._commits[stream, version]
 
 
-def _spread(files: list[tuple[str, str, int]], max_partitions: int) -> list[list[tuple[str, str, int]]]:
+def _spread(files: list[tuple[_Whose, str, int]], max_partitions: int) -> list[list[tuple[_Whose, str, int]]]:
     """Cut the files, in order, into as many parts as their rows are worth; at least one, maybe empty."""
     rows = sum(count for _, _, count in files)
     wanted = max(1, min(max_partitions, rows // ROWS_PER_PARTITION))
-    parts: list[list[tuple[str, str, int]]] = [[]]
+    parts: list[list[tuple[_Whose, str, int]]] = [[]]
     filled = 0
     for file in files:
         if filled >= rows * len(parts) / wanted and len(parts) < wanted:

@@ -28,9 +28,10 @@ from cluster.fjord.relation_tables import MEMORY_BYTES, RelationTables
 from cluster.language.algebra import Source, TableLookup
 from cluster.plan.epoch import PlanFiles
 from cluster.plan.lookups import relations_of
+from cluster.spark.catching_up import PastRead
 from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, Control, pack_control, pack_rows
 from cluster.spark.placement import Part, parts_of, routed
-from cluster.spark.stream_scan import StreamScan
+from cluster.spark.scans import Scans
 from protocols.programs import Measure
 
 COUNTING_BUCKET = 0
@@ -57,6 +58,8 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     relations_folder, relations, relation_memory_bytes
         Where versions of relations are; by identity, the newest one that counts; what a table of them may take of the
         memory.
+    past
+        What queries that catch up with their streams read instead of `files`.
     """
 
     plans_folder: str
@@ -70,6 +73,7 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     relations_folder: str = ""
     relations: dict[str, int] = {}
     relation_memory_bytes: int = MEMORY_BYTES
+    past: tuple[PastRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,8 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     tables = RelationTables(
         task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
     )
-    fjord, outlets = _build(parts, StreamScan(task.streams_folder, task.files, task.watermarks_us), tables)
+    scans = Scans(task.streams_folder, task.files, task.watermarks_us, task.past)
+    fjord, outlets = _build(parts, scans, tables)
     fjord.run()
     watermarks: dict[str, int] = {}
     envelopes: list[tuple[int, str, bytes]] = []
@@ -130,34 +135,35 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     )
 
 
-def _build(parts: Sequence[Part], scan: StreamScan, tables: RelationTables) -> tuple[Fjord, list[_Outlet]]:
+def _build(parts: Sequence[Part], scans: Scans, tables: RelationTables) -> tuple[Fjord, list[_Outlet]]:
     """Build the upstream Fjord of a plan: each part of a stream is scanned once, multiplexed to all edges that read it.
 
     Edges with the same lookups share these too. Such parts are samples, events of one form, aggregates of sensors.
     """
     fjord = Fjord()
-    readers: dict[tuple[str, str], list[tuple[Part, Edge]]] = {}
+    readers: dict[tuple[str, str, str], list[tuple[Part, Edge]]] = {}
     for part in parts:
         for edge in part.edges:
-            readers.setdefault((edge.stream, edge.scanned), []).append((part, edge))
+            readers.setdefault((edge.stream, edge.scanned, scans.of(edge.source)[0]), []).append((part, edge))
     outlets = []
-    for (stream, scanned), edges in sorted(readers.items()):
+    for (stream, scanned, past), edges in sorted(readers.items()):
+        _, scan = scans.of(edges[0][1].source)
         columns = {column.name: column for _, edge in edges for column in stored_columns(edge.source)}
         produce = scan.samples if scanned == SAMPLES else partial(scan.events, scanned)
         excepted = scanned == SAMPLES and any(part.without_told() is not None for part, _ in edges)
         wanted = (*columns.values(), *([EXCEPTED] if excepted else []))
-        name = f"scan of {stream}" if scanned == SAMPLES else f"scan of {stream} events {scanned}"
+        name = f"scan of {stream}{past}" if scanned == SAMPLES else f"scan of {stream} events {scanned}{past}"
         queue = PullQueue(_once(partial(produce, stream, wanted)))
         shared = fjord.add(name, Multiplex(), [queue], owner=f"stream {stream}")
         looked_up: dict[tuple[TableLookup, ...], _LookedUp] = {(): _LookedUp(shared)}
         for part, edge in edges:
             grouped = part.grouped_filter(edge)
-            below = _look_up(fjord, looked_up, edge.source, tables)
+            below = _look_up(fjord, looked_up, edge.source, tables, past)
             last = below.last
             for operator in upstream_operators(edge, grouped, part.without_told()):
                 last = fjord.add(f"{edge.name} {type(operator).__name__}", operator, [last], owner=edge.owner)
             outlets.append(_Outlet(part, edge, fjord.outlet(last), grouped, below.owners))
-    outlets += _add_told(fjord, parts, scan)
+    outlets += _add_told(fjord, parts, scans)
     return fjord, outlets
 
 
@@ -170,36 +176,38 @@ class _LookedUp:
 
 
 def _look_up(
-    fjord: Fjord, known: dict[tuple[TableLookup, ...], _LookedUp], source: Source, tables: RelationTables
+    fjord: Fjord, known: dict[tuple[TableLookup, ...], _LookedUp], source: Source, tables: RelationTables, past: str
 ) -> _LookedUp:
     """Add the lookups of a source, as far as no other source of the stream has them already."""
     for count, lookup in enumerate(source.lookups, start=1):
         if source.lookups[:count] not in known:
             below = known[source.lookups[: count - 1]]
             names = ", ".join(dict.fromkeys(each.name for each in relations_of(lookup.table)))
-            owner = f"lookup {len(known)} of {source.stream} in {names}"
+            owner = f"lookup {len(known)} of {source.stream}{past} in {names}"
             operator = Lookup(lookup, frozenset({source.stream}), tables)
             placed = fjord.add(owner, operator, [below.last], owner=owner)
             known[source.lookups[:count]] = _LookedUp(placed, (*below.owners, owner))
     return known[source.lookups]
 
 
-def _add_told(fjord: Fjord, parts: Sequence[Part], scan: StreamScan) -> list[_Outlet]:
+def _add_told(fjord: Fjord, parts: Sequence[Part], scans: Scans) -> list[_Outlet]:
     """Add what takes up the aggregates that sensors made, and what proxies tell of missing samples."""
-    readers: dict[str, list[tuple[Part, str, ToldAggregates]]] = {}
+    readers: dict[tuple[str, str], list[tuple[Part, str, ToldAggregates]]] = {}
     for part in parts:
         for name, operator in (("ToldAggregates", part.told_aggregates()), ("ToldCounts", part.told_counts())):
             if operator is not None:
-                readers.setdefault(part.edges[0].stream, []).append((part, name, operator))
+                edge = part.edges[0]
+                readers.setdefault((edge.stream, scans.of(edge.source)[0]), []).append((part, name, operator))
     outlets = []
-    for stream, reading in sorted(readers.items()):
+    for (stream, past), reading in sorted(readers.items()):
+        _, scan = scans.of(reading[0][0].edges[0].source)
         columns = {column.name: column for part, _, _ in reading for column in part.fixed_columns}
         measures: dict[str, tuple[Measure, ...]] = {}
         for part, _, _ in reading:
             for field, wanted in part.told_measures.items():
                 measures[field] = tuple(dict.fromkeys((*measures.get(field, ()), *wanted)))
         queue = PullQueue(_once(partial(scan.aggregates, stream, tuple(columns.values()), told_columns(measures))))
-        shared = fjord.add(f"scan of {stream} aggregates", Multiplex(), [queue], owner=f"stream {stream}")
+        shared = fjord.add(f"scan of {stream} aggregates{past}", Multiplex(), [queue], owner=f"stream {stream}")
         for part, name, operator in reading:
             (edge,) = part.edges
             last = fjord.add(f"{edge.name} {name}", operator, [shared], owner=edge.owner)

@@ -1,0 +1,32 @@
+"""SINCE: how much of a stream's past a query reads before it goes on live -> a note on its sources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cluster.language.acquisition import with_sources
+from cluster.language.algebra import History, Node, Source
+from cluster.language.quantities import duration_us, read_quantity
+
+if TYPE_CHECKING:
+    from cluster.language.scope import Context
+    from cluster.language.syntax import SinceClause
+
+
+def with_history(node: Node, since: SinceClause, context: Context) -> Node:
+    """Return `node` with the history wanted noted at every stream below it that has none yet.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is no duration.
+    """
+    ago = since.args.get("this")
+    history = History(None if ago is None else read_quantity(ago, duration_us, context))
+
+    def looking_back(source: Source) -> Source:
+        return source if source.history is not None else replace(source, history=history)
+
+    return with_sources(node, looking_back)

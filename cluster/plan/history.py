@@ -1,0 +1,62 @@
+"""Queries that look back (``SINCE``): from which instant of each stream on, fixed when a query begins.
+
+"2 hours ago" is relative to where the stream stands, its low watermark at the position where the query's plan begins:
+recorded days that are replayed have clocks of their own. The instant is written into the plan, so that whatever is
+read as history follows from plans and tables, which never change; and with it the epoch, so that a query which has
+read the past shares tuples, panes and state with no query that has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from cluster.language.acquisition import with_sources
+from cluster.language.algebra import History, Node, Source, inputs_of
+
+EVER_US = -(2**62)
+"""Before all stamps."""
+
+
+def sources_looking_back(node: Node) -> Iterator[tuple[Source, History]]:
+    """Yield the sources of a plan that begin with history."""
+    if isinstance(node, Source) and node.history is not None:
+        yield node, node.history
+    for each in inputs_of(node):
+        yield from sources_looking_back(each)
+
+
+def with_beginnings(node: Node, epoch: int, stands_us: Mapping[str, int | None]) -> Node:
+    """Return a plan that says from which instants on it reads.
+
+    Parameters
+    ----------
+    node
+        The plan.
+    epoch
+        With which the query begins.
+    stands_us
+        By stream: its low watermark at the position where the epoch begins; None if nothing has been stored yet.
+    """
+
+    def beginning(source: Source) -> Source:
+        history = source.history
+        if history is None:
+            return source
+        stands, back = stands_us.get(source.stream), history.back_us
+        begins = EVER_US if stands is None or back is None else max(EVER_US, stands - back)
+        return replace(source, history=replace(history, begins_us=begins, epoch=epoch))
+
+    return with_sources(node, beginning) if any(sources_looking_back(node)) else node
+
+
+@lru_cache(maxsize=4096)
+def beginnings_of(node: Node) -> Mapping[str, int]:
+    """Return from which instant on a plan reads what is stored, by stream; streams it reads live only are left out."""
+    found: dict[str, int] = {}
+    for source, history in sources_looking_back(node):
+        begins = EVER_US if history.begins_us is None else history.begins_us
+        found[source.stream] = min(begins, found.get(source.stream, begins))
+    return found

@@ -1,0 +1,104 @@
+"""What a query that looks back would read of what is stored: for whoever adds or explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.language.algebra import Node
+from cluster.plan.history import EVER_US, beginnings_of, with_beginnings
+from cluster.service.result_messages import instant_text
+from cluster.storage.stored_files import StoredFiles
+from cluster.storage.stream_tables import StreamTable, watermark_at
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRead:
+    """What a query reads of one stream's past.
+
+    Parameters
+    ----------
+    stream
+        The stream.
+    begins_us
+        From which instant on; None for all there is.
+    stored_us
+        The earliest stamp there is; None if nothing is stored.
+    rows, files
+        About how many rows are stamped since then, in how many files.
+    """
+
+    stream: str
+    begins_us: int | None
+    stored_us: int | None
+    rows: int
+    files: int
+
+    @property
+    def warning(self) -> str | None:
+        """What its user may not expect; None for nothing."""
+        if self.stored_us is None:
+            return f"nothing is stored of {self.stream} yet: there is no history to read"
+        if self.begins_us is not None and self.stored_us > self.begins_us:
+            return f"{self.stream} is stored since {instant_text(self.stored_us)} only: there is no more history"
+        return None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the API shows it."""
+        since = None if self.begins_us is None else instant_text(self.begins_us)
+        return {"stream": self.stream, "since": since, "rows": self.rows, "files": self.files}
+
+
+def beginning(node: Node, epoch: int, positions: Mapping[str, int], tables: Mapping[str, StreamTable]) -> Node:
+    """Return a plan that says from which instants on it reads, if an epoch begins at these positions.
+
+    Parameters
+    ----------
+    node
+        The plan.
+    epoch
+        The epoch.
+    positions, tables
+        By stream.
+    """
+    stands = {stream: watermark_at(tables[stream].log, positions[stream]) for stream in beginnings_of(node)}
+    return with_beginnings(node, epoch, stands)
+
+
+def history_of(node: Node, tables: Mapping[str, StreamTable]) -> Iterator[HistoryRead]:
+    """Yield what a query reads of the past, stream by stream.
+
+    Parameters
+    ----------
+    node
+        Its plan, with beginnings.
+    tables
+        By stream.
+    """
+    for stream, begins_us in sorted(beginnings_of(node).items()):
+        stored = StoredFiles.at(tables[stream].root, tables[stream].version)
+        rows, files = round(stored.rows_between(begins_us, None)), len(stored.between(begins_us, None))
+        since_us = None if begins_us == EVER_US else begins_us
+        yield HistoryRead(stream, since_us, stored.first_us, rows, files)
+
+
+def history_text(reads: tuple[HistoryRead, ...], at_once: int) -> str:
+    """Say what a query reads of the past, and in what pieces.
+
+    Parameters
+    ----------
+    reads
+        What it reads.
+    at_once
+        Rows of history that one micro-batch reads.
+    """
+    lines = []
+    for read in reads:
+        since = "from the beginning" if read.begins_us is None else f"since {instant_text(read.begins_us)}"
+        lines.append(f"{read.stream} {since}: about {read.rows:,} rows in {read.files:,} files")
+        if read.warning:
+            lines.append(read.warning)
+    if sum(read.rows for read in reads) > at_once:
+        lines.append(f"about {at_once:,} rows at once, while other queries go on")
+    return "\n".join(f"  {line}" for line in lines)

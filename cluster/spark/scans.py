@@ -1,0 +1,56 @@
+"""Which scan an edge of the plan reads in a micro-batch: what is new, shared by all, or a piece of a query's past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cluster.fjord.batch import NEVER
+from cluster.language.algebra import Source
+from cluster.spark.catching_up import PastRead
+from cluster.spark.stream_scan import StreamScan
+
+
+class Scans:
+    """The scans of one part of a micro-batch.
+
+    Parameters
+    ----------
+    folder
+        Of all stream tables.
+    files
+        (stream, path below its table) of what is new.
+    watermarks_us
+        By stream.
+    past
+        What queries that catch up with their streams read instead.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        files: Sequence[tuple[str, str]],
+        watermarks_us: Mapping[str, int],
+        past: Iterable[PastRead] = (),
+    ) -> None:
+        self._folder = folder
+        self._live = StreamScan(folder, files, watermarks_us)
+        self._past = {(read.epoch, read.stream): read for read in past}
+        self._made: dict[tuple[int, str, int], StreamScan] = {}
+
+    def of(self, source: Source) -> tuple[str, StreamScan]:
+        """Return a source's scan, and what tells it in names from the stream's live one; empty for that."""
+        read = None if source.history is None else self._past.get((source.history.epoch, source.stream))
+        if read is None or source.history is None:
+            return "", self._live
+        begins_us = read.from_us if source.history.begins_us is None else source.history.begins_us
+        key = (read.epoch, read.stream, begins_us)
+        if key not in self._made:
+            self._made[key] = self._scan(read, begins_us)
+        return f" since {begins_us} for epoch {read.epoch}", self._made[key]
+
+    def _scan(self, read: PastRead, begins_us: int) -> StreamScan:
+        # A query may read one stream twice, and look back less far the second time.
+        between = max(read.from_us, begins_us), NEVER if read.until_us is None else read.until_us
+        watermarks = {} if read.watermark_us is None else {read.stream: read.watermark_us}
+        files = [(read.stream, path) for path in read.paths]
+        return StreamScan(self._folder, files, watermarks, between_us=between, begins_us=begins_us)

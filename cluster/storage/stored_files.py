@@ -1,0 +1,100 @@
+"""What a stream table holds at one of its versions, by time: which files, and about how many rows between two instants.
+
+A version of a Delta table is for ever the same set of rows, though compaction may have put them into other files; and
+every file says of itself how many rows it has and between which stamps, so files of other times need not be opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from cluster.errors import StorageError
+from protocols.batches import START_COLUMN
+
+_FIRST, _LAST = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
+Instants = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file: its path below the table, its rows, and its first and last stamp."""
+
+    path: str
+    rows: int
+    first_us: int
+    last_us: int
+
+
+class StoredFiles:
+    """The files of one version of a stream table.
+
+    Parameters
+    ----------
+    files
+        In any order.
+    """
+
+    def __init__(self, files: Iterable[StoredFile]) -> None:
+        self.files: Sequence[StoredFile] = sorted(files, key=lambda file: (file.first_us, file.path))
+        self._rows: npt.NDArray[np.float64] = np.array([file.rows for file in self.files], np.float64)
+        self._firsts: Instants = np.array([file.first_us for file in self.files], np.int64)
+        self._ends: Instants = np.array([file.last_us + 1 for file in self.files], np.int64)
+
+    @classmethod
+    def at(cls, root: str, version: int) -> StoredFiles:
+        """Return what the table at a path or URI holds at a version.
+
+        Raises
+        ------
+        StorageError
+            If the version cannot be read.
+        """
+        if version < 0:
+            return cls(())
+        try:
+            table = DeltaTable(root, version=version)
+            found = pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions(flatten=True))))
+        except (DeltaError, OSError) as error:
+            raise StorageError(
+                f"version {version} of table {root} cannot be read: {error}",
+                hint="its log may have been cleaned while the cluster was down; raise delta.logRetentionDuration",
+            ) from error
+        if _FIRST not in found.columns:
+            return cls(())
+        rows = found.select("path", "num_records", _FIRST, _LAST).drop_nulls().iter_rows()
+        return cls(StoredFile(*row) for row in rows)
+
+    @property
+    def first_us(self) -> int | None:
+        """The earliest stamp; None if nothing is stored."""
+        return int(self._firsts.min()) if self.files else None
+
+    @property
+    def end_us(self) -> int | None:
+        """The instant after the latest stamp; None if nothing is stored."""
+        return int(self._ends.max()) if self.files else None
+
+    def rows_between(self, from_us: int, until_us: int | None) -> float:
+        """Return about how many rows are stamped at or after an instant and before another; None is the end.
+
+        What lies within one file is taken to be spread evenly over its time.
+        """
+        if not self.files or (until_us is not None and until_us <= from_us):
+            return 0.0
+        low = np.clip(from_us, self._firsts, self._ends)
+        high = self._ends if until_us is None else np.clip(until_us, self._firsts, self._ends)
+        return float((self._rows * ((high - low) / (self._ends - self._firsts))).sum())
+
+    def between(self, from_us: int, until_us: int | None) -> tuple[StoredFile, ...]:
+        """Return the files that may hold rows stamped at or after an instant and before another, in order of time."""
+        return tuple(
+            file for file in self.files if file.last_us >= from_us and (until_us is None or file.first_us < until_us)
+        )

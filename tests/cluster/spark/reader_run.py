@@ -1,0 +1,170 @@
+"""Runs plans as Spark would, from the source's reader to the buckets: offsets, partitions, epochs, crashes. No JVM."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.plan.history import beginnings_of, with_beginnings
+from cluster.plan.rewrite import rewrite
+from cluster.spark import downstream
+from cluster.spark.downstream import COUNTERS, BucketHost, Envelope
+from cluster.spark.envelopes import unpack_rows
+from cluster.spark.source import FjordReader, SourceOptions
+from cluster.storage.compaction import Compaction
+from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema, watermark_at
+from protocols.streams import Field, FieldType, StreamSchema
+
+FIELDS = (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.INTEGER))
+SCHEMAS = [StreamSchema("traffic", FIELDS), StreamSchema("other", FIELDS)]
+BUCKETS = 3
+Row = tuple[int, str, int]
+"""Stamp, sensor, speed; a speed that divides by 3 does not belong to the default rate."""
+
+
+class Memory(dict[str, bytes]):
+    """A bucket's state store."""
+
+    def put(self, name: str, value: bytes) -> None:
+        self[name] = value
+
+    def remove(self, name: str) -> None:
+        del self[name]
+
+    def names(self) -> Iterable[str]:
+        return list(self)
+
+
+class ReaderRun:
+    """A Fjord over two streams, whose queries come and go."""
+
+    def __init__(self, folder: Path, *, history_rows: int = 1_000, max_rows: int = 1_000, parts: int = 2) -> None:
+        self._options = SourceOptions(
+            str(folder / "streams"), str(folder / "plans"), BUCKETS, parts, max_rows, history_rows
+        )
+        self._never = Compaction(1_000_000)
+        self.tables = {
+            schema.name: StreamTable(str(folder / "streams" / schema.name), schema, compaction=self._never)
+            for schema in SCHEMAS
+        }
+        self.plans = PlanFiles(folder / "plans")
+        self.plan = Plan(1)
+        self.plans.write(self.plan)
+        self.reader = FjordReader(self._options)
+        self.offset = self.reader.initialOffset()
+        self.stores = [Memory() for _ in range(BUCKETS)]
+        self.rows: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
+        self.micro_batches = 0
+
+    def add(self, name: str, sql: str) -> PlannedQuery:
+        """Add a query as the query service does."""
+        epoch = self.plan.epoch + 1
+        stands = {stream: watermark_at(table.log, table.version) for stream, table in self.tables.items()}
+        node = with_beginnings(rewrite(translate(sql, Catalog.of(SCHEMAS)).node).node, epoch, stands)
+        query = PlannedQuery(name, epoch, node)
+        self._begin((*self.plan.queries, query))
+        return query
+
+    def drop(self, name: str) -> None:
+        self._begin(tuple(query for query in self.plan.queries if query.name != name))
+
+    def _begin(self, queries: tuple[PlannedQuery, ...]) -> None:
+        positions = {stream: table.version for stream, table in self.tables.items()}
+        self.plan = Plan(self.plan.epoch + 1, queries, positions)
+        self.plans.write(self.plan)
+
+    def append(self, stream: str, rows: Sequence[Row], watermark: int) -> None:
+        table = pl.DataFrame(
+            {
+                "fjord_start_us": [at for at, _, _ in rows],
+                "fjord_mote": ["m"] * len(rows),
+                "fjord_default_rate": [speed % 3 > 0 for _, _, speed in rows],
+                "sensor": [sensor for _, sensor, _ in rows],
+                "speed": [speed for _, _, speed in rows],
+            },
+            schema={
+                "fjord_start_us": pl.Int64, "fjord_mote": pl.String, "fjord_default_rate": pl.Boolean,
+                "sensor": pl.String, "speed": pl.Int64,
+            },
+        ).to_arrow()  # fmt: skip
+        schema = arrow_schema(SCHEMAS[0])
+        self.tables[stream].append([table.cast(schema)], StreamPosition(watermark, {}), {})
+
+    def compact(self, stream: str) -> None:
+        self.tables[stream]._table.optimize.compact()
+
+    def step(self, *, crash: bool = False) -> bool:
+        """Run one micro-batch, if there is anything to do; with a crash, twice: the first one is lost."""
+        end = _logged(self.reader.latestOffset(self.offset, ReadMaxRows(self._options.max_rows)))
+        if end == self.offset:
+            return False
+        if crash:
+            before, lost = copy.deepcopy(self.stores), self._run(end)
+            self.stores, self.reader = before, FjordReader(self._options)
+            downstream._kept.clear()
+            answers = self._run(end)
+            assert _bag(answers) == _bag(lost)
+        else:
+            answers = self._run(end)
+        self.offset = end
+        self.reader.commit(end)
+        self.micro_batches += 1
+        for query, *row in answers:
+            self.rows.setdefault(query, []).append(tuple(row))  # type: ignore[arg-type]
+        return True
+
+    def drain(self) -> None:
+        """Run until there is nothing left to do."""
+        while self.step():
+            assert self.micro_batches < 10_000, "the queries never catch up"
+
+    def _run(self, end: dict[str, Any]) -> list[tuple[str, int, int, dict[str, Any]]]:
+        envelopes: dict[int, list[Envelope]] = {}
+        for partition in self.reader.partitions(self.offset, end):
+            for batch in self.reader.read(partition):
+                for row in batch.to_pylist():
+                    envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
+        found = []
+        for bucket in range(BUCKETS):
+            host = BucketHost(self._options.plans_folder, BUCKETS, "run")
+            for output in host.process(bucket, envelopes[bucket], self.stores[bucket]):
+                for query, start, stop, kind, row in unpack_rows(output.payload).iter_rows():
+                    if kind != COUNTERS:
+                        assert kind == "row", row
+                        found.append((query, start, stop, msgspec.json.decode(row)))
+        return found
+
+
+def begins(query: PlannedQuery, stream: str) -> int:
+    """Return the instant from which on a query reads a stream."""
+    return beginnings_of(query.node)[stream]
+
+
+def coverage(rows: Iterable[tuple[int, int, dict[str, Any]]]) -> Counter[tuple[Any, ...]]:
+    """Return, by row, how many more copies of it are valid from each instant on: equal for equal snapshots."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for start, end, row in rows:
+        key = tuple(sorted(row.items()))
+        found[key, start] += 1
+        found[key, end] -= 1
+    return Counter({change: count for change, count in found.items() if count})
+
+
+def _logged(offset: dict[str, Any]) -> dict[str, Any]:
+    """Return an offset as it comes out of Spark's log."""
+    return dict(json.loads(json.dumps(offset)))
+
+
+def _bag(answers: Iterable[tuple[str, int, int, dict[str, Any]]]) -> Counter[str]:
+    return Counter(repr(answer) for answer in answers)
