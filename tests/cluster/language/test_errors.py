@@ -186,6 +186,21 @@ ZIPS = [
     ),
     ("SELECT lane FROM traffic t JOIN weather w »WITHIN« 5 S", "was not expected here", None),
 ]
+PAST = [
+    ("SELECT lane FROM traffic SINCE 2 »HUORS« AGO", "no unit of time", "did you mean HOURS?"),
+    ("SELECT lane FROM traffic SINCE »0 HOURS« AGO", "not positive", None),
+    ("SELECT lane FROM traffic SINCE »-«2 HOURS AGO", "a positive number was expected", None),
+    ("SELECT lane FROM traffic SINCE 2 HOURS»«", "AGO was expected", "SINCE 2 HOURS AGO"),
+    ("SELECT lane FROM traffic SINCE 2 HOURS »WINDOW«(RANGE 1 HOUR)", "AGO was expected", "SINCE 2 HOURS AGO"),
+    ("SELECT lane FROM traffic SINCE 1 HOUR AGO »SINCE« BEGINNING", "two since clauses", None),
+    ("SELECT lane FROM traffic WHERE lane = 1 »SINCE« 2 HOURS AGO", "behind a stream in FROM", "SINCE 2 HOURS AGO"),
+    (
+        "SELECT lane FROM (SELECT lane FROM traffic) x »SINCE 1 HOUR AGO«",
+        "only a stream has a past",
+        "where the stream",
+    ),
+    ("SELECT lane FROM ISTREAM(traffic WINDOW(ROWS 9)) x »SINCE BEGINNING«", "only a stream has a past", "where the"),
+]
 REFUSED = [
     ("SELECT lane FROM traffic »ORDER BY« lane", "a stream never ends", "order"),
     ("SELECT lane FROM traffic »LIMIT« 5", "LIMIT is not part", "ROWS"),
@@ -231,7 +246,7 @@ def _marked(marked: str) -> tuple[str, int, str]:
 
 @pytest.mark.parametrize(
     ("marked", "reason", "hint"),
-    [*NAMES, *TYPES, *CONSTANTS, *GROUPS, *WINDOWS, *ACQUISITION, *EVENTS, *ZIPS, *REFUSED, *SYNTAX],
+    [*NAMES, *TYPES, *CONSTANTS, *GROUPS, *WINDOWS, *ACQUISITION, *EVENTS, *ZIPS, *PAST, *REFUSED, *SYNTAX],
 )
 def test_error_says_what_where_and_what_instead(marked, reason, hint):
     text, start, offending = _marked(marked)

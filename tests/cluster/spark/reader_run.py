@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from cluster.language.catalog import Catalog
@@ -51,7 +52,7 @@ class ReaderRun:
 
     def __init__(self, folder: Path, *, history_rows: int = 1_000, max_rows: int = 1_000, parts: int = 2) -> None:
         self._options = SourceOptions(
-            str(folder / "streams"), str(folder / "plans"), BUCKETS, parts, max_rows, history_rows
+            str(folder / "streams"), str(folder / "plans"), BUCKETS, parts, max_rows, history_rows=history_rows
         )
         self._never = Compaction(1_000_000)
         self.tables = {
@@ -84,7 +85,10 @@ class ReaderRun:
         self.plan = Plan(self.plan.epoch + 1, queries, positions)
         self.plans.write(self.plan)
 
-    def append(self, stream: str, rows: Sequence[Row], watermark: int) -> None:
+    def append(
+        self, stream: str, rows: Sequence[Row], watermark: int, told: dict[str, list[Any]] | None = None
+    ) -> None:
+        """Store samples; `told` are further columns, for aggregates and events."""
         table = pl.DataFrame(
             {
                 "fjord_start_us": [at for at, _, _ in rows],
@@ -97,9 +101,14 @@ class ReaderRun:
                 "fjord_start_us": pl.Int64, "fjord_mote": pl.String, "fjord_default_rate": pl.Boolean,
                 "sensor": pl.String, "speed": pl.Int64,
             },
-        ).to_arrow()  # fmt: skip
+        )  # fmt: skip
         schema = arrow_schema(SCHEMAS[0])
-        self.tables[stream].append([table.cast(schema)], StreamPosition(watermark, {}), {})
+        if told is not None:
+            table = table.with_columns(pl.Series(name, values) for name, values in told.items())
+            schema = pa.schema(
+                [field for field in arrow_schema(SCHEMAS[0], aggregates=True) if field.name in table.columns]
+            )
+        self.tables[stream].append([table.to_arrow().cast(schema)], StreamPosition(watermark, {}), {})
 
     def compact(self, stream: str) -> None:
         self.tables[stream]._table.optimize.compact()

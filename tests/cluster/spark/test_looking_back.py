@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.plan.pane_query import pane_query_of
+from cluster.plan.push_down import event_form, pushed_of
 from tests.cluster.spark.reader_run import ReaderRun, Row, begins, coverage
 from tests.cluster.spark.test_folding import CONDITIONS, EACH, OF_TWO, TEMPLATES
 
@@ -103,3 +105,130 @@ def test_it_answers_as_if_it_had_run_since_then(tmp_path_factory: pytest.TempPat
     everything = sorted(row for version, _ in stored["traffic"] for row in version if row[2] % 3)
     plain = sorted((start, row["sensor"], row["speed"]) for start, _, row in run.rows.get("plain", []))
     assert plain == everything, "others are not disturbed"
+
+
+TOTALS = "SELECT sensor, SUM(speed) AS total, COUNT(*) AS n FROM traffic{} WINDOW(RANGE 10 SLIDE 10) GROUP BY sensor"
+TWICE = [(at, "a", 1) for at in range(60)]
+"""One sample each microsecond."""
+
+
+def totals(run: ReaderRun, name: str) -> list[tuple[int, int]]:
+    """Return the windows' ends and what they count."""
+    return [(start + 1, row["n"]) for start, _, row in run.rows.get(name, [])]
+
+
+def test_a_long_past_is_read_in_pieces_while_others_go_on(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path, history_rows=10)
+    run.add("live", "SELECT speed FROM traffic")
+    run.append("traffic", TWICE, 60)
+    run.drain()
+    run.add("back", TOTALS.format(" SINCE 45 US AGO"))
+    counts = []
+    for at in range(60, 66):
+        run.append("traffic", [(at, "a", 1)], at + 1)
+        run.step()
+        counts.append((len(run.rows["live"]), totals(run, "back")))
+    assert [count for count, _ in counts] == [61, 62, 63, 64, 65, 66], "the live query misses no beat"
+    assert counts[0][1] == [(20, 5)], "10 rows of history, from 15 to 25: the first window began before"
+    assert counts[-1][1] == [(20, 5), (30, 10), (40, 10), (50, 10), (60, 10)]
+    assert "history" not in run.offset, "it has caught up"
+
+
+def test_a_short_past_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path, history_rows=10)
+    run.add("live", "SELECT speed FROM traffic")
+    run.append("traffic", TWICE, 60)
+    run.drain()
+    run.add("long", TOTALS.format(" SINCE BEGINNING"))
+    run.add("short", TOTALS.format(" SINCE 8 US AGO"))
+    run.step()
+    assert totals(run, "short") == [(60, 8)]
+    assert list(run.offset["history"]) == ["3"]
+    run.drop("long")
+    run.step()
+    assert "history" not in run.offset
+    assert totals(run, "long") == []
+
+
+def test_a_burst_of_queries_is_one_step_and_each_has_a_past_of_its_own(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path)
+    run.append("traffic", TWICE, 60)
+    run.add("live", TOTALS.format(""))
+    for name, past in (("a", "30 US AGO"), ("b", "30 US AGO"), ("c", "20 US AGO"), ("all", "BEGINNING")):
+        run.add(name, TOTALS.format(f" SINCE {past}"))
+    run.drop("b")
+    run.append("traffic", [(at, "a", 1) for at in range(60, 70)], 70)
+    run.drain()
+    assert run.micro_batches == 1
+    assert totals(run, "live") == [(70, 10)]
+    assert totals(run, "a") == [(at, 10) for at in (40, 50, 60, 70)]
+    assert totals(run, "b") == []
+    assert totals(run, "c") == [(at, 10) for at in (50, 60, 70)]
+    assert totals(run, "all") == [(at, 10) for at in range(10, 80, 10)]
+
+
+def test_versions_that_were_merged_and_cleaned_away_are_still_history(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path)
+    for at in range(60):
+        run.append("traffic", [(at, "a", 1)], at + 1)
+        if at % 25 == 0:
+            run.compact("traffic")
+    run.compact("traffic")
+    run.tables["traffic"]._table.create_checkpoint()
+    for log in (tmp_path / "streams" / "traffic" / "_delta_log").glob("*.json"):
+        if int(log.stem) < 40:
+            log.unlink()
+    run.add("back", TOTALS.format(" SINCE 40 US AGO"))
+    run.append("traffic", [(at, "a", 1) for at in range(60, 70)], 70)
+    run.compact("traffic")
+    run.drain()
+    assert totals(run, "back") == [(at, 10) for at in (30, 40, 50, 60, 70)]
+
+
+def test_nothing_stored_is_no_past(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path)
+    run.add("back", TOTALS.format(" SINCE 40 US AGO"))
+    run.append("traffic", TWICE, 60)
+    run.drain()
+    assert totals(run, "back") == [(at, 10) for at in range(10, 70, 10)]
+
+
+def test_aggregates_that_sensors_made_count_if_all_their_samples_are_since_then(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path)
+    query = run.add("back", TOTALS.format(" SINCE BEGINNING"))
+    taken_apart = pane_query_of(query.node)
+    assert taken_apart is not None
+    pushed = pushed_of(taken_apart)
+    assert pushed is not None
+    run.drop("back")
+    # Panes of 10 us that end at 19, 29, ...; and samples, of which that at 36 is part of the pane before 40.
+    panes = [(at, "a", 0) for at in range(19, 60, 10)]
+    told = {
+        "fjord_form": [*[pushed.form] * len(panes), None, None],
+        "fjord_except": [*[None] * len(panes), pushed.form, None],
+        "fjord_pane_us": [*[10] * len(panes), None, None],
+        "fjord_samples": [*[4] * len(panes), None, None],
+        "fjord_count_speed": [*[4] * len(panes), None, None],
+        "fjord_sum_speed": [*[at for at, _, _ in panes], None, None],
+    }
+    run.append("traffic", [*panes, (36, "a", 100), (37, "a", 1000)], 60, told)
+    run.add("back", TOTALS.format(" SINCE 25 US AGO"))
+    run.add("whole", TOTALS.format(" SINCE BEGINNING"))
+    run.append("traffic", [], 70)
+    run.drain()
+    found = {name: [(at + 1, row["total"]) for at, _, row in run.rows[name]] for name in ("back", "whole")}
+    assert found["back"] == [(40, 1000), (50, 49), (60, 59)]
+    assert found["whole"] == [(20, 19), (30, 29), (40, 1039), (50, 49), (60, 59)]
+
+
+def test_events_are_history_too(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path)
+    text = "SELECT sensor, passing_us FROM traffic{} EVENTS(speed ABOVE 5)"
+    query = run.add("back", text.format(" SINCE BEGINNING"))
+    form = event_form(query.node.input if hasattr(query.node, "input") else query.node)  # type: ignore[arg-type]
+    run.drop("back")
+    told = {"fjord_form": [form, form, None], "fjord_pane_us": [3, 4, None], "fjord_samples": [None, None, None]}
+    run.append("traffic", [(10, "a", 0), (20, "b", 0), (21, "b", 7)], 60, told)
+    run.add("back", text.format(" SINCE 45 US AGO"))
+    run.drain()
+    assert run.rows["back"] == [(20, 21, {"sensor": "b", "passing_us": 4})]
