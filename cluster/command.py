@@ -125,7 +125,7 @@ def add_query(
         return
     for warning in added["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
-    for read in added["history"]:
+    for read in added.get("history", []):
         since = "from the beginning" if read["since"] is None else f"since {read['since']}"
         typer.echo(f"reads first: {read['stream']} {since}, about {read['rows']:,} rows", err=True)
     typer.echo(f"{added['name']}  {added['topic']}")

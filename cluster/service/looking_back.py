@@ -96,9 +96,13 @@ def history_text(reads: tuple[HistoryRead, ...], at_once: int) -> str:
     lines = []
     for read in reads:
         since = "from the beginning" if read.begins_us is None else f"since {instant_text(read.begins_us)}"
-        lines.append(f"{read.stream} {since}: about {read.rows:,} rows in {read.files:,} files")
+        lines.append(f"{read.stream} {since}: about {_counted(read.rows, 'row')} in {_counted(read.files, 'file')}")
         if read.warning:
             lines.append(read.warning)
     if sum(read.rows for read in reads) > at_once:
         lines.append(f"about {at_once:,} rows at once, while other queries go on")
     return "\n".join(f"  {line}" for line in lines)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -31,6 +31,7 @@ from cluster.service.relation_service import RelationService
 from cluster.service.relation_store import KnownRelation, RelationStore
 from cluster.service.stream_service import StreamService
 from cluster.service.waiting_queries import WaitingQueries
+from cluster.storage.stream_tables import StreamTable
 from protocols import topics
 from protocols.demands import QueryDemand, StreamDemand
 from protocols.frames import VERSION, encode

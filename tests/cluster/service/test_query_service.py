@@ -149,3 +149,64 @@ async def test_explain_says_what_a_query_would_share(service: Service) -> None:
     told = service.queries.explain("SELECT sensor FROM traffic WHERE lane = 1")
     assert "all but its conditions with 1 query: slow" in told
     assert len(service.registry.plan.queries) == 2
+
+
+def store(service: Service, stamps: list[int], watermark_us: int) -> None:
+    """Store samples of one sensor."""
+    table = service.ingest.writers["traffic"].table
+    columns = {
+        "fjord_start_us": stamps,
+        "fjord_mote": ["m"] * len(stamps),
+        "fjord_default_rate": [True] * len(stamps),
+        "sensor": ["a"] * len(stamps),
+        "speed": [1.0] * len(stamps),
+        "lane": [1] * len(stamps),
+    }
+    rows = pl.DataFrame(columns, schema_overrides={"lane": pl.Int64}).to_arrow().cast(arrow_schema(table.schema))
+    table.append([rows], StreamPosition(watermark_us, {}), {})
+
+
+BACK = "SELECT sensor, speed FROM traffic SINCE 2 HOURS AGO"
+HOUR_US = 3_600_000_000
+
+
+async def test_how_far_a_query_looks_back_is_fixed_when_it_begins(service: Service) -> None:
+    now_us = 1_330_560_000_000_000  # 2012-03-01 00:00
+    store(service, [now_us - hour * HOUR_US for hour in range(5, 0, -1)], now_us)
+    query, warnings = await service.queries.add(BACK)
+    assert warnings == ()
+    store(service, [now_us], now_us + HOUR_US)
+    (read,) = service.queries.history(query.node)
+    assert (read.begins_us, read.stored_us) == (now_us - 2 * HOUR_US, now_us - 5 * HOUR_US)
+    assert read.as_json()["since"] == "2012-02-29T22:00:00.000000Z"
+    planned = service.plans.read(query.since_epoch).queries[-1].node
+    assert planned == query.node == service.registry.query(query.name).node
+    again, _ = await service.queries.add(BACK)
+    assert again.node != query.node
+    assert next(iter(service.queries.history(again.node))).begins_us == now_us - HOUR_US
+
+
+async def test_who_looks_back_further_than_there_is_anything_is_warned(service: Service) -> None:
+    _, warnings = await service.queries.add(BACK)
+    assert warnings == ("nothing is stored of traffic yet: there is no history to read",)
+    store(service, [HOUR_US], 2 * HOUR_US)
+    _, warnings = await service.queries.add(BACK)
+    assert warnings == ("traffic is stored since 1970-01-01T01:00:00.000000Z only: there is no more history",)
+    _, warnings = await service.queries.add("SELECT sensor FROM traffic SINCE BEGINNING")
+    assert warnings == ()
+
+
+async def test_explain_says_what_is_read_first(service: Service) -> None:
+    store(service, [hour * HOUR_US for hour in range(5)], 5 * HOUR_US)
+    store(service, [7 * HOUR_US, 8 * HOUR_US], 9 * HOUR_US)
+    explained = service.queries.explain(BACK)
+    assert "stream traffic, since 2h ago" in explained
+    assert (
+        "It would first read\n  traffic since 1970-01-01T07:00:00.000000Z: about 2 rows in 1 file\n\nIt would run"
+        in explained
+    )
+    assert "It would first read" not in service.queries.explain("SELECT sensor FROM traffic")
+    service.queries._history_rows = 3
+    everything = service.queries.explain("SELECT sensor FROM traffic SINCE BEGINNING")
+    assert "traffic from the beginning: about 7 rows in 2 files" in everything
+    assert "about 3 rows at once, while other queries go on" in everything
