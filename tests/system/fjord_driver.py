@@ -12,6 +12,7 @@ from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable
 
 MAX_ROWS = 600
+HISTORY_ROWS = 400
 """Of a micro-batch: many of them, so that a kill falls into one."""
 
 
@@ -26,7 +27,9 @@ def main(folder: Path, master: str) -> None:
     spark = open_session(SessionSettings(master=master, extra={"spark.executor.memory": "512m"}), folder / "spark")
     query = start_fjord(
         spark,
-        options=SourceOptions(str(folder / "streams"), str(folder / "plans"), 4, 2, MAX_ROWS),
+        options=SourceOptions(
+            str(folder / "streams"), str(folder / "plans"), 4, 2, MAX_ROWS, history_rows=HISTORY_ROWS
+        ),
         checkpoint=folder / "checkpoint",
         results=ResultsTable(str(folder / "results"), "driver"),
         on_commit=lambda: None,

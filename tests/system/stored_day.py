@@ -12,6 +12,7 @@ import polars as pl
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.plan.history import with_beginnings
 from cluster.plan.rewrite import rewrite
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from protocols.streams import Field, FieldType, StreamSchema
@@ -28,6 +29,9 @@ QUERIES = (
      "WHERE a.k = b.k AND a.x < 100 AND b.x > 800"), 0, VERSIONS),
     ("SELECT k, x FROM readings WHERE x BETWEEN 200 AND 250", 25, VERSIONS),
     ("SELECT MAX(x) AS most FROM readings WINDOW(RANGE 1 SECOND SLIDE 1 SECOND)", 45, VERSIONS),
+    ("SELECT k, x FROM readings SINCE 3 SECONDS AGO WHERE x < 50", 45, VERSIONS),
+    (("SELECT k, SUM(x) AS total FROM readings SINCE BEGINNING WINDOW(RANGE 2 SECONDS SLIDE 1 SECOND) GROUP BY k"), 60,
+     VERSIONS),
 )  # fmt: skip
 """Texts, after which version of the stream they begin, and after which they end."""
 
@@ -51,15 +55,14 @@ def prepare(folder: Path) -> None:
         watermark = (version + 1) * ROWS * STEP_US
         table.append([rows.to_arrow().cast(arrow_schema(READINGS))], StreamPosition(watermark, {}), {})
     catalog = Catalog.of([READINGS])
-    everybody = [
-        (PlannedQuery(f"q{number}", number, rewrite(translate(text, catalog).node).node), begin, end)
-        for number, (text, begin, end) in enumerate(QUERIES, 1)
-    ]
-    plans = PlanFiles(folder / "plans")
-    turns = sorted({begin for _, begin, _ in everybody} | {end for _, _, end in everybody if end < VERSIONS})
-    for epoch, turn in enumerate(turns, 1):
-        alive = tuple(query for query, begin, end in everybody if begin <= turn < end)
-        plans.write(Plan(epoch, alive, {READINGS.name: turn}))
+    plans, alive = PlanFiles(folder / "plans"), dict[int, PlannedQuery]()
+    turns = sorted((at, number) for number, (_, *turns) in enumerate(QUERIES, 1) for at in turns if at < VERSIONS)
+    for epoch, (turn, number) in enumerate(turns, 1):
+        if alive.pop(number, None) is None:
+            stands = turn * ROWS * STEP_US if turn else None
+            node = rewrite(translate(QUERIES[number - 1][0], catalog).node).node
+            alive[number] = PlannedQuery(f"q{number}", epoch, with_beginnings(node, epoch, {READINGS.name: stands}))
+        plans.write(Plan(epoch, tuple(alive.values()), {READINGS.name: turn}))
 
 
 def start(folder: Path, master: str = "local[2]") -> subprocess.Popen[str]:

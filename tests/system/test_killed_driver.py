@@ -12,13 +12,26 @@ import signal
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from tests.system.stored_day import QUERIES, prepare, results, start, wait_for
+from tests.system.stored_day import QUERIES, ROWS, STEP_US, prepare, results, start, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
 
 KILLS = int(os.environ.get("FJORD_KILLS", "1"))
+
+
+def assert_looked_back(folder: Path, answers: pl.DataFrame) -> None:
+    """Compare those who looked back with what is stored, and with one who was there from the first tuple on."""
+    since = 45 * ROWS * STEP_US - 3_000_000
+    stored = pl.read_delta(str(folder / "streams" / "readings")).filter(pl.col("x") < 50)
+    wanted = stored.filter(pl.col("fjord_start_us") >= since).select("fjord_start_us", "k", "x").sort(pl.all())
+    rows = answers.filter(pl.col("query") == "q8")
+    decoded = rows["row"].str.json_decode(pl.Struct({"k": pl.Int64, "x": pl.Int64})).struct.unnest()
+    assert rows.select(pl.col("start_us").alias("fjord_start_us")).hstack(decoded).sort(pl.all()).equals(wanted)
+    totals = [answers.filter(pl.col("query") == name).select("start_us", "end_us", "row") for name in ("q3", "q9")]
+    assert totals[0].sort(pl.all()).equals(totals[1].sort(pl.all()))
 
 
 def test_killed_again_and_again_it_answers_as_if_undisturbed(tmp_path: Path) -> None:
@@ -43,4 +56,5 @@ def test_killed_again_and_again_it_answers_as_if_undisturbed(tmp_path: Path) -> 
     assert killed > 0, "every run had ended before it was killed"
     expected, found = results(calm), results(disturbed)
     assert set(expected["query"].unique()) == {f"q{number}" for number in range(1, len(QUERIES) + 1)}
+    assert_looked_back(calm, expected)
     assert found.equals(expected), (found.join(expected, on=found.columns, how="anti"), found.height, expected.height)
