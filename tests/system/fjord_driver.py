@@ -12,7 +12,7 @@ from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable
 
 MAX_ROWS = 600
-HISTORY_ROWS = 400
+HISTORY_ROWS = 1_000
 """Of a micro-batch: many of them, so that a kill falls into one."""
 
 

@@ -31,10 +31,13 @@ def of_two(template: str, left: str, right: str) -> str:
     """Return a query over both streams."""
     text = template.format(left.format("t"), right.format("u"))
     text = text.replace("FROM traffic t", "FROM traffic{0} t").replace("FROM traffic u", "FROM other{1} u")
-    return text.replace(", traffic u", ", other{1} u")
+    return text.replace(", traffic u", ", other{1} u").replace("JOIN traffic u", "JOIN other{1} u")
 
 
-TWO = st.tuples(st.sampled_from(OF_TWO), st.sampled_from(EACH), st.sampled_from(EACH)).map(lambda all3: of_two(*all3))
+ZIPPED = "SELECT t.sensor, u.speed FROM traffic t ZIP JOIN traffic u WITHIN 9 US ON t.sensor = u.sensor"
+TWO = st.tuples(st.sampled_from([*OF_TWO, ZIPPED]), st.sampled_from(EACH), st.sampled_from(EACH)).map(
+    lambda three: of_two(*three)
+)
 
 
 def run_of_one_query(folder: Path, sql: str, rows: dict[str, list[tuple[list[Row], int]]]) -> ReaderRun:
