@@ -141,9 +141,9 @@ def test_what_takes_too_long_is_broken_off(database):
     assert time.monotonic() - began < 10
 
 
-def test_a_result_without_end_is_broken_off_with_figures(database):
+def test_a_result_that_is_too_large_is_broken_off_with_figures(database):
     source = opened(
-        database, more="QUERY 'SELECT i FROM generate_series(1, 100000000) AS i'", limits=Limits(max_bytes=1_000_000)
+        database, more="QUERY 'SELECT i FROM generate_series(1, 1000000) AS i'", limits=Limits(max_bytes=1_000_000)
     )
     with pytest.raises(SourceTooLargeError, match="the limit is 1,000,000 bytes"):
         source.rows((Column("i", FieldType.INTEGER),))
