@@ -12,7 +12,7 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
 
 _AT, _LEFT, _RIGHT = "fjord_at", "fjord_left", "fjord_right"
 
@@ -43,7 +43,7 @@ class Multiplicities(Operator):
             pl.lit(0, pl.Int64).alias(_RIGHT),
         )
         self._watermarks_us = [ALWAYS, ALWAYS]
-        self._empty = columns.clear()
+        self._output = OrderedOutput(columns)
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Take rows of one input and emit the spans that have ended for both."""
@@ -87,15 +87,18 @@ class Multiplicities(Operator):
         reached = watermark_us
         if begins.height and watermark_us < NEVER:
             reached = min(watermark_us, int(begins.select(pl.col(_AT).min()).item()))
-        return Batch(answered.sort(START, maintain_order=True), reached)
+        # A span that began earlier may still last: what has ended waits for it, so that rows leave in start order.
+        self._output.add(answered)
+        return self._output.release(reached)
 
     def save(self) -> State:
-        """Return all steps, and how far the inputs are."""
+        """Return all steps, what is held, and how far the inputs are."""
         left_us, right_us = self._watermarks_us
-        return {"steps": self._steps, "left_us": left_us, "right_us": right_us}
+        return {**self._output.save(), "steps": self._steps, "left_us": left_us, "right_us": right_us}
 
     def restore(self, state: State) -> None:
         """Go on from there."""
+        self._output.restore(state)
         self._steps = table_of(state, "steps")
         self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]
 

@@ -15,17 +15,11 @@ from cluster.language.algebra import schema_of
 from cluster.language.catalog import Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import (
-    CreateDerivedStream,
-    CreateStream,
-    SelectStatement,
-    parse_statement,
     translate,
-    translate_derived,
 )
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
-from tests.cluster.language.test_docs import EXAMPLES
 from tests.cluster.oracle.proving import Tally, prove
 
 TRAFFIC = StreamSchema("t", (Field("k", FieldType.TEXT), Field("x", FieldType.INTEGER)))
@@ -77,22 +71,6 @@ def test_sql_means_what_it_says(text: str, t: Any, u: Any, dice: random.Random) 
 def test_first_and_last_need_the_stamps_of_one_stream(text: str, reason: str) -> None:
     with pytest.raises(FjordSqlError, match=reason):
         translate(text, CATALOG)
-
-
-def test_every_documented_query_can_be_run() -> None:
-    catalog = Catalog()
-    for kind, text in EXAMPLES:
-        if kind != "sql":
-            continue
-        match parse_statement(text):
-            case CreateStream(stream=stream):
-                catalog = catalog.with_stream(stream)
-            case CreateDerivedStream():
-                catalog = catalog.with_stream(translate_derived(text, catalog))
-            case SelectStatement():
-                check_supported(rewrite(translate(text, catalog).node).node)
-            case _:
-                pass
 
 
 def test_a_window_over_what_lasts_counts_every_instant_or_is_refused_with_a_way_out() -> None:

@@ -130,6 +130,16 @@ def test_coalesce_joins_what_meets_up_to_its_longest() -> None:
     assert found == [(0, 4, "a", 0), (4, 6, "a", 0), (6, 9, None, 0)]
 
 
+def test_what_ended_first_waits_for_what_began_first() -> None:
+    """a |---------), b |-----): b has ended for both sides while a still lasts, but a comes first."""
+    operator = difference(LEFT)
+    operator.transition(1, Batch(RIGHT, NEVER))
+    early = operator.transition(0, Batch(frame([(37, 46, "a", 1), (38, 43, "b", 1)]), 45))
+    assert (early.rows.height, early.watermark_us) == (0, 37)
+    late = operator.transition(0, Batch(LEFT, NEVER))
+    assert late.rows["k"].to_list() == ["a", "b"]
+
+
 @given(ROWS, ROWS, st.data())
 def test_difference(left: list[Interval], right: list[Interval], data: st.DataObject) -> None:
     found = run(lambda: difference(LEFT), [frame(left), frame(right, ("k2", "n2"))], data)
