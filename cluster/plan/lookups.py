@@ -155,6 +155,8 @@ def _sunk(lookup: Lookup, large: frozenset[str]) -> Node:
             return _below_project(lookup, below, large) or _placed(lookup, large)
         case Join() | SemiJoin() | AntiJoin() | Lookup():
             return _below_join(lookup, below, large) or _placed(lookup, large)
+        case Union():
+            return _below_union(lookup, below, large)
         case _:
             return _placed(lookup, large)
 
@@ -226,6 +228,13 @@ def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin | Lookup, larg
     joined = with_inputs(below, (looked_up, *inputs_of(below)[1:]) if on_left else (left, looked_up))
     outputs = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(below)]
     return project(joined, (*outputs, *_found(lookup, names)))
+
+
+def _below_union(lookup: Lookup, below: Union, large: frozenset[str]) -> Node:
+    named = zip(schema_of(below.left), schema_of(below.right), strict=True)
+    outputs = [Output(one.name, column_scalar(other), one.unit) for one, other in named]
+    sides = (below.left, project(below.right, outputs))
+    return Union(*(_sunk(replace(lookup, input=side), large) for side in sides))
 
 
 def _in_source(lookup: Lookup, source: Source) -> Node:

@@ -59,3 +59,15 @@ def test_a_group_that_is_looked_up_begins_with_each_step_of_its_window() -> None
     assert "aggregate" in plan
     assert "distinct" not in plan
     assert "distinct" in explain(plan_node(f"SELECT g.sensor FROM ({groups}) AS g"))
+
+
+def test_united_streams_are_looked_up_each_for_itself() -> None:
+    both = f"SELECT t.sensor FROM {T} UNION ALL SELECT u.sensor FROM {U}"
+    found = lookups(f"SELECT p.name FROM ({both}) AS b, {P} WHERE p.sensor = b.sensor")
+    assert found == ["stream traffic; look up in places on sensor = places.sensor"] * 2
+    found = lookups(
+        f"SELECT t.speed FROM {T} WHERE (t.speed = 1 OR t.sensor IN (SELECT sensor FROM places)) "
+        "AND t.speed IN (SELECT fastest FROM limits)"
+    )
+    assert len(found) == 2
+    assert all("keep if found in limits" in line for line in found)
