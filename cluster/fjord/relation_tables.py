@@ -107,7 +107,7 @@ class RelationTables:
                 raise UnreadableRelationError(version.failure)
         if sum(version.bytes for version in active.values()) > self._memory_bytes:
             return self._sliced(table, key, active)
-        scans = {each: pl.scan_parquet(self._file(each, version)) for each, version in active.items()}
+        scans = {each: _scan(each, self._file(each, version)) for each, version in active.items()}
         return self._kept(table, active, None, lambda: pulled(table, scans))
 
     def _sliced(self, table: Node, key: str | None, active: Mapping[Relation, RelationVersion]) -> SlicedTable:
@@ -122,7 +122,13 @@ class RelationTables:
         count = slices_of(version.bytes, self._memory_bytes, self._buckets)
         digest = hashlib.blake2b(msgspec.json.encode((table, key)), digest_size=8).hexdigest()
         folder = self._folder / relation.identity / f"{version.data:012d}-by-{digest}-{count}"
-        cut(self._file(relation, version), folder, count, key, lambda rows: pulled(table, {relation: rows.lazy()}))
+        cut(
+            self._file(relation, version),
+            folder,
+            count,
+            key,
+            lambda rows: pulled(table, {relation: _known(relation, rows)}),
+        )
         kind = next(POLARS_TYPES[column.type]() for column in schema_of(table) if column.name == key)
 
         def load(number: int) -> LookupTable:
@@ -153,6 +159,21 @@ class RelationTables:
 
 _kept: OrderedDict[tuple[str, Node, tuple[int, ...], tuple[str, int] | None], LookupTable] = OrderedDict()
 """Tables this worker has pulled, by folder, plan and versions; that asked for last comes last."""
+
+
+def _scan(relation: Relation, snapshot: Path) -> pl.LazyFrame:
+    """Return a scan of a snapshot; columns that came later, as those of sensors do, are NULL in it."""
+    return pl.scan_parquet(snapshot, schema=_schema(relation), missing_columns="insert", extra_columns="ignore")
+
+
+def _known(relation: Relation, rows: pl.DataFrame) -> pl.LazyFrame:
+    """Return rows of a snapshot, likewise."""
+    missing = {name: kind for name, kind in _schema(relation).items() if name not in rows.columns}
+    return rows.lazy().with_columns(pl.lit(None, kind).alias(name) for name, kind in missing.items())
+
+
+def _schema(relation: Relation) -> dict[str, type[pl.DataType]]:
+    return {column.name: POLARS_TYPES[column.type] for column in relation.columns}
 
 
 def _active(history: Sequence[tuple[int, RelationVersion]], instant_us: int) -> RelationVersion:

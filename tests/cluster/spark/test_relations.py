@@ -15,7 +15,7 @@ from cluster.language.algebra import Node
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.spark.placement import parts_of
 from cluster.storage.relation_versions import RelationVersions
-from tests.cluster.spark.hosted_run import LIMITS, PLACES, Run, plan_node, queries
+from tests.cluster.spark.hosted_run import LIMITS, PLACES, Run, plan_node, queries, relation_rows
 
 FIRST = [("a", 1, "bridge"), ("b", 2, "tunnel"), (None, 9, "nowhere")]
 SECOND = [("a", 1, "old bridge"), ("a", 3, "ramp"), ("c", 2, None)]
@@ -225,3 +225,18 @@ def test_lookups_that_only_choose_come_first(tmp_path: Path) -> None:
     (part,) = parts_of(Plan(1, queries(q=sql)))
     assert [each.kind for each in part.edges[0].source.lookups] == ["semi", "inner"]
     assert [row["speed"] for row in answers(tmp_path, sql)] == [60, 70, 80]
+
+
+@pytest.mark.parametrize("memory_bytes", [2**30, 10], ids=["whole", "sliced"])
+def test_columns_that_came_later_are_null_in_older_versions(tmp_path: Path, memory_bytes: int) -> None:
+    sql = "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor"
+    run = Run(tmp_path, Plan(1, queries(q=sql)), relation_memory_bytes=memory_bytes)
+    older = relation_rows(PLACES, FIRST).drop("name")
+    versions = RelationVersions(tmp_path / "relations" / PLACES.identity)
+    versions.prepare(older)
+    versions.commit(older, {})
+    run.change(PLACES, SECOND, 25)
+    run.append(ROWS, 41)
+    run.step()
+    found = sorted((row["speed"], row["name"]) for _, _, row in run.rows["q"] if row["speed"] < 75)
+    assert found == [(50, None), (60, None), (70, "old bridge"), (70, "ramp")]
