@@ -41,7 +41,10 @@ class OperatorFailedError(FjordError):
     """An operator's transition raised; `owner` is the query it belongs to."""
 
     def __init__(self, owner: str, name: str, cause: Exception) -> None:
-        super().__init__(f"operator {name} of query {owner} failed: {type(cause).__name__}: {cause}")
+        # What is ours says itself what was wrong.
+        ours = isinstance(cause, FjordError)
+        reason = str(cause) if ours else f"operator {name} of query {owner} failed: {type(cause).__name__}: {cause}"
+        super().__init__(reason)
         self.owner = owner
         self.name = name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -16,6 +17,9 @@ from cluster.plan.pane_folding import AFTER, MARKS, SIZE, SLIDE
 from cluster.spark.placement import Listener, Part
 
 _MARKS = [mark.name for mark in MARKS]
+REPEAT_SECONDS = 60.0
+"""A query that fails in every micro-batch says so no more often."""
+
 _BEGAN = "fjord_began"
 
 
@@ -35,6 +39,7 @@ class Answers:
             listeners.setdefault(listener.top, []).append(listener)
         self._tops = [_Top(top, each, only=len(listeners) == 1) for top, each in listeners.items()]
         self._broken: dict[str, str] = {}
+        self._said: dict[str, tuple[str, float]] = {}
 
     def of(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Yield answers: columns query, START, END, kind, row (JSON); each query's in the order of the rows."""
@@ -48,7 +53,7 @@ class Answers:
     def errors(
         self, here: Mapping[str, str], upstream: Mapping[str, str], bucket: int, buckets: int, at_us: int
     ) -> Iterator[pl.DataFrame]:
-        """Yield what has to be said of queries that failed.
+        """Yield what has to be said of queries that failed; the same of one query once a minute, while it lasts.
 
         Parameters
         ----------
@@ -62,6 +67,7 @@ class Answers:
             The instant to give.
         """
         broken, self._broken = self._broken, {}
+        said_before, self._said = self._said, {}
         if not (broken or here or upstream):
             return
         for listener in self._part.listeners:
@@ -69,7 +75,13 @@ class Answers:
             reason = here.get(self._part.identity) or broken.get(identity)
             if reason is None and listener.home(buckets) == bucket:
                 reason = upstream.get(identity) or upstream.get(self._part.identity)
-            if reason is not None:
+            if reason is None:
+                continue
+            last = said_before.get(identity)
+            if last is not None and last[0] == reason and time.monotonic() - last[1] < REPEAT_SECONDS:
+                self._said[identity] = last
+            else:
+                self._said[identity] = (reason, time.monotonic())
                 yield said(listener.query.name, "error", msgspec.json.encode(reason).decode(), at_us)
 
 

@@ -177,7 +177,7 @@ class BucketHost:
 
     def _answers(self, hosted: _Hosted, control: Control, bucket: int) -> Iterator[BucketOutput]:
         failures = {error.owner: str(error) for error in hosted.fjord.failures.values()}
-        now_us = max(control.watermarks_us.values(), default=0)
+        now_us = max(control.watermarks_us.values(), default=control.reached_us)
         found: list[pl.DataFrame] = []
         for answers, outlet in hosted.outlets:
             while (batch := outlet.get()) is not None:
@@ -265,7 +265,7 @@ def _merged_control(controls: list[Control]) -> Control:
         watermarks.update(control.watermarks_us)
         failures.update(control.failures)
         counters = added(counters, control.counters)
-    return Control(first.epoch, first.previous_epoch, watermarks, failures, counters, first.relations)
+    return Control(first.epoch, first.previous_epoch, watermarks, failures, counters, first.relations, first.reached_us)
 
 
 def _moved(placed: Placed) -> tuple[int, int]:

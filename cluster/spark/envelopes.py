@@ -49,6 +49,8 @@ class Control(msgspec.Struct, frozen=True):
         What the upstream operators of one part did; only one bucket is told.
     relations
         By identity of a relation: the newest version that counts.
+    reached_us
+        How far the streams have come; 0 if nobody knows.
     """
 
     epoch: int
@@ -57,6 +59,7 @@ class Control(msgspec.Struct, frozen=True):
     failures: dict[str, str] = {}
     counters: Counters = {}
     relations: dict[str, int] = {}
+    reached_us: int = 0
 
 
 def pack_control(control: Control) -> bytes:

@@ -117,12 +117,14 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
         if rows is not None and rows.height:
             pieces_by_bucket = routed(edge, rows, task.buckets)
             envelopes.extend((bucket, edge.name, pack_rows(piece)) for bucket, piece in pieces_by_bucket.items())
+    reached_us = max(task.watermarks_us.values(), default=0)
     counted = Control(
-        task.epoch, task.previous_epoch, watermarks, failures, counters_of(fjord.operators), task.relations
+        task.epoch, task.previous_epoch, watermarks, failures, counters_of(fjord.operators), task.relations, reached_us
     )
     envelopes.append((COUNTING_BUCKET, CONTROL, pack_control(counted)))
     if task.origin == 0 or failures:
-        control = pack_control(Control(task.epoch, task.previous_epoch, watermarks, failures, relations=task.relations))
+        quiet = msgspec.structs.replace(counted, counters={})
+        control = pack_control(quiet)
         envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets) if bucket != COUNTING_BUCKET)
     yield pa.RecordBatch.from_arrays(
         [

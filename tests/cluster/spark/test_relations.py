@@ -123,8 +123,11 @@ def test_what_cannot_be_read_is_an_error_of_those_who_read_it_only(tmp_path: Pat
     versions.commit_failure("relation places has been stale for 5 minutes", {"traffic": 15})
     run.append(ROWS[:2], 21)
     run.step()
-    assert "has been stale" in run.errors["q"][0]
+    assert run.errors == {"q": ["relation places has been stale for 5 minutes"]}
     assert [row["speed"] for _, _, row in run.rows["w"]] == [50, 60]
+    run.append([(22, "a", 1)], 23)
+    run.step()
+    assert len(run.errors["q"]) == 1, "said once"
     versions.commit_failure("", {"traffic": 25})
     run.append(ROWS[2:], 41)
     run.step()
