@@ -65,6 +65,7 @@ class Fjord:
         self._clock = clock
         self._placed: list[Placed] = []
         self._failed: dict[str, OperatorFailedError] = {}
+        self._complaints: dict[str, OperatorFailedError] = {}
 
     @property
     def operators(self) -> Sequence[Placed]:
@@ -75,6 +76,11 @@ class Fjord:
     def failures(self) -> dict[str, OperatorFailedError]:
         """By query, what made it fail; a failed query's operators are not run any more."""
         return self._failed
+
+    @property
+    def complaints(self) -> dict[str, OperatorFailedError]:
+        """By query, what an operator could not do in the last run, though it went on."""
+        return self._complaints
 
     def add(self, name: str, operator: Operator, inputs: Sequence[Queue | Placed], *, owner: str) -> Placed:
         """Place an operator behind queues or other operators; the latter are connected by a new push queue."""
@@ -101,8 +107,9 @@ class Fjord:
     def run(self) -> None:
         """Make transitions until no operator has input.
 
-        An operator that raises stops its own query only; see :attr:`failures`.
+        An operator that raises stops its own query only; see :attr:`failures`. One that complains stops nothing.
         """
+        self._complaints = {}
         for placed in self._placed:
             for queue in placed.inputs:
                 queue.wake()
@@ -130,6 +137,8 @@ class Fjord:
         except Exception as error:  # noqa: BLE001 - whatever one query's operator raises must not stop the others
             self._failed[placed.owner] = OperatorFailedError(placed.owner, placed.name, error)
             return
+        if placed.operator.complaint is not None:
+            self._complaints[placed.owner] = OperatorFailedError(placed.owner, placed.name, placed.operator.complaint)
         used = self._clock() - began
         self._scheduler.charge(place, used)
         counters = placed.counters

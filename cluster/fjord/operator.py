@@ -22,6 +22,8 @@ class Operator(ABC):
 
     input_count: int = 1
     """How many inputs it has; ports count from 0."""
+    complaint: Exception | None = None
+    """What it could not do in its last transition, though it goes on; its query is told."""
 
     @abstractmethod
     def transition(self, port: int, batch: Batch) -> Batch:

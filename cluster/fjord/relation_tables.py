@@ -70,22 +70,27 @@ class RelationTables:
 
     def pieces(
         self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
-    ) -> Sequence[tuple[int, Parts]]:
+    ) -> Sequence[tuple[int, Parts | PlanError]]:
         """Return what a table is between two instants: since when, and its rows; the first holds at `first_us`.
+
+        Instead of rows there is an :class:`UnreadableRelationError` where one of its relations has a version that says
+        that it has not been read for too long, or is too large for the memory and there is no key to cut it by.
 
         Raises
         ------
         UnreadableRelationError
-            If one of its relations has no version, one that says that it has not been read for too long, or is too
-            large for the memory where there is no key to cut it by.
+            If one of its relations has no version at all.
         """
         relations = relations_of(table)
         histories = {each.identity: self._history(each, streams) for each in relations}
         changes = {since for history in histories.values() for since, _ in history if first_us < since <= last_us}
-        pieces = []
+        pieces: list[tuple[int, Parts | PlanError]] = []
         for since in [first_us, *sorted(changes)]:
             active = {each: _active(histories[each.identity], since) for each in relations}
-            pieces.append((since, self._table(table, key, active)))
+            try:
+                pieces.append((since, self._table(table, key, active)))
+            except UnreadableRelationError as error:
+                pieces.append((since, error))
         return pieces
 
     def _history(self, relation: Relation, streams: frozenset[str]) -> list[tuple[int, RelationVersion]]:

@@ -176,7 +176,8 @@ class BucketHost:
         return hosted
 
     def _answers(self, hosted: _Hosted, control: Control, bucket: int) -> Iterator[BucketOutput]:
-        failures = {error.owner: str(error) for error in hosted.fjord.failures.values()}
+        told = [*hosted.fjord.complaints.values(), *hosted.fjord.failures.values()]
+        failures = {error.owner: str(error) for error in told}
         now_us = max(control.watermarks_us.values(), default=control.reached_us)
         found: list[pl.DataFrame] = []
         for answers, outlet in hosted.outlets:

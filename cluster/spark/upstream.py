@@ -99,9 +99,11 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     watermarks: dict[str, int] = {}
     envelopes: list[tuple[int, str, bytes]] = []
     failures = {owner: str(error) for owner, error in fjord.failures.items()}
+    complaints = {owner: str(error) for owner, error in fjord.complaints.items()}
     for outlet in outlets:
         edge = outlet.edge
         failures.update((edge.owner, str(fjord.failures[each])) for each in outlet.behind if each in fjord.failures)
+        complaints.update((edge.owner, complaints[each]) for each in outlet.behind if each in complaints)
         if edge.owner in failures:
             continue
         pieces = []
@@ -117,6 +119,7 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
         if rows is not None and rows.height:
             pieces_by_bucket = routed(edge, rows, task.buckets)
             envelopes.extend((bucket, edge.name, pack_rows(piece)) for bucket, piece in pieces_by_bucket.items())
+    failures = complaints | failures
     reached_us = max(task.watermarks_us.values(), default=0)
     counted = Control(
         task.epoch, task.previous_epoch, watermarks, failures, counters_of(fjord.operators), task.relations, reached_us

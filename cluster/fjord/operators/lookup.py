@@ -4,7 +4,8 @@
     table    |-- version 1 --)[-- version 2 --
     answer   t1 and t2 with rows of version 1, t3 and t4 with rows of version 2
 
-It keeps nothing: a tuple is answered when it comes, whoever reads the table, however large it is.
+It keeps nothing: a tuple is answered when it comes, whoever reads the table, however large it is. Tuples that
+begin while the table cannot be read have no answer; the operator says so and goes on, so that others lose nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cluster.errors import PlanError
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.key_index import KeyIndex
 from cluster.fjord.operator import Operator
@@ -79,8 +81,10 @@ class Tables(Protocol):
 
     def pieces(
         self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
-    ) -> Sequence[tuple[int, Parts]]:
+    ) -> Sequence[tuple[int, Parts | PlanError]]:
         """Return what a table is between two instants: since when, and its rows; the first holds at `first_us`.
+
+        Where it cannot be read, there is the reason instead of rows.
 
         Parameters
         ----------
@@ -120,6 +124,7 @@ class Lookup(Operator):
     def transition(self, port: int, batch: Batch) -> Batch:
         """Look the tuples up."""
         del port
+        self.complaint = None
         rows = batch.rows
         if not rows.height:
             return Batch(rows.hstack(self._right) if self._lookup.pairs else rows, batch.watermark_us)
@@ -131,11 +136,14 @@ class Lookup(Operator):
         )
         begins = np.searchsorted(starts, [since for since, _ in pieces[1:]], side="left")
         places = [0, *(int(place) for place in begins), rows.height]
-        answers = [
-            self._answer(rows[first:until], table)
-            for (_, table), first, until in zip(pieces, places, places[1:], strict=False)
-            if until > first
-        ]
+        answers = []
+        for (_, table), first, until in zip(pieces, places, places[1:], strict=False):
+            if isinstance(table, PlanError):
+                self.complaint = table if until > first else self.complaint
+            elif until > first:
+                answers.append(self._answer(rows[first:until], table))
+        if not answers:
+            return Batch(rows.clear().hstack(self._right) if self._lookup.pairs else rows.clear(), batch.watermark_us)
         return Batch(answers[0] if len(answers) == 1 else pl.concat(answers), batch.watermark_us)
 
     def _answer(self, rows: pl.DataFrame, table: Parts) -> pl.DataFrame:

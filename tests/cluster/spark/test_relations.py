@@ -131,7 +131,38 @@ def test_what_cannot_be_read_is_an_error_of_those_who_read_it_only(tmp_path: Pat
     versions.commit_failure("", {"traffic": 25})
     run.append(ROWS[2:], 41)
     run.step()
-    assert [row["speed"] for _, _, row in run.rows["q"]] == [70, 75]
+    assert [row["speed"] for _, _, row in run.rows["q"]] == [50, 70, 75], (
+        "what was sampled before the error is answered"
+    )
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "in three steps"])
+def test_an_error_below_a_window_or_above_it_costs_no_other_row(tmp_path: Path, *, waits: bool) -> None:
+    """Windows end at 1 s, 2 s, 3 s; places cannot be read from 1.5 s until 2.5 s."""
+    second = 1_000_000
+    mean = "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 SECOND SLIDE 1 SECOND) GROUP BY sensor"
+    sql = {
+        "above": f"SELECT s.n, p.name FROM ({mean}) AS s, places AS p WHERE s.sensor = p.sensor",
+        "below": "SELECT COUNT(*) AS n FROM traffic AS t WINDOW(RANGE 1 SECOND SLIDE 1 SECOND), places AS p "
+        "WHERE t.sensor = p.sensor",
+    }
+    run = Run(tmp_path, Plan(1, queries(**sql)))
+    run.change(PLACES, FIRST, 0)
+    versions = RelationVersions(tmp_path / "relations" / PLACES.identity)
+    versions.commit_failure("relation places has been stale for 5 minutes", {"traffic": 3 * second // 2})
+    versions.commit_failure("", {"traffic": 5 * second // 2})
+    stamps = [number * second // 10 for number in range(40)]
+    for first in range(0, 40, 13) if waits else (0,):
+        rows = [(stamp, "a", 50) for stamp in stamps[first : first + (13 if waits else 40)]]
+        run.append(rows, rows[-1][0] + 1)
+        run.step()
+    run.append([(10 * second, "z", 1)], 10 * second + 1)
+    run.step()
+    assert all("has been stale" in error for error in (*run.errors["above"], *run.errors["below"]))
+    found = {name: [(start + 1) // second for start, _, _ in rows] for name, rows in run.rows.items()}
+    counts = {name: [row["n"] for _, _, row in rows] for name, rows in run.rows.items()}
+    assert (found["above"], counts["above"]) == ([1, 3, 4], [10, 10, 10]), "only the row that begins at 2 s is an error"
+    assert (found["below"], counts["below"]) == ([1, 2, 3, 4], [10, 5, 5, 10]), "what was not looked up is not counted"
 
 
 def test_queries_that_differ_in_conditions_only_share_the_lookup(tmp_path: Path) -> None:
