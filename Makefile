@@ -13,7 +13,7 @@ MINUTES ?= 10
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-faults oracle lint format bench clean
+.PHONY: help setup demo test test-fast test-faults oracle lint format bench clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -21,6 +21,8 @@ help: ## Show this list
 	@echo
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
 		printf '%-18s %s\n' "$$name" "$$text"; done
+
+setup: $(INSTALLED) ## Build .venv with everything that the commands need
 
 demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [MOTES=64] [TRACE=file.csv]
 	@$(BIN)/fjord demo --duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)')

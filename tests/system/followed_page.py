@@ -1,0 +1,72 @@
+"""A page of documentation, followed word for word: its commands are typed, and what they print is compared with it.
+
+========================  ==============================================================================
+block                     is
+========================  ==============================================================================
+```sh                     for the reader
+```sh terminals           commands that go on, each in a terminal of its own
+```console                ``$`` commands, and what they print; ``…`` stands for anything
+```console WORD           the same, only if WORD is chosen
+========================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+COMMAND_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Terminals:
+    """Commands that go on."""
+
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command and the lines it prints."""
+
+    command: str
+    printed: tuple[str, ...]
+
+
+def steps_of(page: Path, chosen: str) -> Iterator[Terminals | Step]:
+    """Yield what a reader does who makes a choice, in the order of the page."""
+    for kind, text in re.findall(r"^```([^\n]+)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        if kind == "sh terminals":
+            yield Terminals(tuple(text.splitlines()))
+        elif kind in {"console", f"console {chosen}"}:
+            for typed in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+                command, *printed = typed.splitlines()
+                yield Step(command, tuple(printed))
+
+
+def type_in(command: str, folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """Type a command; return the lines it prints."""
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=COMMAND_SECONDS, check=False,
+    )  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def differences(wanted: Sequence[str], found: Sequence[str]) -> list[str]:
+    """Return the lines that are not as the page says; rows of results have no order and any number."""
+    wanted, found = sorted(map(_unnumbered, wanted)), sorted(map(_unnumbered, found))
+    if len(wanted) != len(found):
+        return [f"{len(wanted)} lines were to come, not {len(found)}:", *found]
+    return [
+        f"{line!r} is not {each!r}"
+        for each, line in zip(wanted, found, strict=True)
+        if not re.fullmatch(".*".join(map(re.escape, each.split("…"))), line)
+    ]
+
+
+def _unnumbered(line: str) -> str:
+    return re.sub(r'"sequence":\d+', '"sequence":…', line) if line.startswith("{") else line
