@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -9,10 +10,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import psycopg
 
 PASSWORD = "s3cr%t@x"
@@ -57,7 +58,8 @@ class PostgresServer:
 
     @property
     def stopped(self) -> bool:
-        return not (self.folder / "postmaster.pid").exists()
+        file = self.folder / "postmaster.pid"
+        return not file.exists() or not psutil.pid_exists(int(file.read_text().split()[0]))
 
     def start(self) -> None:
         options = f"-p {self.port} -h 127.0.0.1 -k '' -c fsync=off -c max_connections=20"
@@ -65,6 +67,16 @@ class PostgresServer:
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self.folder, "-w", "-m", "immediate", "stop")
+
+    def kill(self) -> None:
+        """End the server and all its processes at once, as a power failure would."""
+        leader = psutil.Process(int((self.folder / "postmaster.pid").read_text().split()[0]))
+        doomed = [leader, *leader.children(recursive=True)]
+        leader.suspend()  # else it would notice that children die, and start others
+        for process in [*doomed[1:], leader]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(doomed, timeout=20)
 
     def _run(self, program: str, *arguments: object) -> None:
         # The server refuses to run as root.
@@ -75,7 +87,7 @@ class PostgresServer:
         )  # fmt: skip
 
 
-@contextmanager
+@contextlib.contextmanager
 def running_postgres(programs: Path) -> Iterator[PostgresServer]:
     """Run a server; everything of it is gone afterwards."""
     with socket.socket() as probe:
