@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.clock_offset import BUCKET_US, FASTEST_DRIFT, MOST_BUCKETS, ClockOffset
@@ -39,14 +40,25 @@ def test_nothing_is_known_of_a_clock_before_a_few_packets():
     st.integers(0, 2**32),
     st.sampled_from([1.0, 2.0, 30.0, 300.0]),
 )
+@example(0, -100.0, 80, 300.0)
+@example(0, 0.0, 10_649, 30.0)
 def test_jittery_delays(behind_us, ppm, seed, every):
-    clock, source = ClockOffset(), random.Random(seed)
+    """The offset is that of the last packet; the drift is off by what delays differ over most of the time looked at."""
+    clock, source, delays = ClockOffset(), random.Random(seed), []
     seconds = max(200, every * 40)
-    hear(clock, behind_us, ppm=ppm, seconds=seconds, every=every, delay=lambda: 3_000 + source.expovariate(1 / 5_000))
+
+    def delay():
+        delays.append(3_000 + source.expovariate(1 / 5_000))
+        return delays[-1]
+
+    hear(clock, behind_us, ppm=ppm, seconds=seconds, every=every, delay=delay)
     found = clock.estimate()
-    true_us = behind_us + seconds * ppm
-    assert found.offset_us - true_us == pytest.approx(3_000, abs=found.error_us + 20_000)
-    assert found.drift_ppm == pytest.approx(ppm, abs=15_000 / min(seconds, 200))
+    true_us = behind_us + (seconds - every) * ppm
+    assert found.offset_us - true_us == pytest.approx(3_000, abs=found.error_us + 1_000)
+    closed = [(heard_us, delays[int((heard_us - BEGAN) // (every * S))]) for heard_us, _ in clock.kept[:-1]]
+    least = [delay_us for _, delay_us in closed]
+    apart = sorted((later[0] - sooner[0] for sooner, later in combinations(closed, 2)), reverse=True)
+    assert found.drift_ppm == pytest.approx(ppm, abs=(max(least) - min(least)) / apart[len(apart) // 2] * 1e6 + 1)
 
 
 @given(
