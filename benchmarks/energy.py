@@ -40,7 +40,8 @@ from protocols.acquisition.merging import workload_for
 from protocols.acquisition.needs import Need, NeedKind
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import ProgramStyle
-from protocols.acquisition.search import Search, Sensor
+from protocols.acquisition.pricing import Sensor
+from protocols.acquisition.search import Search
 from protocols.event_log import configure_logging
 from protocols.packets import Packet, VehicleEvent
 from protocols.power.estimate import draw_mw
@@ -198,7 +199,7 @@ def worst_over_optimum(sets: int) -> float:
     dice = random.Random(7)  # noqa: S311 - no secret
     worst = 1.0
     for _ in range(sets):
-        needs = [_random_need(dice) for _ in range(dice.randint(1, 3))]
+        needs = [_random_need(dice) for _ in range(dice.randint(1, 6))]
         profile = find_profile(dice.choice(preset_names()))
         listen, most = ListenSchedule(MINUTE, 50_000), dice.choice([1, 7])
         observed = Observed(vehicles_per_second=dice.choice([0.02, 0.5]), loss=0.05)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import ProgramStyle, parts_as_parts
-from protocols.acquisition.search import Candidate, Search, Sensor, workload_of
+from protocols.acquisition.pricing import Candidate, Sensor, workload_of
+from protocols.acquisition.search import Search
 from protocols.acquisition.sensor_traits import DAY_SECONDS, SensorTraits
 from protocols.acquisition.words import words_of
 from protocols.errors import OverloadError

@@ -6,69 +6,35 @@ divide them are tried; with many, needs are joined and moved as long as that sav
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
-from protocols.acquisition.covering import holds_all
-from protocols.acquisition.divisions import Division, atoms_of, neighbours_of, partitions
+from protocols.acquisition.divisions import Division, atoms_of, neighbours_of
 from protocols.acquisition.dominance import undominated
-from protocols.acquisition.needs import Need, intervals_of
+from protocols.acquisition.exhaustive import Exhaustive
+from protocols.acquisition.least_cost import LeastCost
+from protocols.acquisition.needs import Need
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import (
     Abilities,
     ProgramStyle,
     aggregating_parts,
-    assembled,
     changing_part,
     detecting_parts,
     parts_as_parts,
     sampling_part,
-    sends_samples,
 )
-from protocols.errors import OverloadError, ProgramError
-from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
-from protocols.power.limits import check_program, most_records
-from protocols.power.profile import DeviceProfile
+from protocols.acquisition.pricing import Candidate, Pricing, Sensor, goes_together
+from protocols.power.estimate import Workload, draw_mw
 from protocols.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange
 from protocols.streams import FieldName
 
-MOST_TRIED_EXHAUSTIVELY = 5
+MOST_TRIED_EXHAUSTIVELY = 7
 MOST_STEPS = 64
 MOST_POLISHED = 12
 """Needs with which whole programs are compared after the sums of parts."""
-_FEW_RECORDS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A program and its mean draw; infinite if the sensor cannot run it."""
-
-    program: SamplingProgram
-    milliwatts: float
-
-
-@dataclass(frozen=True, slots=True)
-class Sensor:
-    """What decides about the cost of a program on a sensor.
-
-    Parameters
-    ----------
-    order
-        Its sampled fields, in schema order.
-    minimum_period_us
-        The fastest it can sample.
-    profile
-        Its energy.
-    abilities
-        What it can do.
-    """
-
-    order: tuple[FieldName, ...]
-    minimum_period_us: int
-    profile: DeviceProfile
-    abilities: Abilities = field(default_factory=Abilities)
+_MOST_PRODUCTS = 5
+"""Parts of which all kinds are tried with all kinds of the others."""
 
 
 class Search:
@@ -85,8 +51,8 @@ class Search:
     def __init__(self, sensor: Sensor, style: ProgramStyle, observed: Observed) -> None:
         self._sensor = sensor
         self._style = style
-        self._observed = observed
-        self._known: dict[tuple[frozenset[Part], int, bool], Candidate] = {}
+        self._pricing = Pricing(sensor, style, observed)
+        self._least = LeastCost(self._pricing)
         self._found: dict[tuple[Need, ...], Candidate] = {}
         self._alone: dict[frozenset[Need], tuple[Part, float]] = {}
         asleep = SamplingProgram(listen=style.listen)
@@ -96,26 +62,37 @@ class Search:
     def cheapest(self, needs: Sequence[Need]) -> Candidate:
         """Return the cheapest program that answers all needs."""
         left = undominated(needs)
+        everything = tuple(dict.fromkeys(needs))
+        if len(everything) <= MOST_TRIED_EXHAUSTIVELY:
+            # To tell more than is needed may be cheaper: packets fill sooner, or it is known when they come.
+            left += tuple(need for need in everything if need not in left)
         found = self._found.get(left)
         if found is None:
             found = self._found[left] = self._cheapest(left)
         return found
 
     def _cheapest(self, needs: tuple[Need, ...]) -> Candidate:
-        self._thorough = len(needs) <= MOST_TRIED_EXHAUSTIVELY
-        if self._thorough:
-            divisions = [division for division in partitions(len(needs)) if self._allows(len(division))]
-            return min((self._best_of(each, needs) for each in divisions), key=_milliwatts)
-        division = min(self._descended(needs), key=lambda each: self._best_of(each, needs).milliwatts)
+        self._thorough = False
+        divisions = self._descended(needs)
+        if len(needs) <= MOST_TRIED_EXHAUSTIVELY:
+            found = min((self._best_of_the_best(each, needs) for each in divisions), key=_milliwatts)
+            order, able = self._sensor.order, self._sensor.abilities
+            return Exhaustive(
+                needs, self._pricing, self._least, lambda group: _choices(group, order, able, 1), self._most_parts
+            ).cheapest(self._refined(found, needs))
+        division = min(divisions, key=lambda each: self._best_of_the_best(each, needs).milliwatts)
         if len(needs) <= MOST_POLISHED:
             singles = [(number,) for number in range(len(needs))]
-            division = self._descend(division, singles, lambda each: self._best_of(each, needs).milliwatts)
-        best = self._best_of(division, needs)
-        self._thorough = True
-        polished = [self._candidate(parts_as_parts(best.program), needs)]
-        if len(needs) <= MOST_POLISHED and len(division) <= MOST_TRIED_EXHAUSTIVELY:
+            division = self._descend(division, singles, lambda each: self._best_of_the_best(each, needs).milliwatts)
+        polished = [self._refined(self._best_of_the_best(division, needs), needs)]
+        if len(needs) <= MOST_POLISHED and len(division) <= _MOST_PRODUCTS:
             polished.append(self._best_of(division, needs))
         return min(polished, key=_milliwatts)
+
+    def _refined(self, found: Candidate, needs: Sequence[Need]) -> Candidate:
+        """Return a program with the best packets."""
+        self._thorough = True
+        return self._candidate(parts_as_parts(found.program), needs)
 
     def raw(self, needs: Sequence[Need]) -> Candidate:
         """Return the program that sends every sample that is needed, as it was taken."""
@@ -174,76 +151,31 @@ class Search:
             changing = changing_part(group, self._sensor.order) if self._sensor.abilities.sends_on_change else None
             if changing is not None:
                 changed = (*parts[:place], changing, *parts[place + 1 :])
-                found += [self._candidate(changed, needs)] if _goes_together(changed) else []
+                found += [self._candidate(changed, needs)] if goes_together(changed) else []
         return min(found, key=_milliwatts)
 
+    @property
+    def _most_parts(self) -> int:
+        return MOST_PARTS if self._sensor.abilities.several else 1
+
     def _allows(self, parts: int) -> bool:
-        return parts <= (MOST_PARTS if self._sensor.abilities.several else 1)
+        return parts <= self._most_parts
 
     def _best_of(self, division: Division, needs: Sequence[Need]) -> Candidate:
         """Return the best program with so divided needs, whatever kind its parts are."""
-        if not self._thorough:
-            return self._best_of_the_best(division, needs)
         order, able, every_us = self._sensor.order, self._sensor.abilities, 1
         choices = [_choices(tuple(needs[number] for number in group), order, able, every_us) for group in division]
         best: Candidate | None = None
         for parts in _products(choices):
-            if not _goes_together(parts):
+            if not goes_together(parts):
                 continue
             found = self._candidate(parts, needs)
             if best is None or found.milliwatts < best.milliwatts:
                 best = found
         return best or self.raw(needs)
 
-    def _candidate(self, parts: tuple[Part, ...], needs: Sequence[Need]) -> Candidate:
-        # The same parts in another order are the same program; but how long its records may wait is up to the needs.
-        patience_us = min(need.patience_us for need in needs)
-        key = (frozenset(parts), patience_us, self._thorough)
-        found = self._known.get(key)
-        if found is None:
-            needed = tuple(sorted(_needed(key[0]), key=repr))
-            found = self._known[key] = self._priced(needed, patience_us)
-        return found
-
-    def _priced(self, parts: tuple[Part, ...], patience_us: int) -> Candidate:
-        sensor, style = self._sensor, self._style
-        workload = workload_of(parts, self._observed)
-        single = assembled(parts, sensor.order, style, 1)
-        if single.period_us < sensor.minimum_period_us:
-            return Candidate(single, math.inf)
-        best = Candidate(single, math.inf)
-        for program in _packed(single, sensor.profile, style, workload, patience_us, thorough=self._thorough):
-            try:
-                check_program(sensor.profile, program)
-                milliwatts = float(draw_mw(sensor.profile, program, workload).sum())
-            except (ProgramError, OverloadError):
-                continue
-            if milliwatts < best.milliwatts:
-                best = Candidate(program, milliwatts)
-        return best
-
-
-def workload_of(parts: Sequence[Part], observed: Observed) -> Workload:
-    """Return what a sensor meets that runs these parts in a world as observed."""
-    shares = tuple(
-        Shares(
-            observed.kept_share(intervals_of(part.bands)),
-            observed.changed_share((each.field, each.width) for each in part.report.dead_bands)
-            if isinstance(part.report, SendOnChange)
-            else 1.0,
-            observed.following_share(intervals_of(part.bands), part.every_us),
-        )
-        for part in parts
-    )
-    first = shares[0]
-    return Workload(
-        observed.vehicles_per_second,
-        first.kept,
-        first.changed,
-        observed.loss,
-        first.following,
-        shares if len(parts) > 1 else (),
-    )
+    def _candidate(self, parts: Sequence[Part], needs: Sequence[Need]) -> Candidate:
+        return self._pricing.candidate(parts, needs, thorough=self._thorough)
 
 
 @lru_cache(maxsize=65_536)
@@ -271,61 +203,6 @@ def _products(choices: Sequence[Sequence[Part]]) -> Iterator[tuple[Part, ...]]:
     for rest in _products(choices[1:]):
         for each in choices[0]:
             yield (each, *rest)
-
-
-def _needed(parts: Iterable[Part]) -> list[Part]:
-    """Return parts without those that send only samples that another one sends anyway."""
-    return [part for part in parts if not any(other != part and _includes(other, part) for other in parts)]
-
-
-def _includes(one: Part, other: Part) -> bool:
-    return (
-        one.report is None
-        and other.report is None
-        and other.every_us % one.every_us == 0
-        and set(other.fields) <= set(one.fields)
-        and holds_all(intervals_of(one.bands), intervals_of(other.bands))
-    )
-
-
-def _goes_together(parts: Sequence[Part]) -> bool:
-    """What a changed sample leaves out can be filled in only if no other part's samples stand in between."""
-    senders = [part for part in parts if sends_samples(part)]
-    return len(senders) < 2 or not any(isinstance(part.report, SendOnChange) for part in senders)  # noqa: PLR2004
-
-
-def _packed(
-    program: SamplingProgram,
-    profile: DeviceProfile,
-    style: ProgramStyle,
-    workload: Workload,
-    patience_us: int,
-    *,
-    thorough: bool,
-) -> Iterator[SamplingProgram]:
-    """Yield a program with as many records to a packet as radio, deployer and patience allow, and with fewer.
-
-    More records to a packet are not always cheaper: while they wait the mote may have to ask, and a longer payload may
-    take one symbol more.
-    """
-    most = max(1, min(style.samples_per_packet, most_records(profile, program)))
-    if is_regular(program):
-        # A record that waits for a full packet waits for all but one of the others.
-        rate = rates_of(program, workload).records
-        most = max(1, min(most, math.floor(rate * patience_us / 1e6 + 1e-9)))
-        patience_us = 0
-    if not thorough:
-        sizes = {most}
-    else:
-        sizes = set(range(1, most + 1)) if most <= _FEW_RECORDS else {1, 2, 3, 5, most // 2, most}
-    for size in sorted(sizes):
-        yield _with_packets(program, size, 0 if size == 1 else patience_us)
-
-
-def _with_packets(program: SamplingProgram, packet: int, patience_us: int) -> SamplingProgram:
-    return SamplingProgram(
-        program.fields, program.period_us, packet, program.listen, program.bands, program.report, patience_us
-    )
 
 
 def _milliwatts(found: Candidate) -> float:

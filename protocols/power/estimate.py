@@ -102,7 +102,7 @@ def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
     if program.sleeping:
         return Rates(0.0, 0.0, 0.0, 1 / every_s, 1 / every_s, 0.0)
     samples = 1e6 / program.period_us
-    records, bits = _all_records(program, workload)
+    records, bits = records_of(program, workload)
     per_packet = program.samples_per_packet
     if isinstance(program.report, Several) and is_regular(program):
         found = listening_of_parts(program)
@@ -158,8 +158,8 @@ def _shares_of(program: SamplingProgram, workload: Workload) -> tuple[Shares, ..
     return workload.parts or (alone,) * len(parts_of(program))
 
 
-def _all_records(program: SamplingProgram, workload: Workload) -> tuple[float, float]:
-    """Return how many records come per second, and their mean length in bits."""
+def records_of(program: SamplingProgram, workload: Workload) -> tuple[float, float]:
+    """Return how many records a program has to send per second, and their mean length in bits."""
     if not isinstance(program.report, Several):
         shares = Shares(workload.kept_share, workload.changed_share)
         return _records(program, shares, workload.vehicles_per_second), float(record_bits(program))

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
 
 from protocols.power.listening import Listening, when_regular
 from protocols.programs import SamplingProgram, first_sample_at_or_after, parts_of
+
+Timing = tuple[tuple[int, int], ...]
+"""Of each part the interval that one record covers, 0 if it sends samples, and its period; ascending."""
+Instants = npt.NDArray[np.int64]
 
 _MOST_RECORDS = 4_096
 _MANY_PACKETS = 100.0
@@ -17,25 +24,47 @@ _MANY_PACKETS = 100.0
 
 def record_instants(program: SamplingProgram, from_us: int) -> Iterator[int]:
     """Yield the instants, from one on, of the samples with which records of a regular program are complete."""
-    streams: list[Iterator[int]] = []
-    sample_periods_us: list[int] = []
-    for part in parts_of(program):
-        if part.interval_us is None:
-            sample_periods_us.append(part.period_us)
-        else:
-            streams.append(_ends(part.interval_us, part.period_us, from_us))
+    return _instants(_timing(program), from_us)
+
+
+def listening_of_parts(program: SamplingProgram) -> Listening:
+    """Return how often a mote with several regular parts sends packets and listens, by going through a while of it."""
+    return _listening(_timing(program), program.samples_per_packet, program.listen.every_us)
+
+
+def _timing(program: SamplingProgram) -> Timing:
+    return tuple(sorted((part.interval_us or 0, part.period_us) for part in parts_of(program)))
+
+
+def _instants(timing: Timing, from_us: int) -> Iterator[int]:
+    streams = [_ends(interval_us, period_us, from_us) for interval_us, period_us in timing if interval_us]
+    sample_periods_us = [period_us for interval_us, period_us in timing if not interval_us]
     if sample_periods_us:
         # What several parts would send of one sample is one record.
         streams.append(_distinct(heapq.merge(*(_multiples(each, from_us) for each in sample_periods_us))))
     return heapq.merge(*streams)
 
 
+@lru_cache(maxsize=512)
+def _first_instants(timing: Timing) -> Instants:
+    """Return the first instants from 0 on, as :func:`_instants` would yield them."""
+    until_us = _MOST_RECORDS * min(interval_us or period_us for interval_us, period_us in timing)
+    found = np.sort(np.concatenate(_instants_until(timing, until_us)))
+    return found[:_MOST_RECORDS]
+
+
+def _instants_until(timing: Timing, until_us: int) -> list[Instants]:
+    def multiples(every_us: int) -> Instants:
+        return np.arange(0, until_us, every_us, dtype=np.int64)
+
+    samples = [multiples(period_us) for interval_us, period_us in timing if not interval_us]
+    ends = [-(-multiples(interval_us) // period_us) * period_us for interval_us, period_us in timing if interval_us]
+    return [*ends, np.unique(np.concatenate(samples))] if samples else ends
+
+
 @lru_cache(maxsize=4096)
-def listening_of_parts(program: SamplingProgram) -> Listening:
-    """Return how often a mote with several regular parts sends packets and listens, by going through a while of it."""
-    every_us = program.listen.every_us
-    instants = list(islice(record_instants(program, 0), _MOST_RECORDS))
-    packets = instants[program.samples_per_packet - 1 :: program.samples_per_packet]
+def _listening(timing: Timing, per_packet: int, every_us: int) -> Listening:
+    packets = _first_instants(timing)[per_packet - 1 :: per_packet].tolist()
     until_us = packets[-1]
     rate = len(packets) * 1e6 / until_us
     if rate * every_us / 1e6 > _MANY_PACKETS:
@@ -44,8 +73,7 @@ def listening_of_parts(program: SamplingProgram) -> Listening:
     begins_us = 0
     while True:
         ask_us = begins_us + every_us
-        while place < len(packets) and packets[place] < ask_us:
-            place += 1
+        place = bisect_left(packets, ask_us, place)
         if place == len(packets):
             break
         listens += 1

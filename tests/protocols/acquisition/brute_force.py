@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from protocols.acquisition.needs import Need, NeedKind
 from protocols.acquisition.observed import Observed
@@ -42,23 +43,34 @@ def least_milliwatts(
     """Return the draw of the cheapest program that answers all needs; infinite if there is none."""
     best = math.inf
     patience_us = min(need.patience_us for need in needs)
+    shares = cache(lambda part: _shares(part, observed))
+    idle, kinds_of, tried = cache(_idle), cache(lambda group: list(kinds(group, order))), set()
     for colours in itertools.product(range(len(needs)), repeat=len(needs)):
         if any(colour > max(colours[:place], default=-1) + 1 for place, colour in enumerate(colours)):
             continue  # the same division with other names
-        groups = [[need for need, of in zip(needs, colours, strict=True) if of == colour] for colour in set(colours)]
-        for parts in itertools.product(*(list(kinds(group, order)) for group in groups)):
+        groups = [
+            tuple(need for need, of in zip(needs, colours, strict=True) if of == colour) for colour in set(colours)
+        ]
+        for parts in itertools.product(*map(kinds_of, groups)):
+            if frozenset(parts) in tried:
+                continue
+            tried.add(frozenset(parts))
             senders = [part for part in parts if part.report is None or isinstance(part.report, SendOnChange)]
             if len(senders) > 1 and any(part.report is not None for part in senders):
                 continue
-            if any(_idle(part, other) for part in parts for other in parts):
+            if any(idle(part, other) for part in parts for other in parts):
                 continue
             for packet in range(1, most_per_packet + 1):
-                best = min(best, cost(parts, order, packet, patience_us, profile, listen, observed))
+                found = cost(
+                    parts, [shares(part) for part in parts], order, packet, patience_us, profile, listen, observed
+                )
+                best = min(best, found)
     return best
 
 
 def cost(
     parts: Sequence[Part],
+    shares: Sequence[Shares],
     order: Sequence[str],
     packet: int,
     patience_us: int,
@@ -67,16 +79,6 @@ def cost(
     observed: Observed,
 ) -> float:
     """Return the draw of one program; infinite if it is none, or tells somebody too late."""
-    shares = tuple(
-        Shares(
-            observed.kept_share(_by_field(part.bands)),
-            observed.changed_share((each.field, each.width) for each in part.report.dead_bands)
-            if isinstance(part.report, SendOnChange)
-            else 1.0,
-            observed.following_share(_by_field(part.bands), part.every_us),
-        )
-        for part in parts
-    )
     try:
         if len(parts) == 1:
             (part,) = parts
@@ -88,7 +90,7 @@ def cost(
             tick_us = math.gcd(*(part.every_us for part in parts))
             fields = tuple(name for name in order if any(name in part.fields for part in parts))
             program = SamplingProgram(fields, tick_us, packet, listen, report=Several(tuple(parts)))
-            workload = Workload(observed.vehicles_per_second, loss=observed.loss, parts=shares)
+            workload = Workload(observed.vehicles_per_second, loss=observed.loss, parts=tuple(shares))
         if is_regular(program):
             if packet > 1 and packet / rates_of(program, workload).records * 1e6 > patience_us * (1 + 1e-9):
                 return math.inf
@@ -116,6 +118,8 @@ def kinds(group: Sequence[Need], order: Sequence[str]) -> Iterator[Part]:
         for low, high in _joined(interval for need in group for interval in dict(need.bands)[name])
     ]
     yield Part(fields, every_us, tuple(bands))
+    if bands:
+        yield Part(fields, every_us)
     patience_us = min(need.patience_us for need in group)
     if not bands and not any(need.threshold for need in group):
         widths = [min(dict(need.tolerances).get(name, 0.0) for need in group if name in need.fields) for name in fields]
@@ -137,6 +141,16 @@ def kinds(group: Sequence[Need], order: Sequence[str]) -> Iterator[Part]:
         if all(need.kind is NeedKind.TALLIES for need in group):
             for pane_us in _panes(group):
                 yield Part(first.fields, every_us, (), VehicleCount(first.threshold, pane_us))
+
+
+def _shares(part: Part, observed: Observed) -> Shares:
+    return Shares(
+        observed.kept_share(_by_field(part.bands)),
+        observed.changed_share((each.field, each.width) for each in part.report.dead_bands)
+        if isinstance(part.report, SendOnChange)
+        else 1.0,
+        observed.following_share(_by_field(part.bands), part.every_us),
+    )
 
 
 def _idle(part: Part, other: Part) -> bool:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from protocols.acquisition.dominance import undominated
+from protocols.acquisition.least_cost import LeastCost
 from protocols.acquisition.needs import Need, NeedKind, united
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import ProgramStyle
-from protocols.acquisition.search import Search, Sensor
+from protocols.acquisition.pricing import Pricing, Sensor, without_idle
+from protocols.acquisition.search import Search
 from protocols.power.profiles import find_profile, preset_names
 from protocols.programs import ListenSchedule, Measure, Threshold
-from tests.protocols.acquisition.brute_force import least_milliwatts
+from tests.protocols.acquisition.brute_force import kinds, least_milliwatts
 
 SECOND = 1_000_000
 ORDER = ("speed", "flow", "level")
@@ -61,9 +66,19 @@ def world(kept: float, still: float) -> Observed:
     return observed
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+def compare(
+    wanted: list[Need], device: str, kept: float = 0.01, still: float = 0.9, most: int = 7
+) -> tuple[float, float]:
+    """Return the draw of the program that is chosen, and of the cheapest there is."""
+    profile, listen, observed = find_profile(device), ListenSchedule(60 * SECOND, 50_000), world(kept, still)
+    found = Search(Sensor(ORDER, 1, profile), ProgramStyle(most, listen), observed).cheapest(wanted)
+    best = least_milliwatts(wanted, ORDER, profile, most_per_packet=most, listen=listen, observed=observed)
+    return found.milliwatts, best
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
 @given(
-    st.lists(needs(), min_size=1, max_size=4),
+    st.lists(needs(), min_size=1, max_size=6),
     st.sampled_from(preset_names()),
     st.sampled_from([0.01, 0.3]),
     st.sampled_from([0.0, 0.9]),
@@ -72,20 +87,75 @@ def world(kept: float, still: float) -> Observed:
 def test_the_chosen_program_is_the_cheapest(
     wanted: list[Need], device: str, kept: float, still: float, most: int
 ) -> None:
-    profile, listen, observed = find_profile(device), ListenSchedule(60 * SECOND, 50_000), world(kept, still)
-    sensor = Sensor(ORDER, 1, profile)
-    found = Search(sensor, ProgramStyle(most, listen), observed).cheapest(wanted)
-    best = least_milliwatts(wanted, ORDER, profile, most_per_packet=most, listen=listen, observed=observed)
-    assert found.milliwatts <= best * 1.01 or found.milliwatts == best == math.inf
+    found, best = compare(wanted, device, kept, still, most)
+    assert found <= best * 1.01 or found == best == math.inf
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
-@given(st.lists(needs(), min_size=6, max_size=6, unique=True), st.sampled_from(["telosb", "mica2"]))
-def test_stepping_downhill_comes_close(wanted: list[Need], device: str) -> None:
-    profile, listen, observed = find_profile(device), ListenSchedule(60 * SECOND, 50_000), world(0.05, 0.5)
-    found = Search(Sensor(ORDER, 1, profile), ProgramStyle(1, listen), observed).cheapest(wanted)
-    best = least_milliwatts(wanted, ORDER, profile, most_per_packet=1, listen=listen, observed=observed)
-    assert found.milliwatts <= best * 1.1 or found.milliwatts == best == math.inf
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+@given(st.lists(needs(), min_size=7, max_size=7, unique=True), st.sampled_from(["nrf52840-154", "mica2"]))
+def test_of_seven_needs_too(wanted: list[Need], device: str) -> None:
+    found, best = compare(wanted, device, 0.05, 0.5, 1)
+    assert found <= best * 1.01 or found == best == math.inf
+
+
+SAMPLES_OF_TWO = Need(NeedKind.SAMPLES, ("flow", "level"), 30 * SECOND, patience_us=30 * SECOND)
+RARE_PANES = Need(
+    NeedKind.PANES,
+    ("speed", "level"),
+    SECOND,
+    (("level", ((-math.inf, 20.0),)),),
+    pane_us=60 * SECOND,
+    measures=(Measure.COUNT, Measure.SUM, Measure.MAX),
+    patience_us=60 * SECOND,
+)
+EVENTS = Need(NeedKind.EVENTS, ("level",), 60 * SECOND, threshold=Threshold("level", 0.6, 0.4), patience_us=60 * SECOND)
+RARE_SAMPLES = Need(
+    NeedKind.SAMPLES, ("speed", "flow"), 30 * SECOND, (("flow", ((-math.inf, 20.0),)),), patience_us=210 * SECOND
+)
+
+
+def tallies(period_s: int, pane_s: int) -> Need:
+    """How often something was seen."""
+    told_us = pane_s * SECOND
+    return replace(EVENTS, kind=NeedKind.TALLIES, period_us=period_s * SECOND, pane_us=told_us, patience_us=told_us)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "kept"),
+    [
+        ([SAMPLES_OF_TWO, tallies(30, 120), RARE_PANES], "lora-sf7", 0.01),
+        ([tallies(60, 240), tallies(120, 240), EVENTS, RARE_SAMPLES], "nrf52840-154", 0.3),
+    ],
+    ids=["packets fill sooner", "it is known when they come"],
+)
+def test_to_tell_more_than_is_needed_may_be_cheaper(wanted: list[Need], device: str, kept: float) -> None:
+    """Counts that could be made of samples are sent beside them: 11 and 18 per cent less than without."""
+    found, best = compare(wanted, device, kept, 0.0)
+    assert found == pytest.approx(best, rel=0.01)
+    observed = world(kept, 0.0)
+    style = ProgramStyle(7, ListenSchedule(60 * SECOND, 50_000))
+    fewest = Search(Sensor(ORDER, 1, find_profile(device)), style, observed).cheapest(undominated(wanted))
+    assert fewest.milliwatts > best * 1.1
+
+
+@settings(max_examples=100, deadline=None, phases=[Phase.generate])
+@given(
+    st.lists(needs(), min_size=1, max_size=3),
+    st.sampled_from(preset_names()),
+    st.sampled_from([0.01, 0.3]),
+    st.sampled_from([1, 7]),
+)
+def test_no_program_costs_less_than_is_said_at_least(wanted: list[Need], device: str, kept: float, most: int) -> None:
+    style = ProgramStyle(most, ListenSchedule(60 * SECOND, 50_000))
+    pricing = Pricing(Sensor(ORDER, 1, find_profile(device)), style, world(kept, 0.5))
+    least = LeastCost(pricing)
+    patience_us = min(need.patience_us for need in wanted)
+    for chosen in product(*(kinds([need], ORDER) for need in wanted)):
+        parts = without_idle(set(chosen))
+        found = pricing.candidate(parts, wanted).milliwatts
+        costs = [least.part(part) for part in parts]
+        assert least.milliwatts(costs) <= least.milliwatts(costs, patience_us) * (1 + 1e-9)
+        assert least.milliwatts(costs, patience_us) <= found * (1 + 1e-9)
 
 
 def test_what_was_found_for_the_patient_is_not_given_to_others() -> None:
