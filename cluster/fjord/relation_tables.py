@@ -23,7 +23,7 @@ from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.language.algebra import Node, Relation, schema_of
 from cluster.plan.lookup_choices import slices_of
-from cluster.plan.lookups import relations_of
+from cluster.plan.relations_read import relations_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.byte_sizes import format_byte_size
 

@@ -16,7 +16,7 @@ import msgspec
 from cluster.errors import PlanError
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
-from cluster.plan.lookups import relations_of
+from cluster.plan.relations_read import relations_of
 
 FORMAT = 2
 """1 had a whole plan in every file."""

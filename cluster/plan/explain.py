@@ -40,6 +40,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.plans import plain_column
 from cluster.language.translation import translate
+from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import rewrite
 from protocols.durations import format_duration
 
@@ -173,7 +174,7 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
 
 def described_lookup(lookup: Lookup | TableLookup) -> str:
     """Return one line about a lookup, without what its table is made of."""
-    names = _list(tuple(dict.fromkeys(relation.name for relation in relations_in(lookup.table))))
+    names = _list(tuple(dict.fromkeys(relation.name for relation in relations_of(lookup.table))))
     on = f" on {readable(lookup.predicate)}" if lookup.predicate else ""
     match lookup.kind:
         case "inner":
@@ -184,13 +185,6 @@ def described_lookup(lookup: Lookup | TableLookup) -> str:
             return f"keep if found in {names}{on}"
         case "anti":
             return f"keep if not found in {names}{on}"
-
-
-def relations_in(table: Node) -> tuple[Relation, ...]:
-    """Return the relations of a plan of relations, left to right."""
-    if isinstance(table, Relation):
-        return (table,)
-    return tuple(relation for each in inputs_of(table) for relation in relations_in(each))
 
 
 def readable(scalar: Scalar) -> str:

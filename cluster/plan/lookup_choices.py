@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster.language.algebra import Lookup, Node, Source, TableLookup, inputs_of, schema_of
-from cluster.plan.explain import described_lookup, relations_in
+from cluster.plan.explain import described_lookup
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
+from cluster.plan.relations_read import relations_of
 from protocols.byte_sizes import format_byte_size
 
 SLICES_IN_MEMORY = 4
@@ -56,7 +57,7 @@ def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_byte
     lines: list[str] = []
     for lookup in dict.fromkeys(_lookups(node)):
         lines.append(f"  {described_lookup(lookup)}")
-        found = [(each.name, sizes.get(each.identity)) for each in dict.fromkeys(relations_in(lookup.table))]
+        found = [(each.name, sizes.get(each.identity)) for each in relations_of(lookup.table)]
         lines += [f"    {name}: {_size(size)}" for name, size in found]
         total = sum(size.bytes for _, size in found if size is not None)
         lines.append(f"    {_choice(lookup, total, memory_bytes, buckets)}")

@@ -28,8 +28,6 @@ from cluster.language.algebra import (
     Node,
     Output,
     Project,
-    Relation,
-    Scalar,
     SemiJoin,
     Source,
     TableLookup,
@@ -53,30 +51,12 @@ from cluster.plan.expressions import (
     tidy_equality,
     without_alternatives,
 )
+from cluster.plan.lookup_names import called_columns, found_columns, renamed_table
 from cluster.plan.opened_tables import opened
+from cluster.plan.relations_read import relations_of
 
 PLAIN_EQUALITY = 2
 """Columns of an equality of one column with another."""
-
-
-def relations_of(node: Node) -> tuple[Relation, ...]:
-    """Return the relations a plan reads, each once for every set of its columns."""
-    found: dict[Relation, None] = {}
-    _gather(node, found)
-    return tuple(found)
-
-
-def _gather(node: Node, found: dict[Relation, None]) -> None:
-    match node:
-        case Relation():
-            found[node] = None
-        case Source():
-            for lookup in node.lookups:
-                _gather(lookup.table, found)
-        case Lookup():
-            _gather(node.table, found)
-    for each in inputs_of(node):
-        _gather(each, found)
 
 
 def with_lookups(node: Node, large: frozenset[str] = frozenset()) -> Node:
@@ -203,13 +183,13 @@ def _spread_by(lookup: Lookup, large: frozenset[str]) -> tuple[str, ...]:
 
 
 def _below_project(lookup: Lookup, below: Project, large: frozenset[str]) -> Node | None:
-    table, names = _renamed(lookup, [column.name for column in schema_of(below.input)])
+    table, names = renamed_table(lookup, [column.name for column in schema_of(below.input)])
     meanings = {output.name: output.scalar for output in below.outputs}
-    meanings |= _called(lookup, names)
+    meanings |= called_columns(lookup, names)
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
     if lookup.predicate is not None and predicate is None:
         return None
-    found = _found(lookup, names)
+    found = found_columns(lookup, names)
     return Project(_sunk(Lookup(below.input, table, predicate, lookup.kind), large), (*below.outputs, *found))
 
 
@@ -220,14 +200,14 @@ def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin | Lookup, larg
     if not on_left and not (isinstance(below, Join) and read <= names_of(right)):
         return None
     side, other = (left, right) if on_left else (right, left)
-    table, names = _renamed(lookup, [*names_of(side), *names_of(other)])
+    table, names = renamed_table(lookup, [*names_of(side), *names_of(other)])
     meanings = {column.name: column_scalar(column) for column in schema_of(side)}
-    meanings |= _called(lookup, names)
+    meanings |= called_columns(lookup, names)
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
     looked_up = _sunk(Lookup(side, table, predicate, lookup.kind), large)
     joined = with_inputs(below, (looked_up, *inputs_of(below)[1:]) if on_left else (left, looked_up))
     outputs = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(below)]
-    return project(joined, (*outputs, *_found(lookup, names)))
+    return project(joined, (*outputs, *found_columns(lookup, names)))
 
 
 def _below_union(lookup: Lookup, below: Union, large: frozenset[str]) -> Node:
@@ -265,7 +245,7 @@ def _in_source(lookup: Lookup, source: Source) -> Node:
         node = Filter(node, chosen)
     before = [Output(column.name, column_scalar(column), column.unit) for column in source.columns]
     found = {column.name: names[table.names[column.name]] for column in schema_of(lookup.table)}
-    return project(node, (*before, *_found(lookup, found)))
+    return project(node, (*before, *found_columns(lookup, found)))
 
 
 def _ordered(source: Source, entry: TableLookup) -> tuple[TableLookup, ...]:
@@ -279,29 +259,3 @@ def _ordered(source: Source, entry: TableLookup) -> tuple[TableLookup, ...]:
 
 def _prefixes(source: Source) -> list[str]:
     return [schema_of(each.table)[0].name.split(".", maxsplit=1)[0] for each in source.lookups]
-
-
-def _called(lookup: Lookup, names: dict[str, str]) -> dict[str, Scalar]:
-    """Return the columns of a lookup's table under other names, by their own."""
-    return {each.name: column_scalar(replace(each, name=names[each.name])) for each in schema_of(lookup.table)}
-
-
-def _renamed(lookup: Lookup, taken: list[str]) -> tuple[Node, dict[str, str]]:
-    """Return a lookup's table with names that are not taken, and the new name of each column."""
-    used = list(taken)
-    names: dict[str, str] = {}
-    for column in schema_of(lookup.table):
-        names[column.name] = unique_name(column.name, used)
-        used.append(names[column.name])
-    outputs = [Output(names[each.name], column_scalar(each), each.unit) for each in schema_of(lookup.table)]
-    return project(lookup.table, outputs), names
-
-
-def _found(lookup: Lookup, names: dict[str, str]) -> list[Output]:
-    """Return the columns that a lookup adds, under its own names, where they are called otherwise."""
-    if not lookup.pairs:
-        return []
-    return [
-        Output(column.name, column_scalar(replace(column, name=names[column.name])), column.unit)
-        for column in schema_of(lookup.table)
-    ]

@@ -19,7 +19,7 @@ from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explain_query
 from cluster.plan.lookup_choices import RelationSize, large_relations, lookup_choices
-from cluster.plan.lookups import relations_of
+from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sharing import sharing_of
 from cluster.plan.where_it_runs import where_it_runs

@@ -14,7 +14,7 @@ from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.secrets import masked
 from cluster.language.translation import parse_statement
-from cluster.plan.lookups import relations_of
+from cluster.plan.relations_read import relations_of
 from cluster.relations.fitting import all_columns, matched
 from cluster.relations.freshness import State
 from cluster.relations.source import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
-from cluster.plan.lookups import relations_of
+from cluster.plan.relations_read import relations_of
 from cluster.service.registry import Registry
 from cluster.service.relation_registry import WaitingQuery
 from cluster.service.relation_store import KnownRelation, RelationStore

@@ -27,7 +27,7 @@ from cluster.fjord.queues import PullQueue, PushQueue
 from cluster.fjord.relation_tables import MEMORY_BYTES, RelationTables
 from cluster.language.algebra import Source, TableLookup
 from cluster.plan.epoch import PlanFiles
-from cluster.plan.lookups import relations_of
+from cluster.plan.relations_read import relations_of
 from cluster.spark.catching_up import PastRead
 from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, Control, pack_control, pack_rows
 from cluster.spark.placement import Part, parts_of, routed

@@ -28,7 +28,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.plan.explain import explain
-from cluster.plan.lookups import relations_of
+from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import RULES, rewrite
 from tests.cluster.plan.plans import call, condition, pick, source
 from tests.cluster.plan.snapshots import evaluate
