@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from protocols.acquisition.needs import Bands, Intervals
 
 REMEMBERED = 2_048
-STEPS = 64
-"""Shares are rounded up to so many steps: small changes of the world change no plan."""
+STEPS = 32
+"""Between a share and its half: shares are rounded to one of them, so that rare values are told as well as others."""
 LEAST_SHARE = 1 / 256
 """What was never seen lately may still come."""
 UNKNOWN_KEPT = 0.5
@@ -90,4 +90,7 @@ def _inside(value: float, intervals: Intervals) -> bool:
 
 
 def _rounded(share: float) -> float:
-    return max(math.ceil(round(share * STEPS, 9)) / STEPS, LEAST_SHARE)
+    if share <= LEAST_SHARE:
+        return LEAST_SHARE
+    step = 2.0 ** math.floor(math.log2(share)) / STEPS
+    return round(share / step) * step

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 
 from protocols.errors import OverloadError
 from protocols.power.component import Power
@@ -18,17 +16,14 @@ from protocols.power.costs import (
     sample_cost,
     synchronisation_cost,
 )
-from protocols.power.listening import when_impatient, when_irregular, when_regular
+from protocols.power.listening import Listening, when_impatient, when_irregular, when_regular
 from protocols.power.payload import part_record_bits, record_bits, sample_of_parts_bits
 from protocols.power.profile import DeviceProfile
-from protocols.power.record_instants import listening_of_parts
+from protocols.power.record_instants import LONGEST_CYCLE, due_together, instants_per_second, listening_of_parts
 from protocols.programs import SamplingProgram, SendOnChange, Several, VehicleEvents, parts_of
 
 NEVER_US = 3650 * 86_400_000_000
 """A listen schedule with windows this far apart stands for a mote that does not listen."""
-
-_LONGEST_CYCLE = 10_000
-"""Parts whose periods have more ticks in common are taken to look at different samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +103,8 @@ def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
         found = listening_of_parts(program)
     elif is_regular(program):
         found = when_regular(records / per_packet, every_s)
+    elif (even := _evenly(program, workload, records)) is not None:
+        found = even
     elif program.patience_us:
         found = when_irregular(_impatient_packets(program, workload), 1, every_s)
         filled = records / found.packets if found.packets > 0 else 0.0
@@ -117,6 +114,25 @@ def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
     return Rates(
         samples, records, found.packets, found.asks, found.listens, float(per_packet), found.records_per_ask, bits
     )
+
+
+def _evenly(program: SamplingProgram, workload: Workload, records: float) -> Listening | None:
+    """Return how packets come of a mote that sends only what has changed, if all has: evenly, though it cannot know.
+
+    None if that is not so; or if packets are so rare, or have to leave before they are full, that it matters to know.
+    """
+    for part, shares in zip(parts_of(program), _shares_of(program, workload), strict=True):
+        sends_all = isinstance(part.report, SendOnChange) and not part.bands and shares.changed >= 1
+        if not sends_all and not is_regular(part):
+            return None
+    per_packet = program.samples_per_packet
+    if program.patience_us and (per_packet - 1) / records * 1e6 > program.patience_us:
+        return None
+    if isinstance(program.report, Several):
+        found = listening_of_parts(program)
+    else:
+        found = when_regular(records / per_packet, program.listen.every_us / 1e6)
+    return None if found.asks else found
 
 
 def _impatient_packets(program: SamplingProgram, workload: Workload) -> float:
@@ -138,19 +154,7 @@ def _impatient_packets(program: SamplingProgram, workload: Workload) -> float:
             packets += when_impatient(
                 rate, per_packet, program.patience_us / 1e6, program.listen.every_us / 1e6
             ).packets
-    return packets + _instants_per_second(tuple(sorted(regular)))
-
-
-@lru_cache(maxsize=4096)
-def _instants_per_second(periods_us: tuple[int, ...]) -> float:
-    """Return how many instants a second are multiples of at least one of several periods."""
-    if not periods_us:
-        return 0.0
-    cycle_us, tick_us = math.lcm(*periods_us), math.gcd(*periods_us)
-    if cycle_us // tick_us > _LONGEST_CYCLE:
-        return min(sum(1e6 / period_us for period_us in periods_us), 1e6 / tick_us)
-    due = _due_together(tuple(period_us // tick_us for period_us in periods_us))
-    return sum(due.values()) / (cycle_us / 1e6)
+    return packets + instants_per_second(tuple(sorted(regular)))
 
 
 def _shares_of(program: SamplingProgram, workload: Workload) -> tuple[Shares, ...]:
@@ -188,28 +192,17 @@ def _merged_samples(senders: list[tuple[SamplingProgram, float]]) -> tuple[float
         return 0.0, 0.0
     together_us = math.lcm(*(part.period_us for part, _ in senders))
     tick_us = math.gcd(*(part.period_us for part, _ in senders))
-    if together_us // tick_us > _LONGEST_CYCLE:
+    if together_us // tick_us > LONGEST_CYCLE:
         rate = min(sum(share * 1e6 / part.period_us for part, share in senders), 1e6 / tick_us)
         return rate, rate * max(len(part.fields) for part, _ in senders)
     rate = fields = 0.0
-    for due, ticks in _due_together(tuple(part.period_us // tick_us for part, _ in senders)).items():
+    for due, ticks in due_together(tuple(part.period_us // tick_us for part, _ in senders)).items():
         looking = [senders[place] for place in due]
         rate += ticks * min(1.0, sum(share for _, share in looking))
         names = {name for part, _ in looking for name in part.fields}
         fields += ticks * sum(min(1.0, sum(share for part, share in looking if name in part.fields)) for name in names)
     seconds = together_us / 1e6
     return rate / seconds, fields / seconds
-
-
-@lru_cache(maxsize=4096)
-def _due_together(periods: tuple[int, ...]) -> dict[tuple[int, ...], int]:
-    """Return in how many ticks of a cycle which parts look at the sample."""
-    counts: Counter[tuple[int, ...]] = Counter()
-    for tick in range(math.lcm(*periods)):
-        due = tuple(place for place, period in enumerate(periods) if tick % period == 0)
-        if due:
-            counts[due] += 1
-    return dict(counts)
 
 
 def _records(program: SamplingProgram, shares: Shares, vehicles_per_second: float) -> float:

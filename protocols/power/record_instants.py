@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -17,6 +19,8 @@ Timing = tuple[tuple[int, int], ...]
 """Of each part the interval that one record covers, 0 if it sends samples, and its period; ascending."""
 Instants = npt.NDArray[np.int64]
 
+LONGEST_CYCLE = 10_000
+"""Parts whose periods have more ticks in common are taken to look at different samples."""
 _MOST_RECORDS = 4_096
 _MANY_PACKETS = 100.0
 """With more packets than this between two windows, when exactly each is sent makes no difference."""
@@ -30,6 +34,29 @@ def record_instants(program: SamplingProgram, from_us: int) -> Iterator[int]:
 def listening_of_parts(program: SamplingProgram) -> Listening:
     """Return how often a mote with several regular parts sends packets and listens, by going through a while of it."""
     return _listening(_timing(program), program.samples_per_packet, program.listen.every_us)
+
+
+@lru_cache(maxsize=4096)
+def instants_per_second(periods_us: tuple[int, ...]) -> float:
+    """Return how many instants a second are multiples of at least one of several periods."""
+    if not periods_us:
+        return 0.0
+    cycle_us, tick_us = math.lcm(*periods_us), math.gcd(*periods_us)
+    if cycle_us // tick_us > LONGEST_CYCLE:
+        return min(sum(1e6 / period_us for period_us in periods_us), 1e6 / tick_us)
+    due = due_together(tuple(period_us // tick_us for period_us in periods_us))
+    return sum(due.values()) / (cycle_us / 1e6)
+
+
+@lru_cache(maxsize=4096)
+def due_together(periods: tuple[int, ...]) -> dict[tuple[int, ...], int]:
+    """Return in how many ticks of a cycle which parts look at the sample."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    for tick in range(math.lcm(*periods)):
+        due = tuple(place for place, period in enumerate(periods) if tick % period == 0)
+        if due:
+            counts[due] += 1
+    return dict(counts)
 
 
 def _timing(program: SamplingProgram) -> Timing:

@@ -23,10 +23,13 @@ from protocols.power.profiles import find_profile
 from protocols.programs import (
     SLEEP,
     Band,
+    DeadBand,
     ListenSchedule,
     Panes,
+    Part,
     SamplingProgram,
     SendOnChange,
+    Several,
     VehicleCount,
     VehicleEvents,
 )
@@ -107,6 +110,26 @@ def test_so_it_does_when_packets_wait_for_records_that_nobody_can_foresee(name, 
     fleet.run(round((0.05 + hours) * HOUR))
     simulated = (float(mote.meter.joules.sum()) - began) / (hours * 3600) * 1e3
     assert simulated == pytest.approx(float(draw_mw(mote.meter.profile, program, workload).sum()), rel=0.025)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.parametrize("others", [(), (Part(("level",), 40 * SECOND, report=Panes(HOUR)),)])
+def test_so_it_does_when_all_has_changed(size, others):
+    """Nobody foresees these packets, and yet they come evenly: of those of seven a window follows every second one."""
+    listen, silence_us = ListenSchedule(300 * SECOND, 50_000), 280 * SECOND
+    report = SendOnChange((DeadBand("x", 0.0),), silence_us)
+    program = SamplingProgram(
+        ("x",), 40 * SECOND, size, listen, report=report, patience_us=0 if size == 1 else silence_us
+    )
+    if others:
+        parts = (Part(("x",), 40 * SECOND, report=report), *others)
+        program = msgspec.structs.replace(program, fields=("level", "x"), report=Several(parts))
+    fleet = run(program, hours=0.2)
+    (mote,) = fleet.motes
+    began = float(mote.meter.joules.sum())
+    fleet.run(round(7.2 * HOUR))
+    simulated = (float(mote.meter.joules.sum()) - began) / (7 * 3600) * 1e3
+    assert simulated == pytest.approx(float(draw_mw(mote.meter.profile, program, Workload()).sum()), rel=0.01)
 
 
 def records(program, kind, **options):

@@ -123,13 +123,13 @@ def tallies(period_s: int, pane_s: int) -> Need:
 @pytest.mark.parametrize(
     ("wanted", "device", "kept"),
     [
-        ([SAMPLES_OF_TWO, tallies(30, 120), RARE_PANES], "lora-sf7", 0.01),
+        ([SAMPLES_OF_TWO, tallies(30, 120), RARE_PANES], "lora-sf7", 0.02),
         ([tallies(60, 240), tallies(120, 240), EVENTS, RARE_SAMPLES], "nrf52840-154", 0.3),
     ],
     ids=["packets fill sooner", "it is known when they come"],
 )
 def test_to_tell_more_than_is_needed_may_be_cheaper(wanted: list[Need], device: str, kept: float) -> None:
-    """Counts that could be made of samples are sent beside them: 11 and 18 per cent less than without."""
+    """Counts that could be made of samples are sent beside them: 10 to 20 per cent less than without."""
     found, best = compare(wanted, device, kept, 0.0)
     assert found == pytest.approx(best, rel=0.01)
     observed = world(kept, 0.0)
