@@ -27,7 +27,7 @@ def counters(path: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def wait_for(reached: Callable[[], Any], *, seconds: float = 30.0) -> None:
+def wait_for(reached: Callable[[], Any], *, seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < deadline, "it did not come to that in time"

@@ -78,7 +78,8 @@ def compare(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
 @given(
-    st.lists(needs(), min_size=1, max_size=6),
+    # The same need twice is one: brute force would tell it twice where that fills packets sooner.
+    st.lists(needs(), min_size=1, max_size=6, unique=True),
     st.sampled_from(preset_names()),
     st.sampled_from([0.01, 0.3]),
     st.sampled_from([0.0, 0.9]),
