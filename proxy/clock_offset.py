@@ -102,12 +102,12 @@ class ClockOffset:
             self._least_us = min(self._least_us, behind_us)
         self._began_us, self._lowest_us = number * BUCKET_US, buckets[-1][2]
 
-    def delay_us(self, heard_us: int, clock_us: int, boot: int = 0) -> int:
-        """Return how much longer than the fastest ones heard before a packet took, at least; 0 if nobody can tell.
+    def delay_us(self, heard_us: int, clock_us: int) -> int:
+        """Return how much longer than the fastest ones a packet took, at least; 0 if nobody can tell.
 
         Where a clock runs as real time does, a packet that seems older than others was held back on its way.
         """
-        if not self._buckets or boot != self._boot:
+        if self._drift is None or abs(self._drift) > FASTEST_DRIFT or not self._buckets:
             return 0
         drifted_us = FASTEST_DRIFT * max(0, heard_us - self._buckets[0][1])
         return max(0, round(heard_us - clock_us - self._least_us - drifted_us))

@@ -456,7 +456,7 @@ class MoteTracking:
 
     def _speak(self, packet: Packet, heard_us: int, watermark_us: int | None) -> list[MoteInstruction]:
         """Use the listen window that the packet opens, unless the packet was held back until it had closed."""
-        if self._clock.delay_us(heard_us, packet.clock_us, packet.boot) >= packet.listen_us:
+        if self._clock.delay_us(heard_us, packet.clock_us) >= packet.listen_us:
             return []
         if self.announcement is None:
             if self._refused_boot == packet.boot:

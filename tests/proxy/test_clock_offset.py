@@ -93,15 +93,6 @@ def test_a_clock_that_is_set_is_noticed(by_us, ppm, seed):
     assert found.offset_us == pytest.approx(by_us + 100 * ppm, abs=20_000)
 
 
-def test_a_packet_that_was_held_back_is_known_from_the_second_one_on():
-    clock = ClockOffset()
-    assert clock.delay_us(BEGAN + 500_000, BEGAN) == 0, "or the clock is behind"
-    clock.heard(BEGAN + 30_000, BEGAN, boot=1)
-    assert clock.delay_us(BEGAN + 2 * S + 530_000, BEGAN + 2 * S, boot=1) == pytest.approx(500_000, abs=1_000)
-    assert clock.delay_us(BEGAN + 2 * S + 10_000, BEGAN + 2 * S, boot=1) == 0
-    assert clock.delay_us(BEGAN + 2 * S + 530_000, BEGAN, boot=2) == 0, "another boot has another clock"
-
-
 def test_one_slow_minute_is_no_jump():
     clock = ClockOffset()
     hear(clock, 1_000)
