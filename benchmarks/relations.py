@@ -140,10 +140,10 @@ def large_relation(spark: Any, folder: Path, tuples: int, rows: int, *, turns: i
         spark, folder / "rows", folder / "places.parquet", folder / "warm-plain", how="broadcast", at_once=True
     )
     ours = [_fjord(spark, folder / f"fjord-{turn}", parts, places) for turn in range(turns)]
-    at_once = [_fjord(spark, folder / f"at-once-{turn}", parts, places, at_once=True) for turn in range(turns)]
+    whole = [_fjord(spark, folder / f"at-once-{turn}", parts, places, at_once=True) for turn in range(turns)]
     report: dict[str, Any] = {
         "fjord_s": round(statistics.median(seconds for seconds, _ in ours), 2),
-        "fjord_at_once_s": round(statistics.median(seconds for seconds, _ in at_once), 2),
+        "fjord_at_once_s": round(statistics.median(seconds for seconds, _ in whole), 2),
     }
     plain: dict[str, float] = {}
     for how in ("broadcast", "shuffle_hash"):
@@ -152,7 +152,7 @@ def large_relation(spark: Any, folder: Path, tuples: int, rows: int, *, turns: i
             seconds, answered = plain_spark_join.join(
                 spark, folder / "rows", folder / "places.parquet", folder / name, how=how, at_once=at_once
             )
-            if any(count != answered for _, count in (*ours, *at_once)):
+            if any(count != answered for _, count in (*ours, *whole)):
                 raise SystemExit(f"the answers differ: {ours[0][1]} rows in Fjord, {answered} in plain Spark")
             plain[name] = seconds
             report[f"plain_{name}_s"] = round(seconds, 2)
