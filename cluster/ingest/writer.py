@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -98,12 +99,12 @@ class StreamWriter:
     async def run(self) -> None:
         """Commit what waits, for ever."""
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._work.wait(), timeout=1.0)
-            except TimeoutError:
-                if not self.admission.time_passed(self._clock()):
-                    continue
             began = self._clock()
+            moved = self.admission.time_passed(began)  # asked of busy streams too, or one that is silent stalls them
+            if not moved and not self._work.is_set():
+                continue
             await self.commit()
             await asyncio.sleep(max(0.0, self._interval - (self._clock() - began)))
 

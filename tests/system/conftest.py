@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -21,12 +22,18 @@ class RunningCluster:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """One broker and one cluster for all system tests; each test uses a stream of its own."""
+def running_parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
+    """One broker and one cluster for all system tests."""
     folder = tmp_path_factory.mktemp("system")
     with Children(folder / "logs") as children:
         parts = Parts.on_free_ports(children, folder)
         parts.start_broker()
         parts.start_cluster("--silence-after", "10s")
-        with ApiClient(parts.api_address) as api:
-            yield RunningCluster(parts, api)
+        yield parts
+
+
+@pytest.fixture
+def cluster(running_parts: Parts, tmp_path: Path) -> Iterator[RunningCluster]:
+    """The broker and the cluster; the proxies and motes that a test starts end with it, so names may come again."""
+    with Children(tmp_path / "logs") as children, ApiClient(running_parts.api_address) as api:
+        yield RunningCluster(replace(running_parts, children=children), api)

@@ -1,0 +1,52 @@
+"""The writer's shell around the admission: what it decides must reach the table however busy the stream is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from cluster.ingest.writer import StreamWriter
+from cluster.storage.stream_tables import StreamTable
+from protocols.batches import Batch
+from protocols.streams import Field, FieldType, StreamSchema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from protocols.batches import Ack
+
+SCHEMA = StreamSchema("speeds", (Field("speed", FieldType.REAL),))
+
+
+def moves_on(proxy: str, sequence: int, watermark_us: int) -> Batch:
+    return Batch(1, proxy, "e", "speeds", sequence, watermark_us, True, 0, ())
+
+
+async def test_a_silent_proxy_stalls_nobody_while_another_keeps_sending(tmp_path: Path) -> None:
+    now = 0.0
+
+    async def acknowledge(_: Ack) -> None:
+        pass
+
+    def refuse(kind: str, reason: str, source: str, content: bytes) -> None:
+        raise AssertionError((kind, reason, source, content))
+
+    writer = StreamWriter(
+        StreamTable(str(tmp_path / "speeds"), SCHEMA),
+        acknowledge=acknowledge,
+        quarantine=refuse,
+        commit_interval_seconds=0.0,
+        silence_seconds=10.0,
+        clock=lambda: now,
+    )
+    running = asyncio.create_task(writer.run())
+    await writer.receive(moves_on("gone", 1, 5))
+    for sequence in range(1, 40):  # never a second without work
+        now = float(sequence)
+        await writer.receive(moves_on("there", sequence, 100 * sequence))
+        await asyncio.sleep(0.02)
+    assert writer.table.position().watermark_us == 3900
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
