@@ -113,7 +113,7 @@ class RelationTables:
         if sum(version.bytes for version in active.values()) > self._memory_bytes:
             return self._sliced(table, key, active)
         scans = {each: _scan(each, self._file(each, version)) for each, version in active.items()}
-        return self._kept(table, active, None, lambda: pulled(table, scans))
+        return self._from_memory(table, active, None, lambda: pulled(table, scans))
 
     def _sliced(self, table: Node, key: str | None, active: Mapping[Relation, RelationVersion]) -> SlicedTable:
         ((relation, version), *others) = active.items()
@@ -137,11 +137,11 @@ class RelationTables:
         kind = next(POLARS_TYPES[column.type]() for column in schema_of(table) if column.name == key)
 
         def load(number: int) -> LookupTable:
-            return self._kept(table, active, (key, number), lambda: pl.read_parquet(slice_file(folder, number)))
+            return self._from_memory(table, active, (key, number), lambda: pl.read_parquet(slice_file(folder, number)))
 
         return SlicedTable(count, kind, load)
 
-    def _kept(
+    def _from_memory(
         self,
         table: Node,
         active: Mapping[Relation, RelationVersion],

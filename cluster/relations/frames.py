@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from cluster.relations.source import (
 from protocols.streams import FieldType
 
 
-class _FrameSource:
+class _FrameSource(ABC):
     """What all of them do alike."""
 
     def __init__(self, shown: str, limits: Limits) -> None:
@@ -64,15 +65,16 @@ class _FrameSource:
         """Return how many rows there are, as far as that can be told without reading them."""
         return None
 
+    @abstractmethod
     def _scan(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:
-        raise NotImplementedError
+        """Return a scan; columns named in `as_text` as they are written, where the source knows no types."""
 
-    def _check(self, columns: Schema) -> None:
+    def _check(self, columns: Schema) -> None:  # noqa: B027 - not every source can tell
         """Refuse what is too large before it is read, where that can be known."""
 
 
-class CsvSource(_FrameSource):
-    """A CSV file with names in its first line. Types are those of the values.
+class _FileSource(_FrameSource):
+    """What is one file.
 
     Parameters
     ----------
@@ -82,9 +84,17 @@ class CsvSource(_FrameSource):
         What it may take.
     """
 
+    kind: str
+
     def __init__(self, path: Path, *, limits: Limits) -> None:
-        super().__init__(f"csv:{path}", limits)
+        super().__init__(f"{self.kind}:{path}", limits)
         self._path = path
+
+
+class CsvSource(_FileSource):
+    """A CSV file with names in its first line. Types are those of the values."""
+
+    kind = "csv"
 
     def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> pl.DataFrame:
         """Return the rows."""
@@ -119,20 +129,10 @@ class CsvSource(_FrameSource):
             raise SourceTooLargeError(f"the file has {size:,} bytes, the limit is {self._limits.max_bytes:,} in memory")
 
 
-class ParquetSource(_FrameSource):
-    """A Parquet file.
+class ParquetSource(_FileSource):
+    """A Parquet file."""
 
-    Parameters
-    ----------
-    path
-        The file.
-    limits
-        What it may take.
-    """
-
-    def __init__(self, path: Path, *, limits: Limits) -> None:
-        super().__init__(f"parquet:{path}", limits)
-        self._path = path
+    kind = "parquet"
 
     def estimate(self) -> int | None:
         """Return what the file's metadata say."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -59,7 +60,6 @@ class RelationVersions:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: dict[int, RelationVersion] = {}
 
     def latest(self) -> int:
         """Return the number of the newest version; 0 if there is none."""
@@ -77,15 +77,11 @@ class RelationVersions:
         StorageError
             If there is none of this number, or its file is damaged.
         """
-        if number not in self._known:
-            path = self._description(number)
-            try:
-                self._known[number] = msgspec.json.decode(path.read_bytes(), type=RelationVersion)
-            except (OSError, msgspec.DecodeError) as error:
-                raise StorageError(
-                    f"version {number} of relation {self.folder.name} cannot be read: {error}"
-                ) from error
-        return self._known[number]
+        try:
+            return _described(self._description(number))
+        except (OSError, msgspec.DecodeError) as error:
+            reason = f"version {number} of relation {self.folder.name} cannot be read: {error}"
+            raise StorageError(reason) from error
 
     def snapshot(self, number: int) -> Path:
         """Return the Parquet file of a version's rows."""
@@ -147,7 +143,6 @@ class RelationVersions:
         ]
         for number in old:
             self._description(number).unlink()
-            self._known.pop(number, None)
         used = {self.version(number).data for number in self.numbers()}
         for path in self.folder.glob("*.parquet"):
             if int(path.stem) not in used and int(path.stem) <= self.latest():
@@ -165,8 +160,13 @@ class RelationVersions:
         unfinished = path.with_suffix(".being-written")
         unfinished.write_bytes(msgspec.json.encode(version))
         _settle(unfinished, path)
-        self._known[version.number] = version
         return version
+
+
+@lru_cache(maxsize=16_384)
+def _described(path: Path) -> RelationVersion:
+    """Read what a version is; it never changes, and every task of every micro-batch asks for all of them."""
+    return msgspec.json.decode(path.read_bytes(), type=RelationVersion)
 
 
 def _settle(unfinished: Path, path: Path) -> None:

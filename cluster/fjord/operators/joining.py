@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.operator import Operator, State
+from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operators.join_condition import join_condition, matching_pairs
-from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
+from cluster.fjord.operators.two_sided import TwoSided
 from cluster.language.algebra import Scalar
 
 _OTHER_START, _OTHER_END = "fjord_other_start", "fjord_other_end"
 
 
-class Join(Operator):
+class Join(TwoSided):
     """Keeps what may still meet a partner.
 
     Parameters
@@ -32,16 +31,12 @@ class Join(Operator):
         What pairs must satisfy; None for all.
     """
 
-    input_count = 2
-
     def __init__(self, left: pl.DataFrame, right: pl.DataFrame, predicate: Scalar | None) -> None:
         payloads = [[name for name in side.columns if name not in (START, END)] for side in (left, right)]
         self._condition = join_condition(predicate, set(payloads[0]), set(payloads[1]))
-        self._kept = [left.clear(), right.clear()]
-        self._watermarks_us = [ALWAYS, ALWAYS]
         columns = left.clear().join(right.clear().drop(START, END), how="cross")
         self._names = columns.columns
-        self._output = OrderedOutput(columns)
+        super().__init__(left, right, columns)
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Pair new rows with what is kept of the other side."""
@@ -66,15 +61,3 @@ class Join(Operator):
         ]
         pairs = matching_pairs(left, renamed, self._condition).filter(together).with_columns(interval)
         self._output.add(pairs.select(self._names).collect())
-
-    def save(self) -> State:
-        """Return what is kept and held, and how far the inputs are."""
-        left_us, right_us = self._watermarks_us
-        left, right = self._kept
-        return {**self._output.save(), "left": left, "right": right, "left_us": left_us, "right_us": right_us}
-
-    def restore(self, state: State) -> None:
-        """Go on from there."""
-        self._output.restore(state)
-        self._kept = [table_of(state, "left"), table_of(state, "right")]
-        self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]

@@ -127,7 +127,7 @@ class Lookup(Operator):
         self.complaint = None
         rows = batch.rows
         if not rows.height:
-            return Batch(rows.hstack(self._right) if self._lookup.pairs else rows, batch.watermark_us)
+            return Batch(self._nothing(rows), batch.watermark_us)
         assert self._tables is not None  # noqa: S101 - it is run
         starts = rows[START].to_numpy()
         keys = self._condition.right_keys
@@ -143,8 +143,12 @@ class Lookup(Operator):
             elif until > first:
                 answers.append(self._answer(rows[first:until], table))
         if not answers:
-            return Batch(rows.clear().hstack(self._right) if self._lookup.pairs else rows.clear(), batch.watermark_us)
+            return Batch(self._nothing(rows), batch.watermark_us)
         return Batch(answers[0] if len(answers) == 1 else pl.concat(answers), batch.watermark_us)
+
+    def _nothing(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return no rows, with the columns of the answer."""
+        return rows.clear().hstack(self._right) if self._lookup.pairs else rows.clear()
 
     def _answer(self, rows: pl.DataFrame, table: Parts) -> pl.DataFrame:
         match self._lookup.kind:

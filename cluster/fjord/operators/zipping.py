@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, split_at, table_of
+from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.operators.ordered_output import split_at
+from cluster.fjord.operators.two_sided import TwoSided
 from cluster.fjord.operators.zip_pairing import Bounds, zip_stamps
 from cluster.language.algebra import ZipKind
 
@@ -23,7 +23,7 @@ _PLACE, _SIDE, _POSITION, _KEY, _OTHER_START = (
 )  # fmt: skip
 
 
-class Zip(Operator):
+class Zip(TwoSided):
     """Keeps what may still find a partner.
 
     Parameters
@@ -40,8 +40,6 @@ class Zip(Operator):
         The column for the right stamp minus the left one.
     """
 
-    input_count = 2
-
     def __init__(
         self,
         left: pl.DataFrame,
@@ -56,10 +54,8 @@ class Zip(Operator):
         self._bounds = Bounds(*bounds_us)
         self._answered = (kind in ("left", "full"), kind == "full")
         self._apart = apart
-        self._kept = [left.clear(), right.clear()]
-        self._watermarks_us = [ALWAYS, ALWAYS]
         columns = left.clear().join(right.clear().drop(START, END), how="cross")
-        self._output = OrderedOutput(columns.with_columns(pl.lit(None, pl.Int64).alias(apart)))
+        super().__init__(left, right, columns.with_columns(pl.lit(None, pl.Int64).alias(apart)))
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Take rows of one input; answer the pairs and the lone tuples that are sure now."""
@@ -142,15 +138,3 @@ class Zip(Operator):
         schema = self._output.schema.items()
         missing = [pl.lit(None, kind).alias(name) for name, kind in schema if name not in rows.columns]
         self._output.add(alone.with_columns(missing))
-
-    def save(self) -> State:
-        """Return what is kept and held, and how far the inputs are."""
-        left_us, right_us = self._watermarks_us
-        left, right = self._kept
-        return {**self._output.save(), "left": left, "right": right, "left_us": left_us, "right_us": right_us}
-
-    def restore(self, state: State) -> None:
-        """Go on from there."""
-        self._output.restore(state)
-        self._kept = [table_of(state, "left"), table_of(state, "right")]
-        self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]
