@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -156,6 +156,11 @@ class BucketHost:
         hosted.fjord.run()
         yield from self._answers(hosted, control, bucket)
         self._save(hosted, control, before, store)
+
+    @staticmethod
+    def kept() -> tuple[Hashable, ...]:
+        """Return what this process has built and keeps."""
+        return tuple(sorted(_kept))
 
     def _host(self, epoch: int, bucket: int, store: Store) -> _Hosted:
         key = (self._run, self._plans_folder, epoch, bucket)

@@ -19,6 +19,7 @@ from cluster.spark.checkpoint import forget_unbegun
 from cluster.spark.downstream import COUNTERS, BucketHost, outputs_of
 from cluster.spark.envelopes import RESULT_DDL, unpack_rows
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
+from cluster.spark.worker_memory import set_aside
 from cluster.storage.results_table import ResultsTable
 
 _NUMBER = "fjord_number"
@@ -45,7 +46,8 @@ class DownstreamProcessor(StatefulProcessor):
             yield Row(bucket=key[0], payload=output.payload)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Keep what was built for the next micro-batch."""
+        set_aside(self._host.kept())
 
 
 class _MapStore:
