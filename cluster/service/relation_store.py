@@ -28,7 +28,7 @@ from cluster.storage.relation_versions import RelationVersion, RelationVersions
 
 log = structlog.get_logger(__name__)
 
-BUILT_IN_REFRESH_SECONDS = 30.0
+BUILT_IN_REFRESH_SECONDS = 5.0
 KEEP_DROPPED_SECONDS = 3600.0
 """How long versions of a relation that is gone stay: a replay may ask for them."""
 

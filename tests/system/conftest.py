@@ -11,6 +11,7 @@ import pytest
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
 from cluster.service.client import ApiClient
+from tests.system.stored_day import Undisturbed, run_undisturbed
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,12 @@ def running_parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
         parts.start_broker()
         parts.start_cluster("--silence-after", "10s")
         yield parts
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """What a process answers to the stored day that nobody disturbs."""
+    return run_undisturbed(tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.fixture

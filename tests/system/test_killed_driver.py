@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.system.stored_day import QUERIES, ROWS, STEP_US, prepare, results, start, wait_for
+from tests.system.stored_day import QUERIES, ROWS, STEP_US, Undisturbed, results, start, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
 
@@ -34,27 +34,21 @@ def assert_looked_back(folder: Path, answers: pl.DataFrame) -> None:
     assert totals[0].sort(pl.all()).equals(totals[1].sort(pl.all()))
 
 
-def test_killed_again_and_again_it_answers_as_if_undisturbed(tmp_path: Path) -> None:
-    calm, disturbed = tmp_path / "calm", tmp_path / "disturbed"
-    prepare(calm)
-    shutil.copytree(calm, disturbed)
-    with start(calm) as undisturbed:
-        wait_for(undisturbed, "running")
-        began = time.monotonic()
-        wait_for(undisturbed, "done")
-        seconds = time.monotonic() - began
+def test_killed_again_and_again_it_answers_as_if_undisturbed(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    disturbed = tmp_path / "disturbed"
+    shutil.copytree(undisturbed.stored, disturbed)
     dice = random.Random()
     killed = 0
     for _ in range(KILLS):
         with start(disturbed) as driver:
             wait_for(driver, "running")
-            time.sleep(dice.uniform(0.1, max(0.5, 1.5 * seconds / (KILLS + 1))))
+            time.sleep(dice.uniform(0.1, max(0.5, 1.5 * undisturbed.seconds / (KILLS + 1))))
             killed += driver.poll() is None
             os.killpg(driver.pid, signal.SIGKILL)
     with start(disturbed) as driver:
         wait_for(driver, "done")
     assert killed > 0, "every run had ended before it was killed"
-    expected, found = results(calm), results(disturbed)
+    expected, found = results(undisturbed.left), results(disturbed)
     assert set(expected["query"].unique()) == {f"q{number}" for number in range(1, len(QUERIES) + 1)}
-    assert_looked_back(calm, expected)
+    assert_looked_back(undisturbed.stored, expected)
     assert found.equals(expected), (found.join(expected, on=found.columns, how="anti"), found.height, expected.height)

@@ -1,4 +1,4 @@
-"""A recorded day through all parts: every average is DuckDB's, and a query that joins midway disturbs nobody."""
+"""A recorded day through all parts: every average is DuckDB's, all are complete, and who joins late disturbs nobody."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tests.system.conftest import RunningCluster
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
+
+COMPLETENESS = """SELECT sensor, COMPLETENESS() AS seen
+                  FROM recorded WINDOW(RANGE 30 MINUTES SLIDE 30 MINUTES) GROUP BY sensor"""
 
 
 class Subscriber:
@@ -57,16 +60,19 @@ async def test_every_average_of_a_day_and_a_second_query_midway(cluster: Running
     await asyncio.to_thread(cluster.parts.wait_for_stream, "recorded", proxy)
     expected = expected_averages()
     starts_before = cluster.api.status()["fjord"]["starts"]
-    async with Subscriber(cluster, "averages", "crowded") as subscriber:
-        averages, crowded = subscriber.rows["averages"], subscriber.rows["crowded"]
+    async with Subscriber(cluster, "averages", "complete", "crowded") as subscriber:
+        averages, complete, crowded = (subscriber.rows[name] for name in ("averages", "complete", "crowded"))
         await asyncio.to_thread(cluster.api.add, averages_sql("recorded"), "averages")
+        await asyncio.to_thread(cluster.api.add, COMPLETENESS, "complete")
         await subscriber.until(lambda: len(averages) > len(expected) // 3, seconds=120)
         await asyncio.to_thread(cluster.api.add, "SELECT sensor, speed FROM recorded WHERE speed < 45", "crowded")
         await subscriber.until(lambda: crowded, seconds=30)
         assert len(averages) < len(expected), "the second query was to begin while the first runs"
-        await subscriber.until(lambda: len(averages) >= len(expected), seconds=120)
+        await subscriber.until(lambda: min(len(averages), len(complete)) >= len(expected), seconds=120)
 
     assert_all_averages(averages)
+    assert len(complete) == len(expected)
+    assert {row["row"]["seen"] for row in complete} == {1.0}
 
     # The second: of each sensor, from some reading on, exactly those below 45 mph; up to where its answer has come.
     rows = [(row["row"]["sensor"], datetime.fromisoformat(row["start"]), row["row"]["speed"]) for row in crowded]
@@ -80,7 +86,7 @@ async def test_every_average_of_a_day_and_a_second_query_midway(cluster: Running
         assert got == wanted[len(wanted) - len(got) :], f"sensor {sensor} lost or doubled a reading"
     assert len(rows) > len(readings) // 4
     assert cluster.api.status()["fjord"]["starts"] == starts_before, "no query may restart the Fjord"
-    for query in ("averages", "crowded"):
+    for query in ("averages", "complete", "crowded"):
         stored = cluster.api.results(query, after=0, limit=10_000)
         published = subscriber.rows[query]
         assert stored[: len(published)] == published

@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 from cluster.java import find_java, use_java
-from tests.system.stored_day import prepare, results, start, wait_for
+from tests.system.stored_day import Undisturbed, results, start, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -67,13 +67,13 @@ def two_workers(tmp_path: Path) -> Iterator[str]:
             process.wait(20)
 
 
-def test_two_workers_answer_what_one_process_answers(tmp_path: Path, two_workers: str) -> None:
-    local, spread = tmp_path / "local", tmp_path / "spread"
-    prepare(local)
-    shutil.copytree(local, spread)
-    for folder, master in ((local, "local[2]"), (spread, two_workers)):
-        with start(folder, master) as driver:
-            wait_for(driver, "done")
-    assert results(spread).equals(results(local))
+def test_two_workers_answer_what_one_process_answers(
+    tmp_path: Path, two_workers: str, undisturbed: Undisturbed
+) -> None:
+    spread = tmp_path / "spread"
+    shutil.copytree(undisturbed.stored, spread)
+    with start(spread, two_workers) as driver:
+        wait_for(driver, "done")
+    assert results(spread).equals(results(undisturbed.left))
     workers = [log for name in ("worker-1", "worker-2") for log in (tmp_path / name).glob("app-*/*/stderr")]
     assert len({log.parents[2] for log in workers}) == 2, "both workers have run something"
