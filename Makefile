@@ -12,6 +12,8 @@ KILLS ?= 20
 MINUTES ?= 10
 SEED ?=
 
+HEAVY := spark or system or faults
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-faults oracle lint format bench clean
 .DELETE_ON_ERROR:
@@ -27,11 +29,11 @@ setup: $(INSTALLED) ## Build .venv with everything that the commands need
 demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [MOTES=64] [TRACE=file.csv]
 	@$(BIN)/fjord demo --duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)')
 
-test: lint ## Lint, types and all tests
-	@$(BIN)/pytest -q
+test: lint test-fast ## Lint, types and all tests
+	@$(BIN)/pytest -q -m '$(HEAVY)'
 
-test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes
-	@$(BIN)/pytest -q -m 'not spark and not system and not faults'
+test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes, on all cores
+	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))'
 
 test-faults: $(INSTALLED) ## Parts killed at random moments: [KILLS=20]
 	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults
