@@ -60,6 +60,12 @@ def run(
     battery: Annotated[
         str | None, typer.Option(help="What feeds each: a name, or ideal:MAH; unless given, it lasts for ever.")
     ] = None,
+    lifetime: Annotated[
+        int | None,
+        duration_option(
+            "--lifetime", help="How long each battery must last, whatever queries ask.", shown_default="no wish"
+        ),
+    ] = None,
     radio: Annotated[
         Path | None, typer.Option(dir_okay=False, help="TOML file with the faults of the radio; none unless given.")
     ] = None,
@@ -92,6 +98,8 @@ def run(
     else:
         columns = TraceColumns(time_column, sensor_column, dict(_field(text) for text in field or []))
         phenomenon = Trace(trace, columns=columns, stream=check_name(stream, "stream"))
+    if lifetime is not None and battery is None:
+        raise typer.BadParameter("motes without a --battery last for ever", param_hint="--lifetime")
     settings = FleetSettings(
         proxy=check_name(proxy, "proxy"),
         broker=parse_broker(broker, os.environ),
@@ -101,6 +109,7 @@ def run(
         seed=seed,
         preset=preset,
         battery=None if battery is None else find_battery(battery),
+        lifetime_us=lifetime or 0,
         faults=None if radio is None else read_faults(radio),
     )
     asyncio.run(_run(Fleet(phenomenon, settings), counters, None if duration is None else duration / 1e6))

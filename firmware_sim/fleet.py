@@ -66,6 +66,8 @@ class FleetSettings:
         Of start-up, backoff and radio.
     preset, battery, temperature_c
         Device profile of the motes, what feeds them (None for ever), and how warm that is.
+    lifetime_us
+        How long their owner wants each battery to last; 0 for no wish.
     faults
         What happens to their packets before they reach the broker.
     """
@@ -79,6 +81,7 @@ class FleetSettings:
     preset: str = USUAL_PRESET
     battery: Battery | None = None
     temperature_c: float = 20.0
+    lifetime_us: int = 0
     faults: RadioFaults | None = None
 
 
@@ -115,6 +118,7 @@ class Fleet:
                 partial(phenomenon.sense, place),
                 phenomenon.ends_us,
                 meter=Meter(profile, settings.battery, temperature_c=settings.temperature_c),
+                lifetime_us=settings.lifetime_us,
             )
             for place, each in enumerate(phenomenon.motes)
         ]

@@ -75,6 +75,8 @@ class Mote:
         A sample taken this much radio time after its instant is a late tick.
     meter
         Counts what it spends. Once its battery is empty the mote does nothing any more.
+    lifetime_us
+        How long its owner wants its battery to last; 0 for no wish.
     """
 
     description: MoteDescription
@@ -83,6 +85,7 @@ class Mote:
     ends_us: int | None = None
     late_after_us: int = 1_000_000
     meter: Meter = field(default_factory=lambda: Meter(find_profile(USUAL_PRESET)))
+    lifetime_us: int = 0
     program: SamplingProgram = SLEEP
     boot: int = 0
     counters: MoteCounters = field(default_factory=MoteCounters)
@@ -311,7 +314,9 @@ class Mote:
 
     def _announce(self) -> Announce:
         self.counters.announcements += 1
-        announcement = self.description.announcement(self.boot, self.meter.device, self.meter.usable_joules)
+        announcement = self.description.announcement(
+            self.boot, self.meter.device, self.meter.usable_joules, self.lifetime_us
+        )
         most_bytes = self.meter.profile.radio.max_payload_bytes
         for _ in range(math.ceil(len(encode(announcement)) / most_bytes)):
             self.counters.transmit_us += self.meter.sent(most_bytes * 8)

@@ -20,8 +20,18 @@ class MoteDescription:
     default_period_us: int
     minimum_period_us: int
 
-    def announcement(self, boot: int, device: str = "", battery_joules: float | None = None) -> Announcement:
-        """Return what it tells its proxy after it has booted for the `boot`-th time, on a device with a battery."""
+    def announcement(
+        self, boot: int, device: str = "", battery_joules: float | None = None, lifetime_us: int = 0
+    ) -> Announcement:
+        """Return what it tells its proxy after it has booted for the `boot`-th time.
+
+        Parameters
+        ----------
+        boot, device
+            Times it has booted, and the preset it is built like; empty for another device.
+        battery_joules, lifetime_us
+            What its battery gives, if known, and how long its owner wants that to last; 0 for no wish.
+        """
         return Announcement(
             VERSION,
             self.name,
@@ -33,6 +43,7 @@ class MoteDescription:
             self.minimum_period_us,
             device,
             battery_joules,
+            lifetime_us,
         )
 
 

@@ -20,9 +20,15 @@ SCHEMA = StreamSchema("traffic", (Field("speed", FieldType.REAL),))
 TELOSB = find_profile("telosb")
 
 
-def announced(meter):
+def announced(meter, lifetime_us=0):
     about = MoteDescription("m1", "loop", SCHEMA, {}, 1_000_000, 100_000)
-    mote = Mote(about, SampleClock(0, begins_radio_us=0), lambda _at, fields: (1.0,) * len(fields), meter=meter)
+    mote = Mote(
+        about,
+        SampleClock(0, begins_radio_us=0),
+        lambda _at, fields: (1.0,) * len(fields),
+        meter=meter,
+        lifetime_us=lifetime_us,
+    )
     first = mote.handle(PowerOn(0))[0]
     assert isinstance(first, Announce)
     return decode_announcement(encode(first.announcement))
@@ -40,6 +46,10 @@ def test_a_preset_and_its_usual_battery_are_announced(name):
 
 def test_without_a_battery_none_is_announced():
     assert announced(Meter(TELOSB)).battery_joules is None
+
+
+def test_how_long_it_must_last_is_announced():
+    assert announced(Meter(TELOSB, ideal(100)), lifetime_us=90).lifetime_us == 90
 
 
 def test_a_battery_is_rated_at_20_degrees_however_cold_it_is():
