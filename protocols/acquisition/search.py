@@ -1,17 +1,18 @@
 """The cheapest sampling program that answers every need of a sensor.
 
 A program's parts divide the needs among them; each part is one of a few kinds. With few different needs all ways to
-divide them are tried; with many, needs are joined and moved as long as that saves joules.
+divide them are tried; with many, needs are joined and moved as long as that saves joules, and then all ways to divide a
+few of them anew, while the others stay together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from protocols.acquisition.divisions import Division, atoms_of, neighbours_of
 from protocols.acquisition.dominance import undominated
-from protocols.acquisition.exhaustive import Exhaustive
+from protocols.acquisition.exhaustive import Arrangement, Exhaustive, Group
 from protocols.acquisition.least_cost import LeastCost
 from protocols.acquisition.needs import Need
 from protocols.acquisition.observed import Observed
@@ -29,12 +30,14 @@ from protocols.power.estimate import Workload, draw_mw
 from protocols.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange
 from protocols.streams import FieldName
 
-MOST_TRIED_EXHAUSTIVELY = 7
+MOST_TRIED_EXHAUSTIVELY = 8
 MOST_STEPS = 64
 MOST_POLISHED = 12
 """Needs with which whole programs are compared after the sums of parts."""
-_MOST_PRODUCTS = 5
-"""Parts of which all kinds are tried with all kinds of the others."""
+MOST_REARRANGED = 32
+"""Times that some of many needs are divided anew."""
+MOST_GROUPS = 6
+"""Groups of needs in one such time."""
 
 
 class Search:
@@ -63,7 +66,7 @@ class Search:
         """Return the cheapest program that answers all needs."""
         left = undominated(needs)
         everything = tuple(dict.fromkeys(needs))
-        if len(everything) <= MOST_TRIED_EXHAUSTIVELY:
+        if len(everything) <= MOST_POLISHED:
             # To tell more than is needed may be cheaper: packets fill sooner, or it is known when they come.
             left += tuple(need for need in everything if need not in left)
         found = self._found.get(left)
@@ -76,18 +79,38 @@ class Search:
         divisions = self._descended(needs)
         if len(needs) <= MOST_TRIED_EXHAUSTIVELY:
             found = min((self._best_of_the_best(each, needs) for each in divisions), key=_milliwatts)
-            order, able = self._sensor.order, self._sensor.abilities
-            return Exhaustive(
-                needs, self._pricing, self._least, lambda group: _choices(group, order, able, 1), self._most_parts
-            ).cheapest(self._refined(found, needs))
-        division = min(divisions, key=lambda each: self._best_of_the_best(each, needs).milliwatts)
+            return self._exhaustive([(need,) for need in needs], {}).cheapest(self._refined(found, needs))[0]
+        starts = [min(divisions, key=partial(self._costs_together, needs=needs))]
         if len(needs) <= MOST_POLISHED:
-            singles = [(number,) for number in range(len(needs))]
-            division = self._descend(division, singles, lambda each: self._best_of_the_best(each, needs).milliwatts)
-        polished = [self._refined(self._best_of_the_best(division, needs), needs)]
-        if len(needs) <= MOST_POLISHED and len(division) <= _MOST_PRODUCTS:
-            polished.append(self._best_of(division, needs))
-        return min(polished, key=_milliwatts)
+            alone: Division = tuple((number,) for number in range(len(needs)))
+            starts = [self._descend(starts[0], alone, partial(self._costs_together, needs=needs))]
+            starts += [alone] if self._allows(len(alone)) else []
+        return min((self._rearranged(each, needs) for each in starts), key=_milliwatts)
+
+    def _rearranged(self, division: Division, needs: Sequence[Need]) -> Candidate:
+        """Open one group after the other, and divide its needs anew, as long as that is cheaper."""
+        best = self._refined(self._best_of_the_best(division, needs), needs)
+        groups = [tuple(needs[number] for number in group) for group in division]
+        waiting = list(_openings({group: self._best_part(group)[0] for group in groups}))
+        for _ in range(MOST_REARRANGED):
+            if not waiting:
+                break
+            opened, beside = waiting.pop(0)
+            best, better = self._exhaustive(opened, beside).cheapest(best)
+            if better is not None:
+                waiting = list(_openings(better))
+        return best
+
+    def _exhaustive(self, groups: Sequence[Group], beside: Arrangement) -> Exhaustive:
+        order, able = self._sensor.order, self._sensor.abilities
+        return Exhaustive(
+            groups,
+            beside,
+            pricing=self._pricing,
+            least=self._least,
+            choices_of=lambda group: _choices(group, order, able, 1),
+            most_parts=self._most_parts,
+        )
 
     def _refined(self, found: Candidate, needs: Sequence[Need]) -> Candidate:
         """Return a program with the best packets."""
@@ -122,6 +145,9 @@ class Search:
                 break
             division, cost = best, found
         return division
+
+    def _costs_together(self, division: Division, needs: Sequence[Need]) -> float:
+        return self._best_of_the_best(division, needs).milliwatts
 
     def _costs_alone(self, division: Division, needs: Sequence[Need]) -> float:
         return sum(self._best_part(tuple(needs[number] for number in group))[1] for group in division)
@@ -161,19 +187,6 @@ class Search:
     def _allows(self, parts: int) -> bool:
         return parts <= self._most_parts
 
-    def _best_of(self, division: Division, needs: Sequence[Need]) -> Candidate:
-        """Return the best program with so divided needs, whatever kind its parts are."""
-        order, able, every_us = self._sensor.order, self._sensor.abilities, 1
-        choices = [_choices(tuple(needs[number] for number in group), order, able, every_us) for group in division]
-        best: Candidate | None = None
-        for parts in _products(choices):
-            if not goes_together(parts):
-                continue
-            found = self._candidate(parts, needs)
-            if best is None or found.milliwatts < best.milliwatts:
-                best = found
-        return best or self.raw(needs)
-
     def _candidate(self, parts: Sequence[Part], needs: Sequence[Need]) -> Candidate:
         return self._pricing.candidate(parts, needs, thorough=self._thorough)
 
@@ -196,13 +209,19 @@ def _choices(
     return [each for each in found if each is not None]
 
 
-def _products(choices: Sequence[Sequence[Part]]) -> Iterator[tuple[Part, ...]]:
-    if not choices:
-        yield ()
-        return
-    for rest in _products(choices[1:]):
-        for each in choices[0]:
-            yield (each, *rest)
+def _openings(arrangement: Arrangement) -> Iterator[tuple[list[Group], Arrangement]]:
+    """Yield ways to open one group: groups to divide anew, some of them single needs, and what stays beside them."""
+    for opened in arrangement:
+        others = [group for group in arrangement if group != opened]
+        room = max(1, MOST_GROUPS - 1 - min(len(others), MOST_GROUPS // 2))
+        for start in range(0, len(opened), room):
+            singles = opened[start : start + room]
+            rest = opened[:start] + opened[start + room :]
+            groups = [*((need,) for need in singles), *([rest] if rest else [])]
+            free = max(1, MOST_GROUPS - len(groups))
+            for first in range(0, max(1, len(others)), free):
+                joined = others[first : first + free]
+                yield [*groups, *joined], {group: arrangement[group] for group in others if group not in joined}
 
 
 def _milliwatts(found: Candidate) -> float:

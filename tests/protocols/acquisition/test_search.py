@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from protocols.acquisition.dominance import undominated
@@ -99,6 +99,30 @@ def test_of_seven_needs_too(wanted: list[Need], device: str) -> None:
     assert found <= best * 1.01 or found == best == math.inf
 
 
+_LEVELS = Need(
+    NeedKind.SAMPLES, ("level",), 2 * SECOND, (("level", united([(0, 5), (50, 60)])),), patience_us=14 * SECOND
+)
+_SEEN = Need(NeedKind.EVENTS, ("level",), 60 * SECOND, threshold=Threshold("level", 0.5, 0.4), patience_us=60 * SECOND)
+_OFTEN = Threshold("level", 0.6, 0.4)
+MANY_ALONE = [
+    _LEVELS,
+    Need(NeedKind.SAMPLES, ("speed", "flow"), 2 * SECOND, tolerances=(("speed", 2.0),), patience_us=14 * SECOND),
+    replace(_SEEN, kind=NeedKind.TALLIES, period_us=SECOND // 2, pane_us=SECOND // 2, patience_us=SECOND // 2),
+    Need(
+        NeedKind.PANES, ("level",), SECOND, tolerances=(("level", 2.0),), pane_us=5 * SECOND,
+        measures=(Measure.COUNT, Measure.SUM, Measure.MAX), patience_us=5 * SECOND,
+    ),
+    _SEEN,
+    Need(NeedKind.SAMPLES, ("speed", "flow"), 3 * SECOND, tolerances=(("flow", 2.0),), patience_us=21 * SECOND),
+    Need(
+        NeedKind.PANES, ("level",), SECOND // 2, pane_us=30 * SECOND, measures=(Measure.COUNT, Measure.MIN),
+        patience_us=30 * SECOND,
+    ),
+    replace(_SEEN, kind=NeedKind.TALLIES, period_us=30 * SECOND, pane_us=120 * SECOND, patience_us=120 * SECOND),
+    replace(_SEEN, period_us=SECOND // 2, threshold=_OFTEN, patience_us=SECOND // 2),
+]  # fmt: skip
+"""Each best answered by a part of its own: steps downhill from all samples together do not lead there."""
+
 SAMPLES_OF_TWO = Need(NeedKind.SAMPLES, ("flow", "level"), 30 * SECOND, patience_us=30 * SECOND)
 RARE_PANES = Need(
     NeedKind.PANES,
@@ -137,6 +161,30 @@ def test_to_tell_more_than_is_needed_may_be_cheaper(wanted: list[Need], device: 
     style = ProgramStyle(7, ListenSchedule(60 * SECOND, 50_000))
     fewest = Search(Sensor(ORDER, 1, find_profile(device)), style, observed).cheapest(undominated(wanted))
     assert fewest.milliwatts > best * 1.1
+
+
+@settings(
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.explicit, Phase.generate]
+)
+@given(
+    st.lists(needs(), min_size=9, max_size=9, unique=True),
+    st.sampled_from(["telosb", "mica2"]),
+    st.sampled_from([0.01, 0.3]),
+    st.sampled_from([0.0, 0.9]),
+    st.sampled_from([1, 7]),
+)
+@example(MANY_ALONE, "telosb", 0.01, 0.0, 1)
+def test_of_many_needs_it_is_what_the_full_search_finds(
+    wanted: list[Need], device: str, kept: float, still: float, most: int
+) -> None:
+    """Brute force would take hours here; up to seven needs the full search is measured by it."""
+    style = ProgramStyle(most, ListenSchedule(60 * SECOND, 50_000))
+    sensor = Sensor(ORDER, 1, find_profile(device))
+    found = Search(sensor, style, world(kept, still)).cheapest(wanted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("protocols.acquisition.search.MOST_TRIED_EXHAUSTIVELY", len(wanted))
+        best = Search(sensor, style, world(kept, still)).cheapest(wanted)
+    assert found.milliwatts <= best.milliwatts * 1.01
 
 
 @settings(max_examples=100, deadline=None, phases=[Phase.generate])
