@@ -26,7 +26,7 @@ from protocols.power.costs import (
 from protocols.power.estimate import Workload, is_regular, mean_attempts, records_of
 from protocols.power.limits import most_records
 from protocols.power.profile import DeviceProfile
-from protocols.programs import Part, VehicleEvents
+from protocols.programs import Part, SendOnChange, VehicleEvents
 
 _STEP_BITS = 8
 
@@ -45,6 +45,8 @@ class PartCost:
         Those that do may send one sample together.
     regular
         Whether it is known when its records come.
+    even
+        Whether nobody knows, but they come as regularly: every sample has changed.
     records
         How many it sends per second.
     runs
@@ -57,6 +59,7 @@ class PartCost:
     every_us: int
     sends_samples: bool
     regular: bool
+    even: bool
     records: float
     runs: float
     bits: float
@@ -105,11 +108,12 @@ class LeastCost:
         """
         tick_us, fields = parts[0].every_us, 0
         apart = sent = runs = bits = sent_bits = regular = 0.0
-        unknown = False
+        unknown = even = False
         for part in parts:
             tick_us = math.gcd(tick_us, part.every_us)
             fields |= part.fields
-            unknown = unknown or not part.regular
+            unknown = unknown or not (part.regular or part.even)
+            even = even or part.even
             if part.regular:
                 regular = max(regular, part.records)
             else:
@@ -119,7 +123,7 @@ class LeastCost:
             else:
                 apart, bits = apart + part.records, bits + part.bits
         records, most = apart + sent, self._pricing.style.samples_per_packet
-        if patience_us and not unknown:
+        if patience_us and not unknown and not even:
             most = max(1, min(most, math.floor(sum(part.records for part in parts) * patience_us / 1e6 + 1e-6)))
         packets = records / most
         # From one window to the next it is no longer than until a packet is full after the pause between them.
@@ -159,9 +163,9 @@ class LeastCost:
         looked_at = sum(self._order[name] for name in part.fields)
         if isinstance(part.report, VehicleEvents):
             records = min(records, observed.vehicles_per_second)
-        return PartCost(
-            looked_at, part.every_us, sends_samples(part), is_regular(program), records, runs, records * bits
-        )
+        regular = is_regular(program)
+        even = isinstance(part.report, SendOnChange) and not part.bands and shares.changed >= 1
+        return PartCost(looked_at, part.every_us, sends_samples(part), regular, even, records, runs, records * bits)
 
 
 @lru_cache(maxsize=256)

@@ -33,7 +33,7 @@ from protocols.streams import FieldName
 MOST_TRIED_EXHAUSTIVELY = 8
 MOST_STEPS = 64
 MOST_POLISHED = 12
-"""Needs with which whole programs are compared after the sums of parts."""
+"""Needs with which whole programs are compared after the sums of parts, and some divided anew; it takes its time."""
 MOST_REARRANGED = 32
 """Times that some of many needs are divided anew."""
 MOST_GROUPS = 6
@@ -80,11 +80,12 @@ class Search:
         if len(needs) <= MOST_TRIED_EXHAUSTIVELY:
             found = min((self._best_of_the_best(each, needs) for each in divisions), key=_milliwatts)
             return self._exhaustive([(need,) for need in needs], {}).cheapest(self._refined(found, needs))[0]
-        starts = [min(divisions, key=partial(self._costs_together, needs=needs))]
-        if len(needs) <= MOST_POLISHED:
-            alone: Division = tuple((number,) for number in range(len(needs)))
-            starts = [self._descend(starts[0], alone, partial(self._costs_together, needs=needs))]
-            starts += [alone] if self._allows(len(alone)) else []
+        costs_of = partial(self._costs_together, needs=needs)
+        division = min(divisions, key=costs_of)
+        if len(needs) > MOST_POLISHED:
+            return self._refined(self._best_of_the_best(division, needs), needs)
+        alone: Division = tuple((number,) for number in range(len(needs)))
+        starts = [self._descend(division, alone, costs_of), *([alone] if self._allows(len(alone)) else [])]
         return min((self._rearranged(each, needs) for each in starts), key=_milliwatts)
 
     def _rearranged(self, division: Division, needs: Sequence[Need]) -> Candidate:
