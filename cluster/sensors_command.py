@@ -43,6 +43,8 @@ DETAILS = (
     "doing",
 )
 """Shown only when asked for by name."""
+UNREMARKABLE = {"stretched": 1, "lifetime_kept": True}
+"""Details that are shown if a sensor has another value: its battery makes it sample less often, or will not last."""
 SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))
 """Shown as percent."""
 WIDEST = 10_000
@@ -81,7 +83,7 @@ def sensors(
     with make_client(api) as client:
         found = client.sensors(where=condition, sql=sql)
     there, rows = [str(name) for name in found["columns"]], list(found["rows"])
-    shown = there if sql is not None or as_json else _usual(there)
+    shown = there if sql is not None or as_json else _usual(there, rows)
     if columns is not None:
         shown = _chosen(columns, there)
     if as_json:
@@ -92,9 +94,10 @@ def sensors(
         typer.echo("nothing found" if condition or sql else "no proxy has announced a sensor")
 
 
-def _usual(there: list[str]) -> list[str]:
+def _usual(there: list[str], rows: list[dict[str, Any]]) -> list[str]:
     return [
         *(name for name in SHOWN_FIRST if name in there),
+        *(name for name, usual in UNREMARKABLE.items() if any(row.get(name, usual) != usual for row in rows)),
         *(name for name in there if name not in SHOWN_FIRST and name not in DETAILS),
     ]
 

@@ -7,6 +7,7 @@ import json
 from types import SimpleNamespace
 
 import httpx
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
@@ -22,8 +23,8 @@ from protocols.packets import Health
 PROPERTIES = {"m1": {"segment": 3, "position": "mile 1.5"}, "m2": {"segment": 4}, "m3": {}}
 
 
-def entry(mote):
-    return MoteEntry(
+def entry(mote, **changes):
+    found = MoteEntry(
         version=1,
         mote=mote,
         proxy="north",
@@ -43,14 +44,20 @@ def entry(mote):
         health=None if mote == "m3" else Health(0.125, 90, 9, 0, 0),
         heard_us=1_330_560_000_000_000,
     )
+    return msgspec.structs.replace(found, **changes)
 
 
 @pytest.fixture
-def application():
-    catalog = SensorCatalog()
-    catalog.apply(ProxyChanged("north", online=True))
+def catalog():
+    found = SensorCatalog()
+    found.apply(ProxyChanged("north", online=True))
     for mote in PROPERTIES:
-        catalog.apply(EntryPublished(entry(mote)))
+        found.apply(EntryPublished(entry(mote)))
+    return found
+
+
+@pytest.fixture
+def application(catalog):
     return make_api(SimpleNamespace(queries=SimpleNamespace(), sensors=catalog), CollectorRegistry(), None)
 
 
@@ -135,6 +142,15 @@ def test_a_table_for_people(run):
         "m1 north yes loop traffic sampling 1s500ms 12.5% - 10.0% 2012-03-01T00:00:00Z mile 1.5 3"
     )
     assert third[5:8] == ["sleeping", "asleep", "-"]
+
+
+def test_sensors_that_sample_less_often_for_their_batteries_are_shown(run, catalog):
+    catalog.apply(EntryPublished(entry("m1", stretched=4, lifetime_kept=False)))
+    heading, first, second, _ = (line.split() for line in run().output.splitlines())
+    place = heading.index("stretched")
+    assert heading[place + 1] == "lifetime_kept"
+    assert (first[place], second[place]) == ("4", "1")
+    assert (first[place + 1], second[place + 1]) == ("no", "yes")
 
 
 def test_chosen_columns(run):

@@ -1,0 +1,66 @@
+"""A query that says how long batteries should last: sensors sample less often for it, and everybody is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cluster.service.tail import tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.system.conftest import RunningCluster
+
+pytestmark = [pytest.mark.system, pytest.mark.spark]
+
+SECONDS = 60.0
+MOTES = 3
+ASKED = "SELECT sensor, speed FROM traffic SAMPLE EVERY 1 SECOND AT LEAST EVERY 8 SECONDS"
+
+
+def wait_for(reached: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + SECONDS
+    while not (found := reached()):
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.2)
+    return found
+
+
+def next_result(cluster: RunningCluster, query: str) -> dict[str, Any]:
+    """Return the next message of a query."""
+    found: list[bytes] = []
+    following = tail(query, cluster.api, cluster.parts.broker, after=None, count=1, show=found.append)
+    asyncio.run(asyncio.wait_for(following, SECONDS))
+    message: dict[str, Any] = json.loads(found[0])
+    return message
+
+
+def test_batteries_last_as_long_as_a_query_wants(cluster: RunningCluster) -> None:
+    """A pair of AA cells lasts about 100 days at a sample a second."""
+
+    def stretched(proxy: str) -> list[tuple[int, int, bool]]:
+        asked = "SELECT period_us, stretched, lifetime_kept FROM sensors"
+        rows = cluster.api.sensors(where=None, sql=f"{asked} WHERE proxy = '{proxy}'")["rows"]
+        return [(row["period_us"], row["stretched"], row["lifetime_kept"]) for row in rows]
+
+    proxy = cluster.parts.start_proxy("frugal")
+    cluster.parts.start_motes("frugal", "--motes", str(MOTES), "--battery", "alkaline-aa-pair")
+    cluster.parts.wait_for_stream("traffic", proxy)
+
+    cluster.api.add(ASKED, "free")
+    wait_for(lambda: stretched("frugal") == [(1_000_000, 1, True)] * MOTES)
+    assert "sensors" not in next_result(cluster, "free")
+
+    cluster.api.add(f"{ASKED} LIFETIME 120 DAYS", "lasting")
+    wait_for(lambda: len(found := stretched("frugal")) == MOTES and all(each[1] > 1 and each[2] for each in found))
+    slower = max(each[1] for each in stretched("frugal"))
+    assert wait_for(lambda: next_result(cluster, "lasting").get("sensors")) == {"slower": slower, "too_short_lived": 0}
+
+    cluster.api.drop("lasting")
+    wait_for(lambda: stretched("frugal") == [(1_000_000, 1, True)] * MOTES)
+    cluster.api.drop("free")
