@@ -28,12 +28,14 @@ WAYS = ("broadcast", "shuffle_hash")
 def main(folder: Path, turns: int) -> None:
     """Run every way so many times; print by way the seconds of each turn and the rows answered, as JSON."""
     spark = session(folder)
-    join(spark, folder, folder / "warm", how="broadcast", at_once=True)
+    join(spark, folder, folder / "plain-warm", how="broadcast", at_once=True)
     found: dict[str, Any] = {}
     for how in WAYS:
         for at_once in (False, True):
             name = f"{how}{'_at_once' if at_once else ''}"
-            runs = [join(spark, folder, folder / f"{name}-{turn}", how=how, at_once=at_once) for turn in range(turns)]
+            runs = [
+                join(spark, folder, folder / f"plain-{name}-{turn}", how=how, at_once=at_once) for turn in range(turns)
+            ]
             found[name] = {"seconds": [seconds for seconds, _ in runs], "rows": [rows for _, rows in runs]}
     spark.stop()
     print(json.dumps(found))
