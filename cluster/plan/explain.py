@@ -154,8 +154,9 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
         case AntiJoin():
             return "keep if none" + (f" {readable(node.predicate)}" if node.predicate else "")
         case Aggregate():
+            calls = f" {_list(tuple(_call(call) for call in node.calls))}" if node.calls else ""
             keys = f" by {_list(node.keys)}" if node.keys else ""
-            return f"aggregate {_list(tuple(_call(call) for call in node.calls))}{keys}"
+            return f"aggregate{calls}{keys}"
         case Granularity():
             return f"granularity of {format_duration(node.granule_us)}"
         case Union():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Dstream, Intersection, Join
+from cluster.language.algebra import Aggregate, Dstream, Intersection, Join
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from cluster.plan.explain import describe, explain, explain_query
@@ -68,6 +68,10 @@ def test_events_and_what_sensors_should_know_are_shown():
         "      └─ events of traffic where speed rises to 0.6 and falls to 0.4, sampled every 1s, at least every 1m,"
         " to last 90d"
     )
+
+
+def test_groups_without_aggregates_have_nothing_between_their_words():
+    assert describe(Aggregate(window(A, 5), ("x",), ())) == "aggregate by x"
 
 
 def test_every_node_has_a_word():

@@ -24,8 +24,10 @@ from cluster.spark.downstream import COUNTERS, BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
 from cluster.spark.source import FjordReader, SourceOptions
 from cluster.storage.compaction import Compaction
+from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema, watermark_at
 from protocols.streams import Field, FieldType, StreamSchema
+from tests.cluster.spark.hosted_run import PLACES, relation_rows
 
 FIELDS = (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.INTEGER))
 SCHEMAS = [StreamSchema("traffic", FIELDS), StreamSchema("other", FIELDS)]
@@ -52,8 +54,15 @@ class ReaderRun:
 
     def __init__(self, folder: Path, *, history_rows: int = 1_000, max_rows: int = 1_000, parts: int = 2) -> None:
         self._options = SourceOptions(
-            str(folder / "streams"), str(folder / "plans"), BUCKETS, parts, max_rows, history_rows=history_rows
+            str(folder / "streams"),
+            str(folder / "plans"),
+            BUCKETS,
+            parts,
+            max_rows,
+            str(folder / "relations"),
+            history_rows=history_rows,
         )
+        self._catalog = Catalog.of([*SCHEMAS, PLACES])
         self._never = Compaction(1_000_000)
         self.tables = {
             schema.name: StreamTable(str(folder / "streams" / schema.name), schema, compaction=self._never)
@@ -72,7 +81,7 @@ class ReaderRun:
         """Add a query as the query service does."""
         epoch = self.plan.epoch + 1
         stands = {stream: watermark_at(table.log, table.version) for stream, table in self.tables.items()}
-        node = with_beginnings(rewrite(translate(sql, Catalog.of(SCHEMAS)).node).node, epoch, stands)
+        node = with_beginnings(rewrite(translate(sql, self._catalog).node).node, epoch, stands)
         query = PlannedQuery(name, epoch, node)
         self._begin((*self.plan.queries, query))
         return query
@@ -110,6 +119,13 @@ class ReaderRun:
             )
         self.tables[stream].append([table.to_arrow().cast(schema)], StreamPosition(watermark, {}), {})
 
+    def change(self, places: list[tuple[str, int, str]], instants: dict[str, int]) -> None:
+        """Give the relation a new version, for tuples of each stream from an instant on."""
+        versions = RelationVersions(Path(self._options.relations_folder, PLACES.identity))
+        table = relation_rows(PLACES, places)
+        versions.prepare(table)
+        versions.commit(table, instants)
+
     def compact(self, stream: str) -> None:
         self.tables[stream]._table.optimize.compact()
 
@@ -146,7 +162,7 @@ class ReaderRun:
                     envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
         found = []
         for bucket in range(BUCKETS):
-            host = BucketHost(self._options.plans_folder, BUCKETS, "run")
+            host = BucketHost(self._options.plans_folder, BUCKETS, "run", self._options.relations_folder)
             for output in host.process(bucket, envelopes[bucket], self.stores[bucket]):
                 for query, start, stop, kind, row in unpack_rows(output.payload).iter_rows():
                     if kind != COUNTERS:

@@ -110,6 +110,44 @@ def test_it_answers_as_if_it_had_run_since_then(tmp_path_factory: pytest.TempPat
     assert plain == everything, "others are not disturbed"
 
 
+LOOKUPS = (
+    "SELECT t.speed, p.segment FROM traffic{} AS t, places AS p WHERE t.sensor = p.sensor",
+    "SELECT t.speed, p.segment FROM traffic{} AS t LEFT JOIN places AS p ON t.sensor = p.sensor",
+    "SELECT t.speed FROM traffic{} AS t WHERE t.sensor NOT IN (SELECT sensor FROM places)",
+    (
+        "SELECT p.segment, COUNT(*) AS n FROM traffic{} WINDOW(RANGE 9 SLIDE 3) AS t, places AS p "
+        "WHERE t.sensor = p.sensor GROUP BY p.segment"
+    ),
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_the_past_meets_relations_as_they_were(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Who comes late finds the partners that somebody found who was there from the first tuple on."""
+    run = ReaderRun(
+        tmp_path_factory.mktemp("run"), history_rows=data.draw(st.sampled_from([1, 5, 1_000]), label="rows of history")
+    )
+    places = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3), st.just("x")), max_size=4)
+    run.change(data.draw(places, label="places"), {})
+    text = data.draw(st.sampled_from(LOOKUPS), label="query")
+    run.add("early", text.format(""))
+    late = data.draw(st.integers(0, 5), label="late")
+    rows = sorted(data.draw(ROWS, label="rows"))
+    for turn in range(6):
+        if turn == late:
+            run.add("late", text.format(" SINCE BEGINNING"))
+        version = [row for row in rows if 17 * turn <= row[0] < 17 * (turn + 1)]
+        run.append("traffic", data.draw(st.permutations(version)), 17 * (turn + 1))
+        if data.draw(st.booleans(), label="change"):
+            run.change(data.draw(places, label="places"), {"traffic": 17 * (turn + 1)})
+        for _ in range(data.draw(st.integers(0, 2), label="micro-batches")):
+            run.step(crash=data.draw(st.booleans(), label="crash"))
+    run.append("traffic", [], 300)
+    run.drain()
+    assert coverage(run.rows.get("late", [])) == coverage(run.rows.get("early", [])), text
+
+
 TOTALS = "SELECT sensor, SUM(speed) AS total, COUNT(*) AS n FROM traffic{} WINDOW(RANGE 10 SLIDE 10) GROUP BY sensor"
 TWICE = [(at, "a", 1) for at in range(60)]
 """One sample each microsecond."""
