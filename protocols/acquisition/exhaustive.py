@@ -68,7 +68,7 @@ class Exhaustive:
         self._choices: dict[int, tuple[int, ...]] = {}
         for joined in range(1, 1 << len(groups)):
             self._choices[joined] = tuple(
-                dict.fromkeys(numbers.setdefault(part, len(numbers)) for part in choices_of(self._members(joined)))
+                dict.fromkeys(numbers.setdefault(part, len(numbers)) for part in choices_of(self._needs_of(joined)))
             )
         self._parts = list(numbers)
         self._costs = [least.part(part) for part in self._parts]
@@ -99,10 +99,10 @@ class Exhaustive:
             found = self._pricing.candidate([self._parts[number] for number in _members(parts)], self._needs)
             if found.milliwatts < best.milliwatts:
                 best = found
-                arrangement = self._beside | {self._members(joined): self._parts[number] for joined, number in chosen}
+                arrangement = self._beside | {self._needs_of(joined): self._parts[number] for joined, number in chosen}
         return best, arrangement
 
-    def _members(self, joined: int) -> Group:
+    def _needs_of(self, joined: int) -> Group:
         return tuple(need for place, group in enumerate(self._groups) if joined >> place & 1 for need in group)
 
     def _divide(self, left: int, parts: int, costs: list[PartCost]) -> None:

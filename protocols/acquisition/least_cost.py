@@ -23,10 +23,10 @@ from protocols.power.costs import (
     sample_cost,
     synchronisation_cost,
 )
-from protocols.power.estimate import Workload, is_regular, mean_attempts, records_of
+from protocols.power.estimate import Workload, is_regular, mean_attempts, records_of, sends_all
 from protocols.power.limits import most_records
 from protocols.power.profile import DeviceProfile
-from protocols.programs import Part, SendOnChange, VehicleEvents
+from protocols.programs import Part, VehicleEvents
 
 _STEP_BITS = 8
 
@@ -164,7 +164,7 @@ class LeastCost:
         if isinstance(part.report, VehicleEvents):
             records = min(records, observed.vehicles_per_second)
         regular = is_regular(program)
-        even = isinstance(part.report, SendOnChange) and not part.bands and shares.changed >= 1
+        even = sends_all(program, shares)
         return PartCost(looked_at, part.every_us, sends_samples(part), regular, even, records, runs, records * bits)
 
 

@@ -92,14 +92,14 @@ class Search:
         """Open one group after the other, and divide its needs anew, as long as that is cheaper."""
         best = self._refined(self._best_of_the_best(division, needs), needs)
         groups = [tuple(needs[number] for number in group) for group in division]
-        waiting = list(_openings({group: self._best_part(group)[0] for group in groups}))
+        openings = _openings({group: self._best_part(group)[0] for group in groups})
         for _ in range(MOST_REARRANGED):
-            if not waiting:
+            opening = next(openings, None)
+            if opening is None:
                 break
-            opened, beside = waiting.pop(0)
-            best, better = self._exhaustive(opened, beside).cheapest(best)
+            best, better = self._exhaustive(*opening).cheapest(best)
             if better is not None:
-                waiting = list(_openings(better))
+                openings = _openings(better)
         return best
 
     def _exhaustive(self, groups: Sequence[Group], beside: Arrangement) -> Exhaustive:

@@ -122,8 +122,7 @@ def _evenly(program: SamplingProgram, workload: Workload, records: float) -> Lis
     None if that is not so; or if packets are so rare, or have to leave before they are full, that it matters to know.
     """
     for part, shares in zip(parts_of(program), _shares_of(program, workload), strict=True):
-        sends_all = isinstance(part.report, SendOnChange) and not part.bands and shares.changed >= 1
-        if not sends_all and not is_regular(part):
+        if not sends_all(part, shares) and not is_regular(part):
             return None
     per_packet = program.samples_per_packet
     if program.patience_us and (per_packet - 1) / records * 1e6 > program.patience_us:
@@ -236,6 +235,11 @@ def is_regular(program: SamplingProgram) -> bool:
     return all(
         part.interval_us is not None if part.report is not None else not part.bands for part in parts_of(program)
     )
+
+
+def sends_all(part: SamplingProgram, shares: Shares) -> bool:
+    """Return whether a part that sends only what has changed sends every sample: it comes evenly, unforeseen."""
+    return isinstance(part.report, SendOnChange) and not part.bands and shares.changed >= 1
 
 
 def mean_attempts(profile: DeviceProfile, loss: float) -> float:
