@@ -61,10 +61,8 @@ def main() -> None:
         report["q2"] = curve = users(folder / "q2", rounds=8 if options.quick else 20)
         report["q2_cost_reduction_50"] = round(1 - curve[-1]["ms_per_query"] / curve[0]["ms_per_query"], 3)
         say("a large relation against plain Spark ...")
-        spark = open_session(SessionSettings(), folder / "spark")
-        spark.sparkContext.setLogLevel("ERROR")
         size = (200_000, 100_000) if options.quick else (2_000_000, 1_000_000)
-        report |= large_relation(spark, folder / "join", *size, turns=1 if options.quick else 3)
+        report |= large_relation(folder / "join", *size, turns=1 if options.quick else 3)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "relations.json").write_text(json.dumps(report, indent=2) + "\n")
     plot(report, RESULTS / "relations.png")
@@ -122,7 +120,7 @@ def _processor_seconds(fjord: HostedFjord, version: int) -> float:
     return time.process_time() - began
 
 
-def large_relation(spark: Any, folder: Path, tuples: int, rows: int, *, turns: int) -> dict[str, Any]:
+def large_relation(folder: Path, tuples: int, rows: int, *, turns: int) -> dict[str, Any]:
     """Return how much faster a stream of tuples meets a relation of so many rows than in plain Spark, at its best.
 
     Either reads the stream in eight micro-batches, as it would come, and all at once. A tuple has one partner in
@@ -134,6 +132,7 @@ def large_relation(spark: Any, folder: Path, tuples: int, rows: int, *, turns: i
     for number, part in enumerate(parts):
         part.write_parquet(folder / "rows" / f"{number}.parquet")
     places.write_parquet(folder / "places.parquet")
+    spark = open_session(SessionSettings(), folder / "spark")
     _fjord(spark, folder / "warm", parts[:2], places)
     ours = [_fjord(spark, folder / f"fjord-{turn}", parts, places) for turn in range(turns)]
     whole = [_fjord(spark, folder / f"at-once-{turn}", parts, places, at_once=True) for turn in range(turns)]
