@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -15,17 +13,11 @@ import pytest
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
 from cluster.service.client import ApiClient
+from tests.system.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
 
 MOTES = 8
-
-
-def wait_for(reached: Callable[[], bool], what: str, *, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
 
 
 def test_everybody_finds_the_broker_again(tmp_path: Path) -> None:

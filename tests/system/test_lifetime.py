@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.service.tail import tail
+from tests.system.waiting import next_results, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.system.conftest import RunningCluster
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
-SECONDS = 60.0
 MOTES = 3
 ASKED = "SELECT sensor, speed FROM traffic SAMPLE EVERY 1 SECOND AT LEAST EVERY 8 SECONDS"
-
-
-def wait_for(reached: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := reached()):
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.2)
-    return found
-
-
-def next_result(cluster: RunningCluster, query: str) -> dict[str, Any]:
-    """Return the next message of a query."""
-    found: list[bytes] = []
-    following = tail(query, cluster.api, cluster.parts.broker, after=None, count=1, show=found.append)
-    asyncio.run(asyncio.wait_for(following, SECONDS))
-    message: dict[str, Any] = json.loads(found[0])
-    return message
 
 
 def test_batteries_last_as_long_as_a_query_wants(cluster: RunningCluster) -> None:
@@ -54,12 +31,15 @@ def test_batteries_last_as_long_as_a_query_wants(cluster: RunningCluster) -> Non
 
     cluster.api.add(ASKED, "free")
     wait_for(lambda: stretched("frugal") == [(1_000_000, 1, True)] * MOTES)
-    assert "sensors" not in next_result(cluster, "free")
+    assert "sensors" not in next_results(cluster, "free", 1)[0]
 
     cluster.api.add(f"{ASKED} LIFETIME 120 DAYS", "lasting")
     wait_for(lambda: len(found := stretched("frugal")) == MOTES and all(each[1] > 1 and each[2] for each in found))
     slower = max(each[1] for each in stretched("frugal"))
-    assert wait_for(lambda: next_result(cluster, "lasting").get("sensors")) == {"slower": slower, "too_short_lived": 0}
+    assert wait_for(lambda: next_results(cluster, "lasting", 1)[0].get("sensors")) == {
+        "slower": slower,
+        "too_short_lived": 0,
+    }
 
     cluster.api.drop("lasting")
     wait_for(lambda: stretched("frugal") == [(1_000_000, 1, True)] * MOTES)

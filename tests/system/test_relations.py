@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.service.tail import tail
+from tests.system.waiting import next_results, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.postgres_server import PostgresServer
     from tests.system.conftest import RunningCluster
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
-
-SECONDS = 60.0
-
-
-def wait_for(reached: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := reached()):
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.1)
-    return found
-
-
-def live(cluster: RunningCluster, query: str, count: int) -> list[dict[str, Any]]:
-    """Return the next result messages of a query."""
-    found: list[bytes] = []
-    following = tail(query, cluster.api, cluster.parts.broker, after=None, count=count, show=found.append)
-    asyncio.run(asyncio.wait_for(following, SECONDS))
-    return [json.loads(message) for message in found]
 
 
 def test_a_database_away_and_back(cluster: RunningCluster, postgres: PostgresServer) -> None:
@@ -75,12 +52,12 @@ def test_a_database_away_and_back(cluster: RunningCluster, postgres: PostgresSer
     postgres.stop()
     try:
         wait_for(lambda: api.relation("closures")["state"] == "stale")
-        message = live(cluster, "near", 3)[-1]
+        message = next_results(cluster, "near", 3)[-1]
         assert message["row"]["reason"] == "flood"
         assert message["stale"]["closures"] > 0
     finally:
         postgres.start()
     wait_for(lambda: api.relation("closures")["state"] == "fresh")
-    assert "stale" not in live(cluster, "near", 3)[-1]
+    assert "stale" not in next_results(cluster, "near", 3)[-1]
     api.drop("near")
     api.drop_relation("closures")

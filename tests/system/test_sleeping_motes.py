@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import time
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.system.waiting import wait_for
 
+if TYPE_CHECKING:
     from tests.system.conftest import RunningCluster
 
 MOTES = 8
+soon = partial(wait_for, seconds=30.0)
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -25,13 +27,6 @@ def counters(path: Path) -> dict[str, dict[str, int]]:
         return {}
     found: dict[str, dict[str, int]] = json.loads(path.read_text())["motes"]
     return found
-
-
-def wait_for(reached: Callable[[], Any], *, seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.1)
 
 
 def periods(path: Path) -> list[int]:
@@ -51,23 +46,23 @@ def test_rates_follow_the_queries_and_the_last_one_gone_lets_motes_sleep(
     cluster.parts.wait_for_stream("traffic", proxy)
 
     cluster.api.add("SELECT sensor, speed FROM traffic", "slow")
-    wait_for(lambda: periods(path) == [1_000_000] * MOTES)
+    soon(lambda: periods(path) == [1_000_000] * MOTES)
     cluster.api.add("SELECT sensor, speed FROM traffic SAMPLE EVERY 250 MILLISECONDS", "fast")
-    wait_for(lambda: periods(path) == [250_000] * MOTES)
-    wait_for(lambda: len(cluster.api.results("fast", limit=1000)) > 100)
-    wait_for(lambda: len(cluster.api.results("slow", limit=1000)) > 50)
+    soon(lambda: periods(path) == [250_000] * MOTES)
+    soon(lambda: len(cluster.api.results("fast", limit=1000)) > 100)
+    soon(lambda: len(cluster.api.results("slow", limit=1000)) > 50)
     for name, period_us in (("fast", 250_000), ("slow", 1_000_000)):
         starts = [datetime.fromisoformat(row["start"]) for row in cluster.api.results(name, limit=1000)]
         assert all(start.microsecond % period_us == 0 for start in starts), f"{name} gets its own samples, no others"
 
     cluster.api.drop("fast")
-    wait_for(lambda: periods(path) == [1_000_000] * MOTES)
+    soon(lambda: periods(path) == [1_000_000] * MOTES)
     cluster.api.drop("slow")
-    wait_for(lambda: periods(path) == [0] * MOTES)
+    soon(lambda: periods(path) == [0] * MOTES)
 
     samples, packets, listened = (sent(path, name) for name in ("samples", "packets", "listen_us"))
     began = time.monotonic()
-    wait_for(lambda: sent(path, "wake_ups") and time.monotonic() - began > 6.0)
+    soon(lambda: sent(path, "wake_ups") and time.monotonic() - began > 6.0)
     seconds = time.monotonic() - began
     assert sent(path, "samples") == samples, "a sleeping mote takes no samples"
     # Asleep it only asks, every two seconds: at 1 Hz it would have sent a packet every second.
