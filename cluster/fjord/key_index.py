@@ -1,12 +1,14 @@
-"""A hash table on a column of a table that is asked many times: built once for each version of a relation.
+"""An index on a column of a table that is asked many times: built once for each version of a relation.
 
 Polars builds the hash table of a join anew for every join; micro-batches are small and relations need not be. Pandas
-keeps the one of an index, and finds a key in some thirty nanoseconds.
+keeps the one of an index, and finds a key in some thirty nanoseconds. Numbers that lie close together, as those of
+rooms or road segments do, need no hashing: the number itself says where to look, in a few nanoseconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 Places = NDArray[np.int64]
+Values = NDArray[Any]
+
+MOST_HOLES = 2
+"""Numbers lie close together if there are at most so many integers, from the least to the greatest, for each."""
+
+EXACT = 2**53
+"""Up to here an integer equals only one real."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,10 @@ class Matches:
 
     asked: Places
     found: Places
+
+    def at(self, chosen: Places) -> Matches:
+        """Return the pairs at these places among them."""
+        return Matches(self.asked[chosen], self.found[chosen])
 
 
 class KeyIndex:
@@ -34,47 +47,107 @@ class KeyIndex:
     """
 
     def __init__(self, keys: pl.Series) -> None:
-        present = keys.is_not_null().to_numpy()
-        places = np.flatnonzero(present).astype(np.int64)
-        codes, unique = pd.factorize(_values(keys.drop_nulls()))
-        order = np.argsort(codes, kind="stable")
-        self._places: Places = places[order]
-        self._counts: Places = np.bincount(codes, minlength=len(unique)).astype(np.int64)
-        self._firsts: Places = np.concatenate([[0], np.cumsum(self._counts)[:-1]]).astype(np.int64)
-        self._index = pd.Index(unique)
-        self._single = bool((self._counts == 1).all())
+        places = np.flatnonzero(keys.is_not_null().to_numpy())
+        self._numbers, numbers = _numbered(_values(keys.drop_nulls()))
+        # One more than there are: -1, the number of what is not there, finds nothing.
+        self._counts: Places = np.bincount(numbers, minlength=self._numbers.count + 1)
+        self._only_row: Places | None = None
+        if self._counts.max() <= 1:
+            self._only_row = np.full(len(self._counts), -1, np.int64)
+            self._only_row[numbers] = places
+            return
+        self._places: Places = places[np.argsort(numbers, kind="stable")]
+        self._firsts: Places = np.concatenate([[0], np.cumsum(self._counts)[:-1]])
 
     def contains(self, probes: pl.Series) -> NDArray[np.bool_]:
         """Return, for each value, whether the table has it."""
-        return self._groups(probes) >= 0
+        met: NDArray[np.bool_] = self._counts[self._numbers_of(probes)] > 0
+        return met
 
     def matches(self, probes: pl.Series) -> Matches:
         """Return all pairs of a value's place and a row that has it, in the order of the values, then of the rows."""
-        groups = self._groups(probes)
-        asked = np.flatnonzero(groups >= 0).astype(np.int64)
-        groups = groups[asked]
-        if self._single:
-            return Matches(asked, self._places[self._firsts[groups]])
-        counts = self._counts[groups]
+        numbers = self._numbers_of(probes)
+        if self._only_row is not None:
+            rows = self._only_row[numbers]
+            asked = np.flatnonzero(rows >= 0)
+            return Matches(asked, rows if len(asked) == len(rows) else rows[asked])
+        counts = self._counts[numbers]
+        asked = np.repeat(np.arange(len(numbers)), counts)
         # 0, 1, ... within each value's rows.
-        within = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-        return Matches(np.repeat(asked, counts), self._places[np.repeat(self._firsts[groups], counts) + within])
+        within = np.arange(len(asked)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return Matches(asked, self._places[np.repeat(self._firsts[numbers], counts) + within])
 
-    def _groups(self, probes: pl.Series) -> Places:
-        """Return the number of each value's group; -1 for none."""
-        if not len(self._index):
-            return np.full(len(probes), -1, np.int64)
-        groups: Places
+    def _numbers_of(self, probes: pl.Series) -> Places:
+        """Return the number of each value; -1 for what is not there."""
         if probes.null_count() == 0:
-            groups = self._index.get_indexer(_values(probes)).astype(np.int64)
-            return groups
-        groups = np.full(len(probes), -1, np.int64)
-        present = probes.is_not_null().to_numpy()
-        groups[present] = self._index.get_indexer(_values(probes.drop_nulls()))
-        return groups
+            return self._numbers.of(_values(probes))
+        numbers: Places = np.full(len(probes), -1, np.int64)
+        numbers[probes.is_not_null().to_numpy()] = self._numbers.of(_values(probes.drop_nulls()))
+        return numbers
 
 
-def _values(column: pl.Series) -> NDArray[np.generic]:
+class _Numbers(Protocol):
+    """Numbers the values of a column from 0 on."""
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are; some may be no value's."""
+        ...
+
+    def of(self, probes: Values) -> Places:
+        """Return the number of each value; -1 for what cannot be there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Distances:
+    """Integers are numbered by their distance from the least one."""
+
+    least: int
+    count: int
+
+    def of(self, probes: Values) -> Places:
+        if probes.dtype.kind != "f":
+            return self._within(probes.astype(np.int64, copy=False))
+        with np.errstate(invalid="ignore"):
+            whole = probes.astype(np.int64)
+        numbers: Places = np.where(whole == probes, self._within(whole), -1)
+        return numbers
+
+    def _within(self, probes: Places) -> Places:
+        distances = probes - self.least  # may overflow: then it is too large without its sign as well
+        numbers: Places = np.where(distances.view(np.uint64) < self.count, distances, -1)
+        return numbers
+
+
+class _Hashed:
+    """Values are numbered by a hash table."""
+
+    def __init__(self, unique: Values) -> None:
+        self.count = len(unique)
+        self._index = pd.Index(unique)
+
+    def of(self, probes: Values) -> Places:
+        if not self.count:
+            return np.full(len(probes), -1, np.int64)
+        numbers: Places = self._index.get_indexer(probes).astype(np.int64, copy=False)
+        return numbers
+
+
+def _numbered(values: Values) -> tuple[_Numbers, Places]:
+    """Return what numbers the values, and the number of each."""
+    if values.dtype.kind == "i" and len(values):
+        least, greatest = int(values.min()), int(values.max())
+        spanned = greatest - least + 1
+        if spanned <= MOST_HOLES * len(values) and max(abs(least), abs(greatest)) <= EXACT:
+            return _Distances(least, spanned), values - least
+    if pd.Index(values).is_unique:
+        return _Hashed(values), np.arange(len(values))
+    codes, unique = pd.factorize(values)
+    return _Hashed(unique), codes.astype(np.int64, copy=False)
+
+
+def _values(column: pl.Series) -> Values:
     """Return a column without NULLs as pandas hashes it."""
-    values: NDArray[np.generic] = column.to_numpy()
+    values: Values = column.to_numpy()
     return values.astype(object) if column.dtype == pl.String else values

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import START, Batch
-from cluster.fjord.key_index import KeyIndex
+from cluster.fjord.key_index import KeyIndex, Matches
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.join_condition import join_condition
 from cluster.fjord.scalars import POLARS_TYPES
@@ -196,13 +196,29 @@ class Lookup(Operator):
         if condition.left_keys:
             # The other equalities are tried on the pairs that the first one leaves.
             matches = table.index(condition.right_keys[0]).matches(numbered[condition.left_keys[0]])
-            pairs = numbered[matches.asked].hstack(table.rows[matches.found])
             others = zip(condition.left_keys[1:], condition.right_keys[1:], strict=True)
             equal = [pl.col(left) == pl.col(right) for left, right in others]
             tests = [*equal, *([condition.residual] if condition.residual is not None else [])]
-            yield pairs.filter(tests) if tests else pairs
+            yield _paired(numbered, table.rows, matches, tests)
             return
         at_once = max(1, MOST_PAIRS // max(1, table.rows.height))
         for first in range(0, numbered.height, at_once):
             product = numbered[first : first + at_once].join(table.rows, how="cross", maintain_order="left_right")
             yield product if condition.residual is None else product.filter(condition.residual)
+
+
+def _paired(numbered: pl.DataFrame, table: pl.DataFrame, matches: Matches, tests: Sequence[pl.Expr]) -> pl.DataFrame:
+    """Return the pairs that pass all tests; of the others, perhaps many, only what the tests look at is fetched."""
+    if tests:
+        looked_at = {name for test in tests for name in test.meta.root_names()}
+        left = numbered.select(name for name in numbered.columns if name in looked_at or name == _ROW)
+        right = table.select(name for name in table.columns if name in looked_at)
+        tried = _side_by_side(left, right, matches).with_columns(pl.int_range(pl.len()).alias(_ROW))
+        matches = matches.at(tried.filter(tests)[_ROW].to_numpy())
+    return _side_by_side(numbered, table, matches)
+
+
+def _side_by_side(numbered: pl.DataFrame, table: pl.DataFrame, matches: Matches) -> pl.DataFrame:
+    every_once = np.array_equal(matches.asked, np.arange(numbered.height))
+    rows = numbered if every_once else numbered[matches.asked]
+    return rows.hstack(table[matches.found]) if table.columns else rows
