@@ -7,20 +7,17 @@ drops that one option.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from cluster.made_folders import cache_folder, link_entries, made_folder
 from protocols.errors import FjordError
 
 if TYPE_CHECKING:
@@ -119,7 +116,7 @@ def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | Non
             home = candidate.home or answer.home
             because = f"; {'; '.join(refused)}" if refused else ""
             return JavaRuntime(
-                home=home if answer.has_vectors else wrapped_home(home, cache or _cache_folder(variables)),
+                home=home if answer.has_vectors else wrapped_home(home, cache or cache_folder(variables)),
                 version=answer.version,
                 origin=candidate.origin,
                 description=f"Java {answer.version} ({candidate.place}{because})",
@@ -133,33 +130,17 @@ def use_java(runtime: JavaRuntime) -> None:
 
 
 def wrapped_home(home: Path, cache: Path) -> Path:
-    """Give a folder like ``home`` whose ``bin/java`` drops the option that the runtime cannot follow.
-
-    The folder's name is a digest of what is in it, and it appears at once and complete: many processes may ask for
-    it at the same time.
-    """
+    """Give a folder like ``home`` whose ``bin/java`` drops the option that the runtime cannot follow."""
     wrapper = _WRAPPER.replace("{java}", shlex.quote(str(home / "bin" / "java")))
-    wanted = cache / f"java-{hashlib.sha256(wrapper.encode()).hexdigest()[:16]}"
-    if (wanted / "bin" / "java").exists():
-        return wanted
-    cache.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".java-", dir=cache))
-    try:
-        for entry in home.iterdir():
-            if entry.name != "bin":
-                (draft / entry.name).symlink_to(entry)
-        (draft / "bin").mkdir()
-        for entry in (home / "bin").iterdir():
-            if entry.name != "java":
-                (draft / "bin" / entry.name).symlink_to(entry)
-        java = draft / "bin" / "java"
+
+    def fill(folder: Path) -> None:
+        link_entries(home, folder, without={"bin"})
+        link_entries(home / "bin", folder / "bin", without={"java"})
+        java = folder / "bin" / "java"
         java.write_text(wrapper)
         java.chmod(0o755)
-        with contextlib.suppress(OSError):  # another process was first, with the same content
-            draft.rename(wanted)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return wanted
+
+    return made_folder(cache, "java", wrapper, fill)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,21 +192,3 @@ def _ask(java: Path) -> _Answer | None:
         if answer.returncode == 0 and home is not None and version is not None:
             return _Answer(home=Path(home["home"]), version=int(version["major"]), has_vectors=bool(options))
     return None
-
-
-def _cache_folder(variables: Mapping[str, str]) -> Path:
-    """Give a folder that only this user writes to."""
-    base = variables.get("XDG_CACHE_HOME") or (Path(variables["HOME"]) / ".cache" if variables.get("HOME") else None)
-    if base is not None:
-        folder = Path(base) / "fjord"
-        with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
-                return folder
-    folder = Path(tempfile.gettempdir()) / f"fjord-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        # Somebody else could have put a program there for us to run.
-        return Path(tempfile.mkdtemp(prefix="fjord-"))
-    return folder

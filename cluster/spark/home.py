@@ -1,0 +1,46 @@
+"""A home for Spark in which its Python workers find PySpark compiled.
+
+Spark puts an archive of PySpark's sources, `python/lib/pyspark.zip`, first on the path of every Python process that it
+starts. Python keeps nothing compiled for an archive: each of these processes, there are seven and more, would compile
+PySpark anew, which takes half a second. In a home without the archive they import the package that is installed.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from cluster.made_folders import cache_folder, link_entries, made_folder
+
+SPARK_HOME = "SPARK_HOME"
+
+
+def use_installed_pyspark() -> None:
+    """Let Spark sessions that this process starts have workers that import the installed PySpark.
+
+    Who has set ``SPARK_HOME`` keeps it: the PySpark there may be another one.
+    """
+    if SPARK_HOME not in os.environ:
+        os.environ[SPARK_HOME] = str(home_without_archives(cache_folder(os.environ)))
+
+
+def home_without_archives(cache: Path) -> Path:
+    """Return a home for Spark that has everything of the installed one but archives of Python code.
+
+    Parameters
+    ----------
+    cache
+        Where it is made, unless it is there.
+    """
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("PySpark is not installed: pip install pyspark", name="pyspark")
+    installed = Path(package.origin).parent
+    return made_folder(
+        cache,
+        "spark",
+        f"{installed} {version('pyspark')}",
+        lambda folder: link_entries(installed, folder, without={"python"}),
+    )
