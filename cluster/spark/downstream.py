@@ -207,6 +207,7 @@ class BucketHost:
 
     def _save(self, hosted: _Hosted, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
         new_plan = control.previous_epoch != control.epoch
+        written = new_plan or hosted.token is None
         for name, placed in hosted.stateful.items():
             # With a new plan members may be gone, and so may what was kept for them.
             changed = _moved(placed) != before[name] or new_plan
@@ -214,12 +215,14 @@ class BucketHost:
                 state = placed.operator.save()
                 if state:
                     store.put(name, pack_state(state))
+                    written = True
         if new_plan:
             for name in list(store.names()):
                 if name != TOKEN and name not in hosted.stateful:
                     store.remove(name)
-        hosted.token = uuid.uuid4().bytes
-        store.put(TOKEN, hosted.token)
+        if written:
+            hosted.token = uuid.uuid4().bytes
+            store.put(TOKEN, hosted.token)
         if hosted.fjord.failures:
             hosted.token = None  # build it anew: a failed operator may stand anywhere
 

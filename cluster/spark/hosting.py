@@ -12,6 +12,7 @@ import structlog
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from cluster.fjord.batch import END, START
 from cluster.fjord.counters import Counters, added
@@ -19,10 +20,14 @@ from cluster.spark.checkpoint import forget_unbegun
 from cluster.spark.downstream import COUNTERS, BucketHost, outputs_of
 from cluster.spark.envelopes import RESULT_DDL, unpack_rows
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
-from cluster.spark.worker_memory import set_aside
+from cluster.spark.worker_memory import WORKER_MEMORY
 from cluster.storage.results_table import ResultsTable
 
 _NUMBER = "fjord_number"
+
+# Written out: Spark would be asked four times per task what a description in text means.
+_NAME = StructType([StructField("name", StringType())])
+_VALUE = StructType([StructField("value", BinaryType())])
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +43,7 @@ class DownstreamProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._host = BucketHost(*self._settings)
-        self._map = handle.getMapState("operators", "name string", "value binary")
+        self._map = handle.getMapState("operators", _NAME, _VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's interface
         """Run one micro-batch of one bucket."""
@@ -47,7 +52,7 @@ class DownstreamProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Keep what was built for the next micro-batch."""
-        set_aside(self._host.kept())
+        WORKER_MEMORY.keep(self._host.kept())
 
 
 class _MapStore:

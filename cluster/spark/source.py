@@ -21,7 +21,7 @@ from cluster.spark.catching_up import PastRead, Reached, caught_up, past_reads
 from cluster.spark.envelopes import ENVELOPE_DDL
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
 from cluster.spark.upstream import UpstreamTask, run_upstream
-from cluster.spark.worker_memory import set_aside
+from cluster.spark.worker_memory import WORKER_MEMORY
 from cluster.storage.commit_log import Commit, CommitLog
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stored_files import StoredFiles
@@ -151,7 +151,7 @@ class FjordReader(DataSourceStreamReader):
         assert isinstance(partition, _Task)  # noqa: S101 - made by partitions() above
         task = msgspec.msgpack.decode(partition.payload, type=UpstreamTask)
         yield from run_upstream(task)
-        set_aside((task.epoch, *sorted(task.relations.items())))
+        WORKER_MEMORY.keep((task.epoch, *sorted(task.relations.items())))
 
     def _caught_up(self, start: Offset, end: Offset, *, bounded: bool) -> dict[int, Reached]:
         plan = self._plan(end.epoch)

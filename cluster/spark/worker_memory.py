@@ -8,18 +8,37 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Hashable
-from functools import lru_cache
+from typing import Literal
+
+_ALL_GENERATIONS = 2
 
 
-@lru_cache(maxsize=2)
-def set_aside(built: Hashable) -> None:  # noqa: ARG001 - what the cache compares
-    """Let collections of garbage pass over everything this process holds now.
+class WorkerMemory:
+    """Sets aside, with the next collection of all garbage, everything that this leaves.
 
-    Parameters
-    ----------
-    built
-        What the process has built to keep: nothing is done if that is what it was the last time.
+    Spark's own collection is made use of, and there is none besides: it comes when the task's answer is on its way.
     """
-    gc.unfreeze()  # what was set aside before may be garbage by now
-    gc.collect()
-    gc.freeze()
+
+    def __init__(self) -> None:
+        self._built: Hashable = None
+        self._due = False
+
+    def keep(self, built: Hashable) -> None:
+        """Say what this process has built to keep; if that is something else than the last time, it is set aside."""
+        if built != self._built:
+            self._built, self._due = built, True
+        if self._around_collection not in gc.callbacks:
+            gc.callbacks.append(self._around_collection)
+
+    def _around_collection(self, phase: Literal["start", "stop"], details: dict[str, int]) -> None:
+        if not self._due or details["generation"] != _ALL_GENERATIONS:
+            return
+        if phase == "start":
+            gc.unfreeze()  # what was set aside before may be garbage by now
+        else:
+            gc.freeze()
+            self._due = False
+
+
+WORKER_MEMORY = WorkerMemory()
+"""That of this process."""

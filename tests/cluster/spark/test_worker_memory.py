@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.spark.worker_memory import set_aside
+from cluster.spark.worker_memory import WorkerMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,37 +17,51 @@ class Node:
     """Something that garbage collection has to look at."""
 
 
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    set_aside.cache_clear()
-    yield
+@pytest.fixture
+def memory() -> Iterator[WorkerMemory]:
+    before = list(gc.callbacks)
+    yield WorkerMemory()
+    gc.callbacks[:] = before
     gc.unfreeze()
 
 
-def test_what_is_there_is_set_aside() -> None:
+def _looked_at(node: Node) -> bool:
+    return any(each is node for each in gc.get_objects())
+
+
+def test_what_a_collection_leaves_is_set_aside(memory: WorkerMemory) -> None:
     kept = [Node() for _ in range(1_000)]
-    set_aside("plan 1")
+    memory.keep("plan 1")
+    assert _looked_at(kept[0]), "nothing happens before Spark collects"
+    gc.collect(0)
+    assert _looked_at(kept[0]), "nor when only what is young is collected"
+    gc.collect()
     aside = {id(each) for each in gc.get_objects()}
     assert not any(id(each) in aside for each in kept)
     assert gc.get_freeze_count() > len(kept)
 
 
-def test_once_for_what_was_built() -> None:
-    set_aside("plan 1")
+def test_once_for_what_was_built(memory: WorkerMemory) -> None:
+    memory.keep("plan 1")
+    gc.collect()
     later = Node()
-    set_aside("plan 1")
-    assert any(each is later for each in gc.get_objects()), "nothing new was built to be kept"
-    set_aside("plan 2")
-    assert not any(each is later for each in gc.get_objects())
+    memory.keep("plan 1")
+    gc.collect()
+    assert _looked_at(later), "nothing new was built to be kept"
+    memory.keep("plan 2")
+    gc.collect()
+    assert not _looked_at(later)
 
 
-def test_what_is_no_longer_needed_is_collected_when_something_else_was_built() -> None:
-    set_aside("plan 1")
+def test_what_is_no_longer_needed_is_collected_when_something_else_was_built(memory: WorkerMemory) -> None:
+    memory.keep("plan 1")
     alive = [Node()]
     alive[0].itself = alive[0]  # type: ignore[attr-defined]
-    set_aside("plan 2")
+    gc.collect()
     alive.clear()
     gc.collect()
-    set_aside("plan 3")
+    assert gc.get_freeze_count(), "still set aside"
+    memory.keep("plan 2")
+    gc.collect()
     gc.unfreeze()
     assert not any(isinstance(each, Node) for each in gc.get_objects())
