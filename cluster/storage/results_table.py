@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from cluster.errors import StorageError
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
+from cluster.storage.delta_tables import CONFIGURATION, renewed
 
 RESULT_SCHEMA = pa.schema(
     [
@@ -29,7 +30,6 @@ RESULT_SCHEMA = pa.schema(
 
 ROW = "row"
 ERROR = "error"
-_CONFIGURATION = {"delta.logRetentionDuration": "interval 1 days", "delta.checkpointInterval": "500"}
 
 
 class ResultsTable:
@@ -52,7 +52,7 @@ class ResultsTable:
         try:
             self._table = DeltaTable(root)
         except TableNotFoundError:
-            self._table = DeltaTable.create(root, schema=RESULT_SCHEMA, name="results", configuration=_CONFIGURATION)
+            self._table = DeltaTable.create(root, schema=RESULT_SCHEMA, name="results", configuration=CONFIGURATION)
         self.log = CommitLog(root)
         self._known_sequences: dict[str, int] | None = None
 
@@ -107,6 +107,7 @@ class ResultsTable:
         last = numbered.group_by("query").agg(pl.col("sequence").max())
         self._sequences.update(dict(last.iter_rows()))
         version = self.version
+        self._table = renewed(self._table)
         if self._compaction.due(version):
             self._compaction.run(self._table)
         return version

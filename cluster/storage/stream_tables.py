@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from cluster.errors import StorageError
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import Compaction
+from cluster.storage.delta_tables import CONFIGURATION, renewed
 from protocols.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
@@ -34,11 +35,6 @@ ARROW_TYPES: dict[FieldType, pa.DataType] = {
     FieldType.INTEGER: pa.int64(),
     FieldType.REAL: pa.float64(),
     FieldType.TEXT: pa.string(),
-}
-_CONFIGURATION = {
-    # A commit every tenth of a second makes many small log files: clean those that no restart will ask for again.
-    "delta.logRetentionDuration": "interval 1 days",
-    "delta.checkpointInterval": "500",
 }
 _WATERMARK = "watermark_us"
 _PROXIES = "proxies"
@@ -111,7 +107,7 @@ class StreamTable:
             if schema is None:
                 raise StorageError(f"there is no stream table at {root}") from error
             self._table = DeltaTable.create(
-                root, schema=arrow_schema(schema), name=schema.name, configuration=_CONFIGURATION
+                root, schema=arrow_schema(schema), name=schema.name, configuration=CONFIGURATION
             )
         self.schema = _schema_of(self._table, root)
         if schema is not None and schema != self.schema:
@@ -209,6 +205,7 @@ class StreamTable:
             self._table.update_incremental()
             raise StorageError(f"could not append to stream table {self.root}: {error}") from error
         version = self._table.version()
+        self._table = renewed(self._table)
         if self._compaction.due(version):
             self._compaction.run(self._table)
         return version

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from cluster.errors import StorageError
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
+from cluster.storage.delta_tables import COMMITS_BETWEEN_CHECKPOINTS
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import (
     ProxyPosition,
@@ -145,3 +146,22 @@ def test_rows_are_numbered_per_query_and_a_replayed_micro_batch_is_stored_once(t
 def test_nothing_to_store_makes_no_version(tmp_path: Path) -> None:
     table = ResultsTable(str(tmp_path / "results"), "f")
     assert table.append(answers(), 0) == 0
+
+
+def test_tables_opened_anew_go_on_where_they_were(tmp_path: Path) -> None:
+    stream = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
+    results = ResultsTable(str(tmp_path / "results"), "fjord")
+    before = stream._table, results._table
+    for number in range(COMMITS_BETWEEN_CHECKPOINTS + 5):
+        stream.append([rows(number)], at(number), {("p", "e"): number})
+        results.append(answers(("a", number)), number)
+        assert results.committed(number)
+        assert not results.committed(number + 1)
+    assert stream._table is not before[0]
+    assert results._table is not before[1]
+    assert (stream.version, stream.last_sequence("p", "e")) == (number + 1, number)
+    stored = results.rows_after("a", 0, 1_000)
+    assert stored["sequence"].to_list() == list(range(1, number + 2))
+    assert stored["start_us"].to_list() == list(range(number + 1))
+    logs = (tmp_path / name / "_delta_log" for name in ("traffic", "results"))
+    assert all((log / f"{COMMITS_BETWEEN_CHECKPOINTS - 1:020d}.checkpoint.parquet").exists() for log in logs)

@@ -1,0 +1,30 @@
+"""What all our Delta tables have in common: many small commits, from one process that keeps the table open.
+
+Each commit makes an open table slower by about 0.1 ms, until it is opened anew; and that is quick only when the log has
+a checkpoint not far back. So there is a checkpoint every hundred commits, and after it the table is opened anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+COMMITS_BETWEEN_CHECKPOINTS = 100
+
+CONFIGURATION: dict[str, str | None] = {
+    # A commit every tenth of a second makes many small log files: clean those that no restart will ask for again.
+    "delta.logRetentionDuration": "interval 1 days",
+    # As long as compaction leaves the files themselves.
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+    "delta.checkpointInterval": str(COMMITS_BETWEEN_CHECKPOINTS),
+}
+
+
+def renewed(table: DeltaTable) -> DeltaTable:
+    """Return a table, just committed to, opened anew if it is time for that."""
+    if (table.version() + 1) % COMMITS_BETWEEN_CHECKPOINTS == 0:  # version 0 is a commit, too
+        with contextlib.suppress(DeltaError, OSError):  # the old one goes on as well
+            return DeltaTable(table.table_uri)
+    return table
