@@ -1,7 +1,8 @@
 """A stream joined with a relation as a user of Spark would write it: Structured Streaming's stream-static join.
 
-python benchmarks/plain_spark_join.py FOLDER TURNS: the stream is in FOLDER/rows, the relation in FOLDER/places.parquet.
-It runs in a process of its own, with Spark's own settings: those of Fjord's session make it faster.
+python benchmarks/plain_spark_join.py FOLDER TURNS FILES:MICRO_BATCHES ...: in each case the stream is in so many files
+of FOLDER/rows-FILES, and read in so many micro-batches; the relation is in FOLDER/places.parquet. It runs in a process
+of its own, with Spark's own settings: those of Fjord's session make it faster.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +25,23 @@ ANSWER = ("fjord_start_us", "k", "x", "name")
 WAYS = ("broadcast", "shuffle_hash")
 
 
-def main(folder: Path, turns: int) -> None:
-    """Run every way so many times; print by way the seconds of each turn and the rows answered, as JSON."""
+def main(folder: Path, turns: int, cases: Sequence[tuple[int, int]]) -> None:
+    """Run every case in every way so many times; print, case by case, the seconds and rows by way, as JSON."""
     spark = session(folder)
-    join(spark, folder, folder / "plain-warm", how="broadcast", at_once=True)
-    found: dict[str, Any] = {}
     for how in WAYS:
-        for at_once in (False, True):
-            name = f"{how}{'_at_once' if at_once else ''}"
-            runs = [
-                join(spark, folder, folder / f"plain-{name}-{turn}", how=how, at_once=at_once) for turn in range(turns)
+        join(spark, folder, folder / f"plain-warm-{how}", how=how, files=cases[0][0], micro_batches=cases[0][1])
+    found = [
+        {
+            how: [
+                join(
+                    spark, folder, folder / f"plain-{how}-{batches}-{turn}", how=how, files=files, micro_batches=batches
+                )
+                for turn in range(turns)
             ]
-            found[name] = {"seconds": [seconds for seconds, _ in runs], "rows": [rows for _, rows in runs]}
+            for how in WAYS
+        }
+        for files, batches in cases
+    ]
     spark.stop()
     print(json.dumps(found))
 
@@ -63,8 +68,8 @@ def session(folder: Path) -> Any:
     return found
 
 
-def join(spark: Any, data: Path, folder: Path, *, how: str, at_once: bool) -> tuple[float, int]:
-    """Run the join over everything; return seconds and rows answered.
+def join(spark: Any, data: Path, folder: Path, *, how: str, files: int, micro_batches: int) -> tuple[float, int]:
+    """Run the join over everything; return the seconds that the micro-batches took, and rows answered.
 
     Parameters
     ----------
@@ -76,16 +81,13 @@ def join(spark: Any, data: Path, folder: Path, *, how: str, at_once: bool) -> tu
         For answers and checkpoint.
     how
         Which join Spark is told to use: one of :data:`WAYS`.
-    at_once
-        True gives it all files in one micro-batch, False one file in each.
+    files, micro_batches
+        Into how many files the stream is cut, and in how many micro-batches these are read: as many, or one.
     """
-    reader = spark.readStream.schema(SCHEMA)
-    if not at_once:
-        reader = reader.option("maxFilesPerTrigger", 1)
-    tuples = reader.parquet(str(data / "rows"))
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files // micro_batches)
+    tuples = reader.parquet(str(data / f"rows-{files}"))
     static = spark.read.parquet(str(data / "places.parquet")).hint(how)
     pairs = tuples.join(static, tuples["k"] == static["key"]).where("x > high").select(*ANSWER)
-    began = time.perf_counter()
     query = (
         pairs.writeStream.format("parquet")
         .option("path", str(folder / "rows"))
@@ -94,8 +96,8 @@ def join(spark: Any, data: Path, folder: Path, *, how: str, at_once: bool) -> tu
         .start()
     )
     query.awaitTermination()
-    took = time.perf_counter() - began
-    return took, _count((folder / "rows").glob("*.parquet"))
+    took_ms = [progress["durationMs"]["triggerExecution"] for progress in query.recentProgress]
+    return sum(took_ms) / 1000, _count((folder / "rows").glob("*.parquet"))
 
 
 def _count(files: Iterable[Path]) -> int:
@@ -103,4 +105,5 @@ def _count(files: Iterable[Path]) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    given = [tuple(map(int, case.split(":"))) for case in sys.argv[3:]]
+    main(Path(sys.argv[1]), int(sys.argv[2]), [(files, batches) for files, batches in given])

@@ -93,7 +93,7 @@ class RelationVersions:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{number:012d}.parquet"
         unfinished = path.with_suffix(".unfinished")
-        rows.write_parquet(unfinished)
+        rows.write_parquet(unfinished, compression="lz4")  # written once, and read by every worker
         _settle(unfinished, path)
         return number
 
