@@ -6,6 +6,7 @@ commit files are part of the open Delta protocol (newline-separated JSON actions
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import unquote
@@ -14,6 +15,7 @@ import msgspec
 from pyarrow import fs
 
 from cluster.errors import StorageError
+from cluster.storage.archived_log import LOG, archived_name, is_local
 
 METADATA_PREFIX = "fjord."
 MAX_COMMIT_BYTES = 16 * 1024 * 1024
@@ -72,12 +74,11 @@ class CommitLog:
     def __init__(self, table: str) -> None:
         self._table = table
         self._files, root = _open(table)
-        self._log = PurePosixPath(root) / "_delta_log"
+        self._root = PurePosixPath(root)
 
     def exists(self, version: int) -> bool:
         """Return whether `version` has been committed."""
-        found = self._files.get_file_info(str(self._path(version)))
-        return bool(found.type == fs.FileType.File)
+        return any(self._files.get_file_info(str(path)).type == fs.FileType.File for path in self._paths(version))
 
     def latest(self, known: int) -> int:
         """Return the newest version at or after `known`; looks ahead one version at a time, so keep `known` fresh."""
@@ -96,15 +97,7 @@ class CommitLog:
         StorageError
             If the commit is missing or cannot be read.
         """
-        path = self._path(version)
-        try:
-            with self._files.open_input_stream(str(path)) as stream:
-                raw = stream.read(MAX_COMMIT_BYTES + 1)
-        except OSError as error:
-            raise StorageError(
-                f"version {version} of table {self._table} cannot be read: {error}",
-                hint="its log may have been cleaned while the cluster was down; raise delta.logRetentionDuration",
-            ) from error
+        raw = self._raw(version)
         if len(raw) > MAX_COMMIT_BYTES:
             raise StorageError(f"commit {version} of table {self._table} is larger than {MAX_COMMIT_BYTES:,} bytes")
         files: list[AddedFile] = []
@@ -134,8 +127,27 @@ class CommitLog:
                 return found
         return None
 
-    def _path(self, version: int) -> PurePosixPath:
-        return self._log / f"{version:020d}.json"
+    def _raw(self, version: int) -> bytes:
+        *others, last = self._paths(version)
+        for path in others:
+            with contextlib.suppress(FileNotFoundError):
+                return self._content(path)
+        try:
+            return self._content(last)
+        except OSError as error:
+            raise StorageError(
+                f"version {version} of table {self._table} cannot be read: {error}",
+                hint="commits are kept for a day: did the Fjord stand still for longer?",
+            ) from error
+
+    def _content(self, path: PurePosixPath) -> bytes:
+        with self._files.open_input_stream(str(path)) as stream:
+            return bytes(stream.read(MAX_COMMIT_BYTES + 1))
+
+    def _paths(self, version: int) -> tuple[PurePosixPath, ...]:
+        """Return where a commit may be; it moves from the first place to the second."""
+        log = self._root / LOG / f"{version:020d}.json"
+        return (log, self._root / archived_name(version)) if is_local(self._table) else (log,)
 
 
 def _open(table: str) -> tuple[fs.FileSystem, str]:

@@ -7,9 +7,12 @@ a checkpoint not far back. So there is a checkpoint every hundred commits, and a
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+
+from cluster.storage.archived_log import archive, is_local
 
 COMMITS_BETWEEN_CHECKPOINTS = 100
 
@@ -22,9 +25,11 @@ CONFIGURATION: dict[str, str | None] = {
 }
 
 
-def renewed(table: DeltaTable) -> DeltaTable:
-    """Return a table, just committed to, opened anew if it is time for that."""
+def renewed(table: DeltaTable, root: str) -> DeltaTable:
+    """Return a table, just committed to, opened anew and with a shorter log if it is time for that."""
     if (table.version() + 1) % COMMITS_BETWEEN_CHECKPOINTS == 0:  # version 0 is a commit, too
-        with contextlib.suppress(DeltaError, OSError):  # the old one goes on as well
-            return DeltaTable(table.table_uri)
+        with contextlib.suppress(DeltaError, OSError):  # it goes on without as well
+            if is_local(root):
+                archive(Path(root), table.version())
+            return DeltaTable(root)
     return table

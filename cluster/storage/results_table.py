@@ -107,7 +107,7 @@ class ResultsTable:
         last = numbered.group_by("query").agg(pl.col("sequence").max())
         self._sequences.update(dict(last.iter_rows()))
         version = self.version
-        self._table = renewed(self._table)
+        self._table = renewed(self._table, self.root)
         if self._compaction.due(version):
             self._compaction.run(self._table)
         return version

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cluster.errors import StorageError
+from cluster.storage.archived_log import ARCHIVE, is_local, log_at
 from protocols.batches import START_COLUMN
 
 _FIRST, _LAST = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
@@ -60,12 +62,11 @@ class StoredFiles:
         if version < 0:
             return cls(())
         try:
-            table = DeltaTable(root, version=version)
-            found = pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions(flatten=True))))
+            found = _added(root, version)
         except (DeltaError, OSError) as error:
             raise StorageError(
                 f"version {version} of table {root} cannot be read: {error}",
-                hint="its log may have been cleaned while the cluster was down; raise delta.logRetentionDuration",
+                hint="commits are kept for a day: did the Fjord stand still for longer?",
             ) from error
         if _FIRST not in found.columns:
             return cls(())
@@ -98,3 +99,15 @@ class StoredFiles:
         return tuple(
             file for file in self.files if file.last_us >= from_us and (until_us is None or file.first_us < until_us)
         )
+
+
+def _added(root: str, version: int) -> pl.DataFrame:
+    """Return what a version's log says of its files."""
+    try:
+        table = DeltaTable(root, version=version)
+    except DeltaError:
+        if not is_local(root) or not (Path(root) / ARCHIVE).exists():
+            raise
+        with log_at(Path(root), version) as folder:
+            return _added(str(folder), version)
+    return pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions(flatten=True))))

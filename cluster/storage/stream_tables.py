@@ -205,7 +205,7 @@ class StreamTable:
             self._table.update_incremental()
             raise StorageError(f"could not append to stream table {self.root}: {error}") from error
         version = self._table.version()
-        self._table = renewed(self._table)
+        self._table = renewed(self._table, self.root)
         if self._compaction.due(version):
             self._compaction.run(self._table)
         return version

@@ -67,4 +67,4 @@ def test_a_version_that_is_not_there_is_an_error_with_a_hint(tmp_path: Path) -> 
     table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
     with pytest.raises(StorageError, match="version 7") as caught:
         StoredFiles.at(table.root, 7)
-    assert "logRetentionDuration" in str(caught.value.hint)
+    assert "kept for a day" in str(caught.value.hint)
