@@ -16,7 +16,8 @@ from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
-from cluster.spark.upstream import UpstreamTask, run_upstream
+from cluster.spark.upstream import run_upstream
+from cluster.spark.upstream_task import UpstreamTask
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from protocols.streams import Field, FieldType, StreamSchema

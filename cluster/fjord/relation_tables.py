@@ -23,12 +23,9 @@ from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.language.algebra import Node, Relation, schema_of
 from cluster.plan.lookup_choices import slices_of
-from cluster.plan.relations_read import relations_of
+from cluster.plan.relations_read import MEMORY_BYTES, relations_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.byte_sizes import format_byte_size
-
-MEMORY_BYTES = 256 * 1024**2
-"""What one table may take of a worker's memory."""
 
 TABLES_KEPT = 4
 """All tables of a worker take at most as much as so many of the largest; then those not asked for longest go."""

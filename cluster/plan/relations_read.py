@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from cluster.language.algebra import Lookup, Node, Relation, Source, inputs_of
 
+MEMORY_BYTES = 256 * 1024**2
+"""What one table of relations may take of a worker's memory, unless another limit is given."""
+
 
 def relations_of(node: Node) -> tuple[Relation, ...]:
     """Return the relations a plan reads, each once for every set of its columns."""

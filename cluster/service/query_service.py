@@ -10,7 +10,6 @@ import structlog
 
 from cluster.errors import ClusterError
 from cluster.fjord.compilation import check_supported
-from cluster.fjord.relation_tables import MEMORY_BYTES
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
 from cluster.language.algebra import Node
@@ -19,7 +18,7 @@ from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explain_query
 from cluster.plan.lookup_choices import RelationSize, large_relations, lookup_choices
-from cluster.plan.relations_read import relations_of
+from cluster.plan.relations_read import MEMORY_BYTES, relations_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sharing import sharing_of
 from cluster.plan.where_it_runs import where_it_runs

@@ -25,12 +25,13 @@ from cluster.fjord.edges import Edge
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operator import State
 from cluster.fjord.queues import PushQueue
-from cluster.fjord.relation_tables import MEMORY_BYTES, RelationTables
+from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import MEMBER
 from cluster.plan.epoch import PlanFiles
 from cluster.plan.folding import RIGHT
 from cluster.plan.pane_folding import PaneFold
+from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.answers import Answers, said
 from cluster.spark.envelopes import CONTROL, Control, pack_rows, unpack_control, unpack_rows
 from cluster.spark.placement import Part, parts_of

@@ -15,12 +15,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from cluster.fjord.relation_tables import MEMORY_BYTES
 from cluster.plan.epoch import Plan, PlanFiles
+from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.catching_up import PastRead, Reached, caught_up, past_reads
 from cluster.spark.envelopes import ENVELOPE_DDL
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
-from cluster.spark.upstream import UpstreamTask, run_upstream
+from cluster.spark.upstream_task import UpstreamTask
 from cluster.spark.worker_memory import WORKER_MEMORY
 from cluster.storage.commit_log import Commit, CommitLog
 from cluster.storage.relation_versions import RelationVersions
@@ -148,6 +148,8 @@ class FjordReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run the upstream Fjord over one partition and yield envelopes."""
+        from cluster.spark.upstream import run_upstream  # noqa: PLC0415 - the processes that plan do without operators
+
         assert isinstance(partition, _Task)  # noqa: S101 - made by partitions() above
         task = msgspec.msgpack.decode(partition.payload, type=UpstreamTask)
         yield from run_upstream(task)

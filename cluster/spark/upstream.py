@@ -24,56 +24,18 @@ from cluster.fjord.operators.lookup import Lookup
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.told_aggregates import ToldAggregates, told_columns
 from cluster.fjord.queues import PullQueue, PushQueue
-from cluster.fjord.relation_tables import MEMORY_BYTES, RelationTables
+from cluster.fjord.relation_tables import RelationTables
 from cluster.language.algebra import Source, TableLookup
 from cluster.plan.epoch import PlanFiles
 from cluster.plan.relations_read import relations_of
-from cluster.spark.catching_up import PastRead
 from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, Control, pack_control, pack_rows
 from cluster.spark.placement import Part, parts_of, routed
 from cluster.spark.scans import Scans
+from cluster.spark.upstream_task import UpstreamTask
 from protocols.programs import Measure
 
 COUNTING_BUCKET = 0
 """The bucket that hears what the operators of every part did, and passes it on with its answers."""
-
-
-class UpstreamTask(msgspec.Struct, frozen=True):
-    """One part of a micro-batch.
-
-    Parameters
-    ----------
-    plans_folder, streams_folder
-        Where plans and stream tables are.
-    epoch, previous_epoch
-        The plan to run, and that of the micro-batch before.
-    buckets
-        How many buckets there are downstream.
-    origin
-        Number of this part; part 0 also tells every bucket of the micro-batch.
-    files
-        (stream, path below its table) of the Parquet files to read, in the order of their versions.
-    watermarks_us
-        By stream: its low watermark at the end of the micro-batch.
-    relations_folder, relations, relation_memory_bytes
-        Where versions of relations are; by identity, the newest one that counts; what a table of them may take of the
-        memory.
-    past
-        What queries that catch up with their streams read instead of `files`.
-    """
-
-    plans_folder: str
-    streams_folder: str
-    epoch: int
-    previous_epoch: int
-    buckets: int
-    origin: int
-    files: tuple[tuple[str, str], ...]
-    watermarks_us: dict[str, int]
-    relations_folder: str = ""
-    relations: dict[str, int] = {}
-    relation_memory_bytes: int = MEMORY_BYTES
-    past: tuple[PastRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

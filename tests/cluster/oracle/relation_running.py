@@ -17,7 +17,8 @@ from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.spark import downstream
 from cluster.spark.downstream import COUNTERS, BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
-from cluster.spark.upstream import UpstreamTask, run_upstream
+from cluster.spark.upstream import run_upstream
+from cluster.spark.upstream_task import UpstreamTask
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from tests.cluster.oracle.relation_world import ALL_RELATIONS, SCHEMAS, STATIC, STREAMS, Arrival, History, versions_of

@@ -17,7 +17,8 @@ from cluster.plan.folding import fold
 from cluster.plan.picture import plan_text
 from cluster.spark import downstream
 from cluster.spark.envelopes import CONTROL, split_by_bucket
-from cluster.spark.upstream import UpstreamTask, run_upstream
+from cluster.spark.upstream import run_upstream
+from cluster.spark.upstream_task import UpstreamTask
 from tests.cluster.spark.hosted_run import BUCKETS, Run, plan_node, queries
 
 MEANS = (
