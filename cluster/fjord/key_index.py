@@ -123,9 +123,9 @@ class _Distances:
 class _Hashed:
     """Values are numbered by a hash table."""
 
-    def __init__(self, unique: Values) -> None:
+    def __init__(self, unique: pd.Index[Any]) -> None:
         self.count = len(unique)
-        self._index = pd.Index(unique)
+        self._index = unique
 
     def of(self, probes: Values) -> Places:
         if not self.count:
@@ -141,10 +141,11 @@ def _numbered(values: Values) -> tuple[_Numbers, Places]:
         spanned = greatest - least + 1
         if spanned <= MOST_HOLES * len(values) and max(abs(least), abs(greatest)) <= EXACT:
             return _Distances(least, spanned), values - least
-    if pd.Index(values).is_unique:
-        return _Hashed(values), np.arange(len(values))
-    codes, unique = pd.factorize(values)
-    return _Hashed(unique), codes.astype(np.int64, copy=False)
+    index = pd.Index(values)
+    if index.is_unique:
+        return _Hashed(index), np.arange(len(values))
+    codes, unique = pd.factorize(values, use_na_sentinel=False)  # a real that is no number is a value like others
+    return _Hashed(pd.Index(unique)), codes.astype(np.int64, copy=False)
 
 
 def _values(column: pl.Series) -> Values:

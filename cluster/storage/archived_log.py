@@ -22,8 +22,8 @@ ARCHIVE = "_fjord_log"
 COMMITS_KEPT = 200
 """Commits that stay in the log at least."""
 COMMITS_A_FOLDER = 10_000
-KEPT_SECONDS = 24 * 3600
-"""How long the archive keeps a folder after its last commit came."""
+KEEP_HOURS = 24
+"""How long what is old stays, commits and replaced files, for readers that are behind and for restarts."""
 
 _CHECKPOINT = ".checkpoint.parquet"
 _COMMIT = ".json"
@@ -84,9 +84,9 @@ def log_at(root: Path, version: int) -> Iterator[Path]:
 
 
 def _forget(archived: Path) -> None:
-    """Remove folders whose last commit came long ago."""
+    """Remove folders to which the last commit came long ago."""
     for folder in archived.iterdir():
-        if folder.stat().st_mtime < time.time() - KEPT_SECONDS:
+        if folder.stat().st_mtime < time.time() - KEEP_HOURS * 3600:
             shutil.rmtree(folder, ignore_errors=True)
 
 

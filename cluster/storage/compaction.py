@@ -10,14 +10,14 @@ import structlog
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from cluster.storage.archived_log import KEEP_HOURS
+
 log = structlog.get_logger(__name__)
 
 COMMITS_BETWEEN = 2_000
 """Commits after which a table is compacted: at ten a second, every three minutes."""
 TARGET_BYTES = 64 * 1024 * 1024
 """Files of this size are left alone from then on."""
-KEEP_HOURS = 24
-"""How long replaced files stay, for readers that are behind and for restarts."""
 
 
 class Compaction:

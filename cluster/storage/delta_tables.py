@@ -12,15 +12,15 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from cluster.storage.archived_log import archive, is_local
+from cluster.storage.archived_log import KEEP_HOURS, archive, is_local
 
 COMMITS_BETWEEN_CHECKPOINTS = 100
 
 CONFIGURATION: dict[str, str | None] = {
-    # A commit every tenth of a second makes many small log files: clean those that no restart will ask for again.
-    "delta.logRetentionDuration": "interval 1 days",
+    # For logs that are not archived.
+    "delta.logRetentionDuration": f"interval {KEEP_HOURS} hours",
     # As long as compaction leaves the files themselves.
-    "delta.deletedFileRetentionDuration": "interval 1 days",
+    "delta.deletedFileRetentionDuration": f"interval {KEEP_HOURS} hours",
     "delta.checkpointInterval": str(COMMITS_BETWEEN_CHECKPOINTS),
 }
 

@@ -82,3 +82,8 @@ def test_numbers_close_together_are_not_hashed() -> None:
     index = KeyIndex(pl.Series([7, 9, 8, None]))
     assert type(index._numbers).__name__ == "_Distances"
     assert type(KeyIndex(pl.Series([7, 900]))._numbers).__name__ == "_Hashed"
+
+
+def test_a_number_that_is_none_is_found_by_its_like_and_breaks_nothing() -> None:
+    keys = pl.Series([1.5, float("nan"), 1.5, float("nan"), None])
+    assert _found(keys, pl.Series([float("nan"), 1.5, 2.0])) == [(0, 1), (0, 3), (1, 0), (1, 2)]

@@ -82,7 +82,7 @@ def test_what_is_archived_is_kept_for_a_day(table: StreamTable, monkeypatch: pyt
     monkeypatch.setattr(archived_log, "COMMITS_KEPT", 0)
     archive = Path(table.root, archived_log.ARCHIVE)
     oldest, *others = sorted(archive.iterdir())
-    yesterday = time.time() - archived_log.KEPT_SECONDS - 60
+    yesterday = time.time() - archived_log.KEEP_HOURS * 3600 - 60
     os.utime(oldest, (yesterday, yesterday))
     monkeypatch.setattr(archived_log, "COMMITS_A_FOLDER", 64)
     archived_log.archive(Path(table.root), table.version)
