@@ -1,4 +1,7 @@
-"""A Fjord in Spark, without proxies and broker: stream tables are filled directly, plans written directly."""
+"""A Fjord in Spark, without proxies and broker: stream tables are filled directly, plans written directly.
+
+What it tells of micro-batches is of those that keep no state: all queries that are measured here are of that kind.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from hosted_fjord import READINGS, append
 from pyspark.sql import SparkSession
 
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.plan.hosts import Host
 from cluster.spark.hosting import start_fjord
 from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable
@@ -38,7 +43,7 @@ class FjordInSpark:
         self.results = ResultsTable(str(folder / "results"), "benchmark")
         self.epoch = 1
         self._plans.write(Plan(1))
-        self._query = start_fjord(
+        self._fjord = start_fjord(
             spark,
             options=SourceOptions(
                 str(folder / "streams"), str(folder / "plans"), 4, 2, max_rows, str(folder / "relations")
@@ -48,7 +53,7 @@ class FjordInSpark:
             on_commit=lambda: None,
             run=uuid.uuid4().hex,
         )
-        self._query.processAllAvailable()
+        self._fjord.wait_until_idle()
 
     def run_plan(self, queries: Sequence[PlannedQuery], *, after_version: int | None = None) -> None:
         """Let these queries run from now on; queries that are new begin after a version of the stream's table."""
@@ -63,19 +68,19 @@ class FjordInSpark:
     def wait(self) -> float:
         """Wait until everything stored has been answered; return the seconds that took."""
         began = time.perf_counter()
-        self._query.processAllAvailable()
+        self._fjord.wait_until_idle()
         return time.perf_counter() - began
 
     @property
     def finished(self) -> int:
         """Number of the last finished micro-batch."""
-        progress = self._query.lastProgress
+        progress = self._progress
         return -1 if progress is None else int(progress["batchId"])
 
     @property
     def answered_version(self) -> int:
         """The stream table's version up to which everything has been answered."""
-        progress = self._query.lastProgress
+        progress = self._progress
         if progress is None:
             return 0
         offset = progress["sources"][0]["endOffset"]
@@ -84,7 +89,7 @@ class FjordInSpark:
 
     def micro_batch_seconds(self) -> float:
         """Return how long the last micro-batch took."""
-        progress = self._query.lastProgress
+        progress = self._progress
         return float(progress["batchDuration"]) / 1000 if progress is not None else 0.0
 
     def answers(self) -> dict[str, int]:
@@ -93,6 +98,10 @@ class FjordInSpark:
         frame = pl.scan_delta(found.root).group_by("query").len().collect()
         return dict(frame.iter_rows())
 
+    @property
+    def _progress(self) -> Any:
+        return self._fjord.progress().get(Host.STATELESS)
+
     def stop(self) -> None:
         """Stop it."""
-        self._query.stop()
+        self._fjord.stop()

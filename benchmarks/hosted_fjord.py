@@ -8,14 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
+from cluster.fjord.batch import ALWAYS
 from cluster.language.algebra import Column, Node
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.plan.hosts import Host, hosted_by
 from cluster.plan.rewrite import rewrite
 from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
+from cluster.spark.stateless import run_stateless
 from cluster.spark.upstream import run_upstream
 from cluster.spark.upstream_task import UpstreamTask
 from cluster.storage.relation_versions import RelationVersions
@@ -126,7 +130,9 @@ class HostedFjord:
 
     def __init__(self, folder: Path, name: str, queries: Sequence[PlannedQuery]) -> None:
         self._plans = PlanFiles(folder / "plans" / name)
-        self._plans.write(Plan(1, tuple(queries)))
+        self._plan = Plan(1, tuple(queries))
+        self._plans.write(self._plan)
+        self._passed_us = ALWAYS
         self._streams = str(folder / "streams")
         self._stores = [Memory() for _ in range(BUCKETS)]
         self._relations = str(folder / "relations")
@@ -143,20 +149,32 @@ class HostedFjord:
             str(self._plans.folder), self._streams, 1, 1, BUCKETS, 0, files, {READINGS.name: watermark_us},
             self._relations, {PLACES.identity: RelationVersions(Path(self._relations, PLACES.identity)).latest()},
         )  # fmt: skip
+        outputs = self._without_state(task) + self._with_state(task)
+        took = time.perf_counter() - began
+        self.seconds += took
+        for rows in outputs:
+            for query, count in rows.filter(pl.col("query") != "").group_by("query").len().iter_rows():
+                self.answers[query] = self.answers.get(query, 0) + count
+        return took
+
+    def _without_state(self, task: UpstreamTask) -> list[pl.DataFrame]:
+        if not hosted_by(self._plan, Host.STATELESS).queries:
+            return []
+        between = {stream: (self._passed_us, watermark) for stream, watermark in task.watermarks_us.items()}
+        self._passed_us = task.watermarks_us[READINGS.name]
+        mine = replace(task, host=Host.STATELESS, between_us=between)
+        payloads = [payload for batch in run_stateless(mine) for payload in batch.column("payload").to_pylist()]
+        return [unpack_rows(payload) for payload in payloads]
+
+    def _with_state(self, task: UpstreamTask) -> list[pl.DataFrame]:
+        if not hosted_by(self._plan, Host.STATEFUL).queries:
+            return []
         arrived: dict[int, list[Envelope]] = {}
         for batch in run_upstream(task):
             for row in batch.to_pylist():
                 arrived.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
-        outputs = [
-            output
+        return [
+            unpack_rows(output.payload)
             for bucket, envelopes in arrived.items()
             for output in self._host.process(bucket, envelopes, self._stores[bucket])
         ]
-        took = time.perf_counter() - began
-        self.seconds += took
-        for output in outputs:
-            for query, count in (
-                unpack_rows(output.payload).filter(pl.col("query") != "").group_by("query").len().iter_rows()
-            ):
-                self.answers[query] = self.answers.get(query, 0) + count
-        return took

@@ -6,6 +6,7 @@ from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
+from cluster.plan.hosts import host_of, hosted_by
 from cluster.plan.picture import named, queries_counted
 from protocols.durations import format_duration
 
@@ -20,6 +21,7 @@ def sharing_of(node: Node, running: Plan) -> str:
     running
         The plan it would join.
     """
+    running = hosted_by(running, host_of(node))
     query = PlannedQuery("", running.epoch + 1, node)
     folded = fold(Plan(running.epoch + 1, (*running.queries, query)))
     lines = []

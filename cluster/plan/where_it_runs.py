@@ -11,6 +11,7 @@ from cluster.plan.cuts import cuts_of
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import describe, readable
 from cluster.plan.expressions import columns_of, conjuncts_of
+from cluster.plan.hosts import Host, host_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import MEASURES, chosen_by, fixed_columns, pushed_of
 from protocols.acquisition.words import band_words
@@ -46,6 +47,12 @@ def where_it_runs(node: Node) -> str:
         "at the proxy: the cheapest sampling program for this and all other queries together; samples that motes leave "
         "out because nothing has changed, and events they cannot see, are filled in"
     )
+    if host_of(node) is Host.STATELESS:
+        lines.append(f"in Spark, next to the scan: {'; '.join(_chain(node, None))}")
+        lines.append(
+            "  no state is kept: tuples are read in the order of their stamps, as far as the watermark has come"
+        )
+        return "\n".join(f"  {line}" for line in lines)
     for chain, aggregate in cuts_of(node):
         lines.append(f"upstream in Spark, next to the scan: {'; '.join(_chain(chain, aggregate))}")
     lines.append(f"downstream in Spark, keyed: {_downstream(node, windowed)}")
@@ -139,4 +146,4 @@ def _downstream(node: Node, windowed: PaneQuery | None) -> str:
             yield from above(each)
         yield describe(part)
 
-    return "; ".join(above(node)) or "rows are put in the order of their stamps"
+    return "; ".join(above(node))

@@ -42,7 +42,8 @@ from protocols.mqtt import Message, MqttLink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+
+    from cluster.spark.hosting import RunningFjord
 
 log = structlog.get_logger(__name__)
 
@@ -114,7 +115,7 @@ class ClusterServer:
         self.publisher = Publisher(self.results, self.registry, self._result_link, note=self._note_on, stale=stale)
         self.metrics = ClusterMetrics(self, CollectorRegistry())
         self._spark: SparkSession | None = None
-        self.fjord_query: StreamingQuery | None = None
+        self.running_fjord: RunningFjord | None = None
         self.fjord_restarts = 0
         self.fjord_starts = 0
         self.counters: Counters = {}
@@ -150,24 +151,25 @@ class ClusterServer:
 
     @property
     def fjord_ready(self) -> bool:
-        """True once the Fjord has finished a micro-batch: a new query does not wait for Spark's start any more."""
-        query = self.fjord_query
-        return query is not None and query.isActive and query.lastProgress is not None
+        """True once a new query does not wait for Spark's start any more."""
+        return self.running_fjord is not None and self.running_fjord.ready
 
     def status(self) -> dict[str, Any]:
         """Return what the API's status shows."""
-        query = self.fjord_query
-        progress: Any = query.lastProgress if query is not None and query.isActive else None
+        fjord = self.running_fjord
+        progress = {} if fjord is None else fjord.progress()
         return {
             "name": self.settings.name,
             "broker": {"address": str(self.settings.broker), "connected": self._link.connected.is_set()},
             "fjord": {
-                "running": query is not None and query.isActive,
+                "running": fjord is not None and fjord.active,
                 "ready": self.fjord_ready,
                 "starts": self.fjord_starts,
                 "epoch": self.registry.plan.epoch,
-                "micro_batch": progress["batchId"] if progress else None,
-                "micro_batch_milliseconds": progress["batchDuration"] if progress else None,
+                "micro_batches": {
+                    host.value: {"number": last["batchId"], "milliseconds": last["batchDuration"]}
+                    for host, last in progress.items()
+                },
             },
             "queries": len(self.registry.plan.queries),
             "streams": sorted(self.ingest.schemas),
@@ -213,14 +215,15 @@ class ClusterServer:
         log.info("Spark runs", version=self._spark.version, seconds=round(time.monotonic() - began, 1))
         while True:
             await asyncio.to_thread(self._start_fjord, notify)
-            query = self.fjord_query
-            while query is not None and query.isActive:
+            fjord = self.running_fjord
+            while fjord is not None and fjord.active:
                 if ready is not None and self.fjord_ready:
                     ready.set()
                 await asyncio.sleep(0.5)
-            reason = query.exception() if query is not None else None
+            reason = fjord.failure if fjord is not None else None
             self.fjord_restarts += 1
             log.error("the Fjord stopped and will be started again", reason=str(reason)[:2000])
+            await asyncio.to_thread(self._stop_fjord)
             await asyncio.sleep(RESTART_PAUSE_SECONDS)
 
     def _start_fjord(self, notify: Any) -> None:
@@ -228,7 +231,7 @@ class ClusterServer:
         from cluster.spark.source import SourceOptions  # noqa: PLC0415
 
         assert self._spark is not None  # noqa: S101 - set just before
-        self.fjord_query = start_fjord(
+        self.running_fjord = start_fjord(
             self._spark,
             options=SourceOptions(
                 streams_folder=str(self._folder / "streams"),
@@ -254,9 +257,12 @@ class ClusterServer:
         """Add what operators did; called in one of Spark's threads."""
         self.counters = added(self.counters, counters)
 
+    def _stop_fjord(self) -> None:
+        if self.running_fjord is not None:
+            self.running_fjord.stop()
+
     def _stop_spark(self) -> None:
-        if self.fjord_query is not None and self.fjord_query.isActive:
-            self.fjord_query.stop()
+        self._stop_fjord()
         if self._spark is not None:
             self._spark.stop()
 

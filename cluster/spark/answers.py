@@ -10,6 +10,7 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.compilation import build_operator
+from cluster.fjord.counters import Counters
 from cluster.fjord.operator import Operator
 from cluster.language.algebra import MEMBER, SINCE, Node, Source
 from cluster.plan.folding import carrying
@@ -21,6 +22,11 @@ REPEAT_SECONDS = 60.0
 """A query that fails in every micro-batch says so no more often."""
 
 _BEGAN = "fjord_began"
+
+COUNTERS = "counters"
+"""The kind of a row that is no answer: it says what operators did."""
+COUNT_EVERY_SECONDS = 1.0
+"""A worker says so no more often; one that dies takes some of it along, but never an answer."""
 
 
 class Answers:
@@ -127,6 +133,11 @@ def operators_of(top: Node) -> list[Operator]:
         found.append(build_operator(node))
         node = node.input  # type: ignore[union-attr] # a filter or a projection
     return found[::-1]
+
+
+def said_counters(counters: Counters) -> pl.DataFrame:
+    """Return a row that says what operators did."""
+    return said("", COUNTERS, msgspec.json.encode(counters).decode(), 0)
 
 
 def said(query: str, kind: str, row: str, at_us: int) -> pl.DataFrame:

@@ -3,12 +3,14 @@
     stamps      |<- begins          reached             watermark
     history     |=== read ============|--- next --->        :     up to an instant, while other queries go on live
     the last    |=====================================|-----:-->  what is left, however stamped: from then on live
+    stateless   |=====================================|-----:     up to the watermark: from then on live
 
 A version of a table is an exact set of rows, and its watermark promises that no later version holds a row stamped
 before it. So what is stored at the version where a micro-batch ends may be read in the order of time, in pieces: up to
 an instant that the watermark has passed, nothing can be missing. The last piece is everything from the instant reached
 on, as it is stored at the version where its micro-batch ends; the query's next micro-batch reads the versions after
-it. Each row is so read once, and the instants reached are part of Spark's offset: a replay reads the same.
+it, or, if it keeps no state, what lies behind that version's watermark. Each row is so read once, and the instants
+reached are part of Spark's offset: a replay reads the same.
 """
 
 from __future__ import annotations
@@ -109,16 +111,29 @@ def past_reads(
     plan: Plan,
     stored: Callable[[str, int], StoredFiles],
     watermark: Callable[[str, int], int | None],
+    *,
+    to_the_watermark: bool = False,
 ) -> list[tuple[PastRead, tuple[StoredFile, ...]]]:
-    """Return what queries that catch up read in a micro-batch, and from which files."""
+    """Return what queries that catch up read in a micro-batch, and from which files.
+
+    Parameters
+    ----------
+    start, end, plan, stored, watermark
+        As for :func:`caught_up`.
+    to_the_watermark
+        Whether whoever is through has read up to the watermark only, not all that is stored.
+    """
     found = []
     for query in plan.queries:
         reached = end.history.get(query.since_epoch)
         for stream, from_us in sorted(reads_from(query, start).items()):
             version = end.versions[stream]
             until_us = None if reached is None else reached[stream]
+            passed_us = watermark(stream, version)
+            if until_us is None and to_the_watermark:
+                until_us = from_us if passed_us is None else max(from_us, passed_us)
             files = stored(stream, version).between(from_us, until_us) if until_us != from_us else ()
-            promised = watermark(stream, version) if until_us is None else until_us
+            promised = passed_us if until_us is None else until_us
             found.append((PastRead(query.since_epoch, stream, from_us, until_us, promised), files))
     return found
 

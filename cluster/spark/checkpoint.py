@@ -24,6 +24,11 @@ def forget_unbegun(checkpoint: Path) -> bool:
     return bool(left)
 
 
+def is_checkpoint(folder: Path) -> bool:
+    """Return whether Spark has logged a micro-batch in a folder itself."""
+    return any(_entries(folder / "offsets"))
+
+
 def _entries(log: Path) -> list[Path]:
     """Return the entries of a log: files named by the number of a micro-batch."""
     return [path for path in log.iterdir() if path.name.isdigit()] if log.is_dir() else []

@@ -11,11 +11,8 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import polars as pl
 
 from cluster.fjord.batch import START, Batch
@@ -28,21 +25,18 @@ from cluster.fjord.queues import PushQueue
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import MEMBER
-from cluster.plan.epoch import PlanFiles
 from cluster.plan.folding import RIGHT
+from cluster.plan.hosts import Host
 from cluster.plan.pane_folding import PaneFold
 from cluster.plan.relations_read import MEMORY_BYTES
-from cluster.spark.answers import Answers, said
+from cluster.spark.answers import COUNT_EVERY_SECONDS, Answers, said_counters
 from cluster.spark.envelopes import CONTROL, Control, pack_rows, unpack_control, unpack_rows
-from cluster.spark.placement import Part, parts_of
+from cluster.spark.placement import Part, parts_at
 
 TOKEN = ""
 """The state entry under which the token is kept; operators' entries have names."""
 
 KEPT_FJORDS = 64
-
-COUNTERS = "counters"
-COUNT_EVERY_SECONDS = 1.0
 
 
 class Store(Protocol):
@@ -78,7 +72,7 @@ class Envelope:
 class BucketOutput:
     """What one bucket answers: rows with columns query, START, END, kind, row (JSON), each query's in start order.
 
-    Rows of the kind :data:`COUNTERS` are no answers: they say what the operators did.
+    Rows of the kind :data:`~cluster.spark.answers.COUNTERS` are no answers: they say what the operators did.
     """
 
     payload: bytes
@@ -171,7 +165,7 @@ class BucketHost:
             tables = RelationTables(
                 self._relations_folder, {}, buckets=self._buckets, memory_bytes=self._relation_memory_bytes
             )
-            hosted = _build(_read_parts(self._plans_folder, epoch), bucket, self._buckets, tables)
+            hosted = _build(parts_at(self._plans_folder, epoch, Host.STATEFUL), bucket, self._buckets, tables)
             for name, placed in hosted.stateful.items():
                 saved = store.get(name)
                 if saved is not None:
@@ -196,7 +190,7 @@ class BucketHost:
             yield BucketOutput(pack_rows(pl.concat(found), compress=True))
 
     def _counted(self, hosted: _Hosted, control: Control) -> Iterator[pl.DataFrame]:
-        """Say now and then what the operators did; a worker that dies takes some of it along, but never an answer."""
+        """Say now and then what the operators did."""
         hosted.upstream = added(hosted.upstream, control.counters)
         if time.monotonic() - hosted.told_at < COUNT_EVERY_SECONDS:
             return
@@ -204,7 +198,7 @@ class BucketHost:
         did = added(since(now, hosted.told), hosted.upstream)
         hosted.told, hosted.upstream, hosted.told_at = now, {}, time.monotonic()
         if did:
-            yield said("", COUNTERS, msgspec.json.encode(did).decode(), 0)
+            yield said_counters(did)
 
     def _save(self, hosted: _Hosted, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
         new_plan = control.previous_epoch != control.epoch
@@ -226,11 +220,6 @@ class BucketHost:
             store.put(TOKEN, hosted.token)
         if hosted.fjord.failures:
             hosted.token = None  # build it anew: a failed operator may stand anywhere
-
-
-@lru_cache(maxsize=4)
-def _read_parts(folder: str, epoch: int) -> tuple[Part, ...]:
-    return parts_of(PlanFiles(Path(folder)).read(epoch))
 
 
 def _build(parts: Iterable[Part], bucket: int, buckets: int, tables: RelationTables) -> _Hosted:

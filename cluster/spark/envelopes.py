@@ -23,7 +23,9 @@ ENVELOPE_SCHEMA = pa.schema(
     ]
 )
 ENVELOPE_DDL = "bucket int, edge string, origin int, payload binary"
+RESULT_SCHEMA = pa.schema([pa.field("bucket", pa.int32()), pa.field("payload", pa.binary())])
 RESULT_DDL = "bucket int, payload binary"
+"""Answers: of a bucket, or of a part of a micro-batch that needs no buckets."""
 
 CONTROL = ""
 """The edge on which each bucket hears, once per micro-batch, which plan holds and how far every edge has come."""

@@ -13,6 +13,10 @@ import msgspec
 
 from cluster.plan.epoch import Plan
 
+UNCHANGED_PLANS = 64
+"""A plan in which nothing has changed for a host is no reason for a micro-batch, but so many are one: what has not
+been stepped over is looked through each time."""
+
 
 class Offset(msgspec.Struct, frozen=True):
     """A position.
@@ -101,7 +105,7 @@ def next_offset(start: Offset, reader: Reader, *, max_rows: int | None) -> Offse
         begins = begin_versions(begins, following)
         current, following = following, reader.plan(following.epoch + 1)
     ends = _advance(begins, current, following, reader, max_rows)
-    if current.epoch == start.epoch and ends == start.versions:
+    if ends == start.versions and (current.epoch == start.epoch or _unchanged(start, current, reader)):
         return start
     # After the streams: a version of a relation is there before any tuple that has to meet it.
     return Offset(current.epoch, ends, {identity: reader.relation(identity) for identity in current.relations})
@@ -120,6 +124,14 @@ def begins_between(start: Offset, end: Offset, plan: Callable[[int], Plan | None
         if passed is not None:
             begins = begin_versions(begins, passed)
     return begins
+
+
+def _unchanged(start: Offset, current: Plan, reader: Reader) -> bool:
+    """Return whether a plan is still the same, though it has another number; the first one always is new."""
+    if not start.epoch or current.epoch - start.epoch >= UNCHANGED_PLANS:
+        return False
+    before = reader.plan(start.epoch)
+    return before is not None and before.queries == current.queries
 
 
 def _reached(versions: Mapping[str, int], plan: Plan) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import polars as pl
 
@@ -11,9 +13,10 @@ from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.told_aggregates import ToldAggregates, ToldTo
 from cluster.fjord.operators.without_told import WithoutTold
 from cluster.language.algebra import MEMBER, Node, Schema
-from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.expressions import columns_of
 from cluster.plan.folding import RIGHT, Choices, Fold, Groups, fold
+from cluster.plan.hosts import Host, hosted_by
 from cluster.plan.pane_folding import PaneFold
 from cluster.plan.push_down import chosen_by, fixed_columns
 from cluster.spark.envelopes import split_by_bucket
@@ -170,6 +173,12 @@ def parts_of(plan: Plan) -> tuple[Part, ...]:
     """Return what runs of a plan."""
     folded = fold(plan)
     return (*map(_part_of_fold, folded.folds), *map(_part_of_panes, folded.panes))
+
+
+@lru_cache(maxsize=8)
+def parts_at(plans_folder: str, epoch: int, host: Host) -> tuple[Part, ...]:
+    """Return what one of a Fjord's two Spark queries runs of an epoch's plan."""
+    return parts_of(hosted_by(PlanFiles(Path(plans_folder)).read(epoch), host))
 
 
 def _part_of_fold(each: Fold) -> Part:

@@ -23,6 +23,8 @@ class Scans:
         By stream.
     past
         What queries that catch up with their streams read instead.
+    between_us
+        By stream: between which stamps what is new is read; a stream that is left out is read whatever its stamps.
     """
 
     def __init__(
@@ -31,9 +33,10 @@ class Scans:
         files: Sequence[tuple[str, str]],
         watermarks_us: Mapping[str, int],
         past: Iterable[PastRead] = (),
+        between_us: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         self._folder = folder
-        self._live = StreamScan(folder, files, watermarks_us)
+        self._live = StreamScan(folder, files, watermarks_us, between_us=between_us)
         self._past = {(read.epoch, read.stream): read for read in past}
         self._made: dict[tuple[int, str, int], StreamScan] = {}
 
@@ -53,4 +56,4 @@ class Scans:
         between = max(read.from_us, begins_us), NEVER if read.until_us is None else read.until_us
         watermarks = {} if read.watermark_us is None else {read.stream: read.watermark_us}
         files = [(read.stream, path) for path in read.paths]
-        return StreamScan(self._folder, files, watermarks, between_us=between, begins_us=begins_us)
+        return StreamScan(self._folder, files, watermarks, between_us={read.stream: between}, begins_us=begins_us)

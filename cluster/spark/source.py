@@ -5,7 +5,7 @@ Running the stateless operators inside `read` saves a Python stage per micro-bat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,16 +16,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from cluster.plan.epoch import Plan, PlanFiles
+from cluster.plan.hosts import Host, hosted_by
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.catching_up import PastRead, Reached, caught_up, past_reads
-from cluster.spark.envelopes import ENVELOPE_DDL
+from cluster.spark.envelopes import ENVELOPE_DDL, RESULT_DDL
+from cluster.spark.live_reads import live_read
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
+from cluster.spark.tables_read import TablesRead
 from cluster.spark.upstream_task import UpstreamTask
 from cluster.spark.worker_memory import WORKER_MEMORY
-from cluster.storage.commit_log import Commit, CommitLog
 from cluster.storage.relation_versions import RelationVersions
-from cluster.storage.stored_files import StoredFiles
-from cluster.storage.stream_tables import watermark_at, watermark_of
 
 _Whose = TypeVar("_Whose", str, int)
 SOURCE_NAME = "fjord"
@@ -43,6 +43,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     max_rows: int
     relations_folder: str = ""
     relation_memory_bytes: int = MEMORY_BYTES
+    host: Host = Host.STATEFUL
+    """Which of a Fjord's two Spark queries reads."""
     history_rows: int = 500_000
     """About how many rows of history a micro-batch reads, for all queries that look back together."""
 
@@ -56,12 +58,16 @@ class FjordSource(DataSource):
         return SOURCE_NAME
 
     def schema(self) -> str:
-        """Return the columns of envelopes."""
-        return ENVELOPE_DDL
+        """Return the columns of envelopes, or those of answers."""
+        return RESULT_DDL if _options_of(self.options).host is Host.STATELESS else ENVELOPE_DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
         """Return the reader."""
-        return FjordReader(msgspec.json.decode(self.options["fjord"], type=SourceOptions))
+        return FjordReader(_options_of(self.options))
+
+
+def _options_of(options: Mapping[str, str]) -> SourceOptions:
+    return msgspec.json.decode(options["fjord"], type=SourceOptions)
 
 
 class _Task(InputPartition):
@@ -76,10 +82,8 @@ class FjordReader(DataSourceStreamReader):
         self._options = options
         self._plans = PlanFiles(Path(options.plans_folder))
         self._known_plans: dict[int, Plan] = {}
-        self._logs: dict[str, CommitLog] = {}
-        self._latest: dict[str, int] = {}
-        self._commits: dict[tuple[str, int], Commit] = {}
-        self._stored: dict[tuple[str, int], StoredFiles] = {}
+        self._unchanged_since: dict[int, int] = {}
+        self._tables = TablesRead(options.streams_folder)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's interface
         """Return the beginning: no plan, nothing read."""
@@ -95,8 +99,8 @@ class FjordReader(DataSourceStreamReader):
         begin = from_spark(start)
         reader = Reader(
             plan=self._plan,
-            latest=self._newest,
-            rows=lambda stream, version: self._commit(stream, version).rows,
+            latest=self._tables.newest,
+            rows=self._tables.rows,
             relation=lambda identity: RelationVersions(Path(self._options.relations_folder, identity)).latest(),
         )
         end = next_offset(begin, reader, max_rows=max_rows)
@@ -108,51 +112,44 @@ class FjordReader(DataSourceStreamReader):
         first, last = from_spark(start), from_spark(end)
         if first == last:
             return []
-        plan = self._plans.read(last.epoch)
+        plan = self._hosted(last.epoch)
         begins = begins_between(first, last, self._plan)
-        files: list[tuple[str, str, int]] = []
-        watermarks: dict[str, int] = {}
-        for stream in sorted(plan.streams):
-            watermark = None
-            for version in range(begins[stream] + 1, last.versions[stream] + 1):
-                commit = self._commit(stream, version)
-                files.extend((stream, file.path, file.rows) for file in commit.files)
-                found = watermark_of(commit.metadata)
-                watermark = watermark if found is None else found
-            if watermark is None:
-                watermark = watermark_at(self._log(stream), last.versions[stream])
-            if watermark is not None:
-                watermarks[stream] = watermark
-        parts = _spread(files, self._options.max_partitions)
+        live = live_read(self._options.host, plan, begins, last.versions, self._tables)
+        parts = _spread(live.files, self._options.max_partitions)
         past = self._past(first, last, plan, parts=len(parts))
         parts += [[]] * (len(past) - len(parts))
+        nothing = not live.files and not any(read.paths for earlier in past for read in earlier)
+        if nothing and self._options.host is Host.STATELESS:
+            return []  # no bucket waits to hear how far the streams have come
         return [
             _Task(
                 UpstreamTask(
                     plans_folder=self._options.plans_folder,
                     streams_folder=self._options.streams_folder,
-                    epoch=last.epoch,
-                    previous_epoch=first.epoch,
+                    epoch=self._unchanged_since[last.epoch],
+                    previous_epoch=self._unchanged_since.get(first.epoch, first.epoch),
                     buckets=self._options.buckets,
                     origin=origin,
                     files=tuple((stream, path) for stream, path, _ in part),
-                    watermarks_us=watermarks,
+                    watermarks_us=live.watermarks_us,
                     relations_folder=self._options.relations_folder,
                     relations=dict(last.relations),
                     relation_memory_bytes=self._options.relation_memory_bytes,
                     past=earlier,
+                    host=self._options.host,
+                    between_us=live.between_us,
                 )
             )
             for origin, (part, earlier) in enumerate(zip(parts, past, strict=True))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Run the upstream Fjord over one partition and yield envelopes."""
-        from cluster.spark.upstream import run_upstream  # noqa: PLC0415 - the processes that plan do without operators
+        """Run what needs no state over one partition; yield envelopes, or answers if nothing else is to be done."""
+        from cluster.spark import stateless, upstream  # noqa: PLC0415 - the processes that plan do without operators
 
         assert isinstance(partition, _Task)  # noqa: S101 - made by partitions() above
         task = msgspec.msgpack.decode(partition.payload, type=UpstreamTask)
-        yield from run_upstream(task)
+        yield from (stateless.run_stateless if task.host is Host.STATELESS else upstream.run_upstream)(task)
         WORKER_MEMORY.keep((task.epoch, *sorted(task.relations.items())))
 
     def _caught_up(self, start: Offset, end: Offset, *, bounded: bool) -> dict[int, Reached]:
@@ -161,17 +158,26 @@ class FjordReader(DataSourceStreamReader):
             return {}
         begins = begins_between(start, end, self._plan)
         live = sum(
-            self._commit(stream, version).rows
+            self._tables.rows(stream, version)
             for stream in plan.streams
             for version in range(begins[stream] + 1, end.versions[stream] + 1)
         )
         # Whoever reads no faster than the stream goes on never catches up.
         rows = max(self._options.history_rows, 2 * live)
-        return caught_up(start, end, plan, self._stored_at, self._watermark_at, max_rows=rows if bounded else None)
+        return caught_up(
+            start, end, plan, self._tables.stored, self._tables.watermark_us, max_rows=rows if bounded else None
+        )
 
     def _past(self, start: Offset, end: Offset, plan: Plan, *, parts: int) -> list[tuple[PastRead, ...]]:
         """Return what each part of a micro-batch reads of the past; there are at least so many parts."""
-        reads = past_reads(start, end, plan, self._stored_at, self._watermark_at)
+        reads = past_reads(
+            start,
+            end,
+            plan,
+            self._tables.stored,
+            self._tables.watermark_us,
+            to_the_watermark=self._options.host is Host.STATELESS,
+        )
         files = [(number, file.path, file.rows) for number, (_, found) in enumerate(reads) for file in found]
         spread = _spread(files, self._options.max_partitions)
         spread += [[]] * (parts - len(spread))
@@ -183,49 +189,24 @@ class FjordReader(DataSourceStreamReader):
             for part in spread
         ]
 
-    def _stored_at(self, stream: str, version: int) -> StoredFiles:
-        if (stream, version) not in self._stored:
-            self._stored[stream, version] = StoredFiles.at(f"{self._options.streams_folder}/{stream}", version)
-        return self._stored[stream, version]
-
-    def _watermark_at(self, stream: str, version: int) -> int | None:
-        return watermark_at(self._log(stream), version)
-
     def commit(self, end: dict[str, Any]) -> None:
         """Forget what will not be asked for again."""
         done = from_spark(end)
         self._known_plans = {epoch: plan for epoch, plan in self._known_plans.items() if epoch >= done.epoch}
-        self._stored = {
-            (stream, version): files
-            for (stream, version), files in self._stored.items()
-            if version >= done.versions.get(stream, version + 1)
-        }
-        self._commits = {
-            (stream, version): commit
-            for (stream, version), commit in self._commits.items()
-            if version > done.versions.get(stream, version - 1)
-        }
+        self._unchanged_since = {epoch: since for epoch, since in self._unchanged_since.items() if epoch >= done.epoch}
+        self._tables.forget(done.versions)
 
     def _plan(self, epoch: int) -> Plan | None:
+        return self._hosted(epoch) if epoch in self._known_plans or self._plans.exists(epoch) else None
+
+    def _hosted(self, epoch: int) -> Plan:
         if epoch not in self._known_plans:
-            if not self._plans.exists(epoch):
-                return None
-            self._known_plans[epoch] = self._plans.read(epoch)
+            plan = self._known_plans[epoch] = hosted_by(self._plans.read(epoch), self._options.host)
+            before = self._known_plans.get(epoch - 1)
+            # What workers have built for a plan serves all that follow until something changes for this host.
+            same = before is not None and before.queries == plan.queries
+            self._unchanged_since[epoch] = self._unchanged_since[epoch - 1] if same else epoch
         return self._known_plans[epoch]
-
-    def _log(self, stream: str) -> CommitLog:
-        if stream not in self._logs:
-            self._logs[stream] = CommitLog(f"{self._options.streams_folder}/{stream}")
-        return self._logs[stream]
-
-    def _newest(self, stream: str, known: int) -> int:
-        self._latest[stream] = self._log(stream).latest(max(known, self._latest.get(stream, known)))
-        return self._latest[stream]
-
-    def _commit(self, stream: str, version: int) -> Commit:
-        if (stream, version) not in self._commits:
-            self._commits[stream, version] = self._log(stream).read(version)
-        return self._commits[stream, version]
 
 
 def _spread(files: list[tuple[_Whose, str, int]], max_partitions: int) -> list[list[tuple[_Whose, str, int]]]:

@@ -30,7 +30,7 @@ class StreamScan:
     watermarks_us
         By stream.
     between_us
-        Between which stamps; None takes all there are.
+        By stream: between which stamps; a stream that is left out is read whatever its stamps.
     begins_us
         Aggregates of samples from before this instant are left out.
     """
@@ -41,11 +41,11 @@ class StreamScan:
         files: Sequence[tuple[str, str]],
         watermarks_us: Mapping[str, int],
         *,
-        between_us: tuple[int, int] | None = None,
+        between_us: Mapping[str, tuple[int, int]] | None = None,
         begins_us: int | None = None,
     ) -> None:
         self._watermarks_us = watermarks_us
-        self._between_us = between_us
+        self._between_us = between_us or {}
         self._begins_us = begins_us
         self._paths: dict[str, list[str]] = {}
         for stream, path in files:
@@ -60,7 +60,7 @@ class StreamScan:
         for path in self._paths.get(stream, ()):
             has_forms = FORM_COLUMN in self._columns(path)
             own = [FORM_COLUMN, *([EXCEPT_COLUMN] if excepted else [])] if has_forms else []
-            rows = self._read(path, [START, *dict.fromkeys((*read, *own))])
+            rows = self._read(stream, path, [START, *dict.fromkeys((*read, *own))])
             if has_forms:
                 rows = rows.filter(pl.col(FORM_COLUMN).is_null()).drop(FORM_COLUMN)
             elif excepted:
@@ -74,7 +74,7 @@ class StreamScan:
         stored = [column.name for column in columns if column != PASSING]
         lasting = pl.col(PANE_COLUMN).alias(PASSING.name)
         pieces = [
-            self._read(path, [START, *stored, FORM_COLUMN, PANE_COLUMN])
+            self._read(stream, path, [START, *stored, FORM_COLUMN, PANE_COLUMN])
             .filter(pl.col(FORM_COLUMN) == form)
             .select(START, *stored, lasting)
             for path in self._paths.get(stream, ())
@@ -102,7 +102,7 @@ class StreamScan:
                 told = pl.col(FORM_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
                 if self._begins_us is not None:
                     told &= pl.col(START) + 1 - pl.col(PANE_COLUMN) >= self._begins_us
-                rows = self._read(path, [START, *(name for name in read if name in known)]).filter(told)
+                rows = self._read(stream, path, [START, *(name for name in read if name in known)]).filter(told)
                 # A table gets columns when there is something to write into them.
                 nulls = [pl.lit(None, pl.Int64).alias(name) for name in own if name not in known]
                 pieces.append(rows.with_columns(nulls).select(START, *read))
@@ -118,11 +118,12 @@ class StreamScan:
         rows = rows.select(START, (pl.col(START) + 1).alias(END), *(name for name in rows.columns if name != START))
         return Batch(rows if rows[START].is_sorted() else rows.sort(START, maintain_order=True), watermark_us)
 
-    def _read(self, path: str, columns: list[str]) -> pl.DataFrame:
-        if self._between_us is None:
+    def _read(self, stream: str, path: str, columns: list[str]) -> pl.DataFrame:
+        between_us = self._between_us.get(stream)
+        if between_us is None:
             return pl.read_parquet(path, columns=columns)
         # Parts of a file that lie before or after are not decoded.
-        within = pl.col(START).is_between(*self._between_us, closed="left")
+        within = pl.col(START).is_between(*between_us, closed="left")
         return pl.scan_parquet(path).filter(within).select(*dict.fromkeys(columns)).collect()
 
     def _columns(self, path: str) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cluster.plan.hosts import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.catching_up import PastRead
 
@@ -30,6 +31,10 @@ class UpstreamTask(msgspec.Struct, frozen=True):
         memory.
     past
         What queries that catch up with their streams read instead of `files`.
+    host
+        Which of a Fjord's two Spark queries it belongs to.
+    between_us
+        By stream: between which stamps to read `files`; a stream that is left out is read whatever its stamps.
     """
 
     plans_folder: str
@@ -44,3 +49,5 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     relations: dict[str, int] = {}
     relation_memory_bytes: int = MEMORY_BYTES
     past: tuple[PastRead, ...] = ()
+    host: Host = Host.STATEFUL
+    between_us: dict[str, tuple[int, int]] = {}

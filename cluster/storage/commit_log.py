@@ -16,17 +16,20 @@ from pyarrow import fs
 
 from cluster.errors import StorageError
 from cluster.storage.archived_log import LOG, archived_name, is_local
+from protocols.batches import START_COLUMN
 
 METADATA_PREFIX = "fjord."
 MAX_COMMIT_BYTES = 16 * 1024 * 1024
 
 
 class AddedFile(msgspec.Struct, frozen=True):
-    """A Parquet file a commit added: its path below the table, its rows and bytes."""
+    """A Parquet file a commit added: its path below the table, rows and bytes; first and last stamp, if it says so."""
 
     path: str
     rows: int
     bytes: int
+    first_us: int | None = None
+    last_us: int | None = None
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -49,8 +52,14 @@ class _Add(msgspec.Struct):
     stats: str | None = None
 
 
+class _Stamps(msgspec.Struct, frozen=True):
+    start_us: int | None = msgspec.field(name=START_COLUMN, default=None)
+
+
 class _Stats(msgspec.Struct):
     numRecords: int = 0  # noqa: N815 - the Delta protocol's spelling
+    minValues: _Stamps = _Stamps()  # noqa: N815
+    maxValues: _Stamps = _Stamps()  # noqa: N815
 
 
 class _Action(msgspec.Struct):
@@ -105,8 +114,7 @@ class CommitLog:
         try:
             for action in (_actions.decode(line) for line in raw.splitlines() if line):
                 if action.add is not None and action.add.dataChange:
-                    rows = _stats.decode(action.add.stats).numRecords if action.add.stats else 0
-                    files.append(AddedFile(unquote(action.add.path), rows, action.add.size))
+                    files.append(_added_file(action.add))
                 if action.commitInfo is not None:
                     metadata = {
                         key.removeprefix(METADATA_PREFIX): str(value)
@@ -148,6 +156,12 @@ class CommitLog:
         """Return where a commit may be; it moves from the first place to the second."""
         log = self._root / LOG / f"{version:020d}.json"
         return (log, self._root / archived_name(version)) if is_local(self._table) else (log,)
+
+
+def _added_file(add: _Add) -> AddedFile:
+    stats = _stats.decode(add.stats) if add.stats else _Stats()
+    first_us, last_us = stats.minValues.start_us, stats.maxValues.start_us
+    return AddedFile(unquote(add.path), stats.numRecords, add.size, first_us, last_us)
 
 
 def _open(table: str) -> tuple[fs.FileSystem, str]:

@@ -1,10 +1,12 @@
 """The results table: every row of every query, numbered per query, in one Delta table.
 
-A commit belongs to one micro-batch of the Fjord. The micro-batch's number is the transaction, so one that is replayed
-is stored once.
+A commit belongs to one micro-batch of one of the Fjord's two Spark queries. The micro-batch's number is the
+transaction, so one that is replayed is stored once.
 """
 
 from __future__ import annotations
+
+from threading import Lock
 
 import polars as pl
 import pyarrow as pa
@@ -48,7 +50,8 @@ class ResultsTable:
     def __init__(self, root: str, fjord: str, *, compaction: Compaction | None = None) -> None:
         self.root = root
         self._compaction = compaction or Compaction()
-        self._writer = f"fjord/{fjord}"
+        self._fjord = f"fjord/{fjord}"
+        self._appending = Lock()
         try:
             self._table = DeltaTable(root)
         except TableNotFoundError:
@@ -61,13 +64,13 @@ class ResultsTable:
         """The newest version this handle knows."""
         return self._table.version()
 
-    def committed(self, micro_batch: int) -> bool:
-        """Return whether this micro-batch has been stored already."""
-        last = self._table.transaction_version(self._writer)
+    def committed(self, micro_batch: int, writer: str = "") -> bool:
+        """Return whether this micro-batch of a writer has been stored already."""
+        last = self._table.transaction_version(self._application(writer))
         return last is not None and micro_batch <= last
 
-    def append(self, rows: pl.DataFrame, micro_batch: int) -> int:
-        """Number the rows and store them, once.
+    def append(self, rows: pl.DataFrame, micro_batch: int, writer: str = "") -> int:
+        """Number the rows and store them, once; two threads may do so at the same time.
 
         Parameters
         ----------
@@ -75,6 +78,8 @@ class ResultsTable:
             Columns query, start_us, end_us, kind, row; per query in the order in which they are to be numbered.
         micro_batch
             Number of the micro-batch they come from.
+        writer
+            Which of the Fjord's Spark queries ran it; each counts its own.
 
         Returns
         -------
@@ -86,7 +91,11 @@ class ResultsTable:
         StorageError
             If the commit fails; then nothing of it is stored.
         """
-        if rows.height == 0 or self.committed(micro_batch):
+        with self._appending:
+            return self._append(rows, micro_batch, writer)
+
+    def _append(self, rows: pl.DataFrame, micro_batch: int, writer: str) -> int:
+        if rows.height == 0 or self.committed(micro_batch, writer):
             return self.version
         numbered = rows.with_columns(
             (
@@ -95,7 +104,7 @@ class ResultsTable:
                 + 1
             ).alias("sequence")
         ).select(RESULT_SCHEMA.names)
-        properties = CommitProperties(app_transactions=[Transaction(self._writer, micro_batch)])
+        properties = CommitProperties(app_transactions=[Transaction(self._application(writer), micro_batch)])
         try:
             write_deltalake(
                 self._table, numbered.to_arrow().cast(RESULT_SCHEMA), mode="append", commit_properties=properties
@@ -111,6 +120,9 @@ class ResultsTable:
         if self._compaction.due(version):
             self._compaction.run(self._table)
         return version
+
+    def _application(self, writer: str) -> str:
+        return f"{self._fjord}/{writer}" if writer else self._fjord
 
     def read_commit(self, version: int) -> pl.DataFrame:
         """Return the rows one version added, in the order in which they were stored."""

@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from cluster.errors import StorageError
 from cluster.storage.archived_log import ARCHIVE, is_local, log_at
+from cluster.storage.commit_log import AddedFile, Commit
 from protocols.batches import START_COLUMN
 
 _FIRST, _LAST = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
@@ -94,11 +95,31 @@ class StoredFiles:
         high = self._ends if until_us is None else np.clip(until_us, self._firsts, self._ends)
         return float((self._rows * ((high - low) / (self._ends - self._firsts))).sum())
 
+    def and_of(self, commits: Iterable[Commit], *, from_us: int) -> StoredFiles:
+        """Return what is stored from an instant on once further commits are made, in the files they came in.
+
+        Raises
+        ------
+        StorageError
+            If a file does not say between which stamps its rows are.
+        """
+        added = [_stored(file) for commit in commits for file in commit.files if file.rows]
+        return StoredFiles(file for file in (*self.files, *added) if file.last_us >= from_us)
+
     def between(self, from_us: int, until_us: int | None) -> tuple[StoredFile, ...]:
         """Return the files that may hold rows stamped at or after an instant and before another, in order of time."""
         return tuple(
             file for file in self.files if file.last_us >= from_us and (until_us is None or file.first_us < until_us)
         )
+
+
+def _stored(file: AddedFile) -> StoredFile:
+    if file.first_us is None or file.last_us is None:
+        raise StorageError(
+            f"file {file.path} does not say between which stamps its rows are",
+            hint="was it written by something else than the ingest? Streams are read by the statistics of their files",
+        )
+    return StoredFile(file.path, file.rows, file.first_us, file.last_us)
 
 
 def _added(root: str, version: int) -> pl.DataFrame:

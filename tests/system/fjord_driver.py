@@ -25,7 +25,7 @@ def say(word: str) -> None:
 def main(folder: Path, master: str) -> None:
     """Run until there is nothing left to do."""
     spark = open_session(SessionSettings(master=master, extra={"spark.executor.memory": "512m"}), folder / "spark")
-    query = start_fjord(
+    fjord = start_fjord(
         spark,
         options=SourceOptions(
             str(folder / "streams"), str(folder / "plans"), 4, 2, MAX_ROWS, history_rows=HISTORY_ROWS
@@ -36,9 +36,9 @@ def main(folder: Path, master: str) -> None:
         run=uuid.uuid4().hex,
     )
     say("running")
-    query.processAllAvailable()
+    fjord.wait_until_idle()
     say("done")
-    query.stop()
+    fjord.stop()
     spark.stop()
 
 

@@ -14,13 +14,14 @@ where a tuple of its group begins or ends. The rest is SQL, at every instant.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import duckdb
 import pyarrow as pa
 
+from cluster.plan.hosts import Host
 from protocols.streams import FieldType
 from tests.cluster.oracle.relation_forms import Computed, Probe, Query, Rows, Select, Stream, Table, aliases_in
 from tests.cluster.oracle.relation_world import ALL_RELATIONS, STREAMS, History, versions_of
@@ -51,6 +52,7 @@ class Definition:
     def __init__(self, history: History, instants: int = INSTANTS) -> None:
         self._connection = _connection().cursor()
         self._instants = instants
+        self._history = history
         self._register("instants", ["t"], [pa.int64()], [(instant,) for instant in range(instants)])
         for name, columns in STREAMS.items():
             rows = [(step, stamp, *row) for step, stamp, row in history.tuples(name)]
@@ -73,11 +75,19 @@ class Definition:
         """Forget the history."""
         self._connection.close()
 
-    def snapshots(self, query: Query) -> list[Counter[tuple[object, ...]]]:
-        """Return the bag at each instant, if `query` is not dropped."""
+    def snapshots(self, query: Query, host: Host) -> list[Counter[tuple[object, ...]]]:
+        """Return the bag at each instant, if `query` is not dropped.
+
+        Without state it begins at an instant: how far each stream had come; else with what comes from then on.
+        """
+        came = self._history.steps[query.first - 1].watermarks if query.first else dict.fromkeys(STREAMS, 0)
+        seen = {
+            stream: f"own >= {came[stream]}" if host is Host.STATELESS else f"step >= {query.first}"
+            for stream in STREAMS
+        }  # fmt: skip
         found: list[Counter[tuple[object, ...]]] = [Counter() for _ in range(self._instants)]
         for select in query.selects:
-            for instant, *row in self._connection.execute(snapshot_sql(select, query.first)).fetchall():
+            for instant, *row in self._connection.execute(snapshot_sql(select, seen)).fetchall():
                 found[instant][tuple(row)] += 1
         return found
 
@@ -94,12 +104,12 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def snapshot_sql(select: Select, first: int) -> str:
-    """Return SQL for a row per instant and tuple: the instant, then the outputs of a query that began with a step."""
+def snapshot_sql(select: Select, seen: Mapping[str, str]) -> str:
+    """Return SQL for a row per instant and tuple: the instant, then the outputs of a query that sees such tuples."""
     names = ", ".join(f"o.{each.name}" for each in select.outputs)
     distinct = "DISTINCT " if select.distinct else ""
     return (
-        f"SELECT {distinct}i.t, {names} FROM instants i JOIN ({_Meaning(select, first).rows()}) o "
+        f"SELECT {distinct}i.t, {names} FROM instants i JOIN ({_Meaning(select, seen).rows()}) o "
         "ON o.vs <= i.t AND i.t < o.ve"
     )
 
@@ -119,9 +129,9 @@ class _Moment:
 class _Meaning:
     """SQL for the rows, with their intervals, of one SELECT."""
 
-    def __init__(self, select: Select, first: int) -> None:
+    def __init__(self, select: Select, seen: Mapping[str, str]) -> None:
         self._select = select
-        self._first = first
+        self._seen = seen
         self._conditions = [*select.where]
         # Who met which table; a table may be met through another one.
         self._met_by = {each.alias: frozenset({each.alias}) for each in select.sources}
@@ -180,13 +190,13 @@ class _Meaning:
 
     def _flowing(self, source: Stream | Computed) -> str:
         if isinstance(source, Computed):
-            return f"SELECT *, vs AS own FROM ({_Meaning(source.select, self._first).rows()})"
+            return f"SELECT *, vs AS own FROM ({_Meaning(source.select, self._seen).rows()})"
         size, a = source.size or 1, source.slide
         ends = (f"((own + {shift} + {a} - 1) // {a}) * {a} - 1" for shift in (1, size + 1))
         vs, ve = ("own", f"own + {size}") if a == 1 else ends
         return (
             f"SELECT * FROM (SELECT * EXCLUDE (step), {vs} AS vs, {ve} AS ve FROM {source.name} "
-            f"WHERE step >= {self._first}) WHERE vs < ve"
+            f"WHERE {self._seen[source.name]}) WHERE vs < ve"
         )
 
     def _where(self, *more: str) -> str:

@@ -16,6 +16,7 @@ from cluster.errors import FjordError
 from cluster.language.algebra import Node
 from cluster.language.translation import translate
 from cluster.plan.explain import explain
+from cluster.plan.hosts import host_of
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import _nearly, bags, snapshots_of
 from tests.cluster.oracle.proving import MismatchError
@@ -121,7 +122,7 @@ def differences(
     try:
         found = {}
         for number, query in enumerate(queries):
-            expected = definition.snapshots(query)
+            expected = definition.snapshots(query, host_of(asked[number].node))
             if tally is not None:
                 tally.answering += any(expected)
                 tally.dropped += query.last < len(history.steps) - 1

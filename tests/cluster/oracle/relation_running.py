@@ -14,8 +14,9 @@ import polars as pl
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Node
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
-from cluster.spark import downstream
-from cluster.spark.downstream import COUNTERS, BucketHost, Envelope
+from cluster.spark import downstream, stateless
+from cluster.spark.answers import COUNTERS
+from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
 from cluster.spark.upstream import run_upstream
 from cluster.spark.upstream_task import UpstreamTask
@@ -23,6 +24,7 @@ from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from tests.cluster.oracle.relation_world import ALL_RELATIONS, SCHEMAS, STATIC, STREAMS, Arrival, History, versions_of
 from tests.cluster.spark.hosted_run import BUCKETS, Memory
+from tests.cluster.spark.stateless_run import answered, slices
 
 FAILURE = "cannot be read"
 
@@ -70,6 +72,7 @@ class _Hosts:
         self._coming = {name: iter(versions) for name, versions in versions_of(history).items()}
         self._stores = [Memory() for _ in range(BUCKETS)]
         self._answers = Answers()
+        self._passed_us: dict[str, int] = {}
 
     def run(self) -> Answers:
         for number, step in enumerate(self._history.steps):
@@ -137,10 +140,12 @@ class _Hosts:
                     envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
         if forget:
             downstream._kept.clear()
+            stateless._hosted.cache_clear()
+        without_state, _ = answered(slices(task, self._tables, self._passed_us, parts))
         before = copy.deepcopy(self._stores)
         host = BucketHost(str(self._plans.folder), BUCKETS, "run", str(self._folder / "relations"))
         answers = [
-            output
+            unpack_rows(output.payload)
             for bucket in range(BUCKETS)
             for output in host.process(bucket, envelopes.get(bucket, []), self._stores[bucket])
         ]
@@ -148,8 +153,9 @@ class _Hosts:
             self._stores = before
             return
         self._read = {name: table.version for name, table in self._tables.items()}
-        for output in answers:
-            for query, start, end, kind, row in unpack_rows(output.payload).iter_rows():
+        self._passed_us |= watermarks
+        for rows in (*answers, without_state):
+            for query, start, end, kind, row in rows.iter_rows():
                 if kind == "error":
                     self._answers.errors.setdefault(query, []).append((number, msgspec.json.decode(row)))
                 elif kind != COUNTERS:

@@ -41,8 +41,8 @@ WINDOW = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE)"
         "SELECT sensor FROM traffic WHERE speed BETWEEN 2 AND 10 SAMPLE EVERY 500 MS",
         [
             "samples of sensor, speed, looked at every 500ms, only speed 2 to 10",
-            "upstream in Spark, next to the scan: stream traffic, sampled every 500ms; filter",
-            "rows are put in the order of their stamps",
+            "in Spark, next to the scan: stream traffic, sampled every 500ms; filter",
+            "no state is kept: tuples are read in the order of their stamps",
         ],
     ),
     ("SELECT sensor FROM traffic SAMPLE EVERY 1 SECOND AT LEAST EVERY 1 MINUTE LIFETIME 90 DAYS", [

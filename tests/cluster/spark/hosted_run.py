@@ -18,13 +18,15 @@ from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from cluster.spark.downstream import COUNTERS, BucketHost, Envelope
+from cluster.spark.answers import COUNTERS
+from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
 from cluster.spark.upstream import run_upstream
 from cluster.spark.upstream_task import UpstreamTask
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from protocols.streams import Field, FieldType, StreamSchema
+from tests.cluster.spark.stateless_run import answered, slices
 
 TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.INTEGER)))
 BUCKETS = 3
@@ -87,6 +89,7 @@ class Run:
         self.errors: dict[str, list[str]] = {}
         self.counters: Counters = {}
         self._read = 0
+        self._passed_us: dict[str, int] = {}
 
     def change(self, relation: StaticRelation, rows: list[tuple[Any, ...]], begin_us: int) -> None:
         """Give a relation a new version, which tuples stamped from `begin_us` on meet."""
@@ -131,11 +134,12 @@ class Run:
             for batch in run_upstream(task):
                 for row in batch.to_pylist():
                     envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
+        without_state, counters = answered(slices(task, {self.schema.name: self.table}, self._passed_us, parts))
         before = copy.deepcopy(self.stores)
         relations = str(self.folder / "relations")
         host = BucketHost(str(self.plans.folder), BUCKETS, "run", relations, self.relation_memory_bytes)
         answers = [
-            (bucket, output)
+            unpack_rows(output.payload)
             for bucket in range(BUCKETS)
             for output in host.process(bucket, envelopes[bucket], self.stores[bucket])
         ]
@@ -143,8 +147,11 @@ class Run:
             self.stores = before
             return
         self._read, self.epoch = self.table.version, current
-        for _, output in answers:
-            for query, start, end, kind, row in unpack_rows(output.payload).iter_rows():
+        if watermark is not None:
+            self._passed_us[self.schema.name] = watermark
+        self.counters = added(self.counters, counters)
+        for rows in (*answers, without_state):
+            for query, start, end, kind, row in rows.iter_rows():
                 if kind == COUNTERS:
                     self.counters = added(self.counters, msgspec.json.decode(row, type=Counters))
                 elif kind == "error":

@@ -18,10 +18,13 @@ from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.history import beginnings_of, with_beginnings
+from cluster.plan.hosts import Host
 from cluster.plan.rewrite import rewrite
 from cluster.spark import downstream
-from cluster.spark.downstream import COUNTERS, BucketHost, Envelope
-from cluster.spark.envelopes import unpack_rows
+from cluster.spark.answers import COUNTERS
+from cluster.spark.downstream import BucketHost, Envelope
+from cluster.spark.envelopes import RESULT_SCHEMA, unpack_rows
+from cluster.spark.gathering import gathered
 from cluster.spark.source import FjordReader, SourceOptions
 from cluster.storage.compaction import Compaction
 from cluster.storage.relation_versions import RelationVersions
@@ -71,11 +74,11 @@ class ReaderRun:
         self.plans = PlanFiles(folder / "plans")
         self.plan = Plan(1)
         self.plans.write(self.plan)
-        self.reader = FjordReader(self._options)
-        self.offset = self.reader.initialOffset()
+        self._readers = {host: self._reader(host) for host in Host}
+        self.offsets = {host: reader.initialOffset() for host, reader in self._readers.items()}
         self.stores = [Memory() for _ in range(BUCKETS)]
         self.rows: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
-        self.micro_batches = 0
+        self.micro_batches = Counter[Host]()
 
     def add(self, name: str, sql: str) -> PlannedQuery:
         """Add a query as the query service does."""
@@ -130,21 +133,29 @@ class ReaderRun:
         self.tables[stream]._table.optimize.compact()
 
     def step(self, *, crash: bool = False) -> bool:
-        """Run one micro-batch, if there is anything to do; with a crash, twice: the first one is lost."""
-        end = _logged(self.reader.latestOffset(self.offset, ReadMaxRows(self._options.max_rows)))
-        if end == self.offset:
+        """Run one micro-batch of each host that has anything to do; with a crash, twice: the first one is lost."""
+        found = [self._step(host, crash=crash) for host in Host]
+        return any(found)
+
+    def _reader(self, host: Host) -> FjordReader:
+        return FjordReader(msgspec.structs.replace(self._options, host=host))
+
+    def _step(self, host: Host, *, crash: bool) -> bool:
+        reader, begin = self._readers[host], self.offsets[host]
+        end = _logged(reader.latestOffset(begin, ReadMaxRows(self._options.max_rows)))
+        if end == begin:
             return False
         if crash:
-            before, lost = copy.deepcopy(self.stores), self._run(end)
-            self.stores, self.reader = before, FjordReader(self._options)
+            before, lost = copy.deepcopy(self.stores), self._run(host, end)
+            self.stores, self._readers[host] = before, self._reader(host)
             downstream._kept.clear()
-            answers = self._run(end)
+            answers = self._run(host, end)
             assert _bag(answers) == _bag(lost)
         else:
-            answers = self._run(end)
-        self.offset = end
-        self.reader.commit(end)
-        self.micro_batches += 1
+            answers = self._run(host, end)
+        self.offsets[host] = end
+        self._readers[host].commit(end)
+        self.micro_batches[host] += 1
         for query, *row in answers:
             self.rows.setdefault(query, []).append(tuple(row))  # type: ignore[arg-type]
         return True
@@ -152,14 +163,18 @@ class ReaderRun:
     def drain(self) -> None:
         """Run until there is nothing left to do."""
         while self.step():
-            assert self.micro_batches < 10_000, "the queries never catch up"
+            assert self.micro_batches.total() < 10_000, "the queries never catch up"
 
-    def _run(self, end: dict[str, Any]) -> list[tuple[str, int, int, dict[str, Any]]]:
-        envelopes: dict[int, list[Envelope]] = {}
-        for partition in self.reader.partitions(self.offset, end):
-            for batch in self.reader.read(partition):
-                for row in batch.to_pylist():
-                    envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
+    def _run(self, host: Host, end: dict[str, Any]) -> list[tuple[str, int, int, dict[str, Any]]]:
+        reader, envelopes = self._readers[host], dict[int, list[Envelope]]()
+        batches = [batch for task in reader.partitions(self.offsets[host], end) for batch in reader.read(task)]
+        if host is Host.STATELESS:
+            rows, _ = gathered(pa.Table.from_batches(batches, RESULT_SCHEMA))
+            assert set(rows["kind"]) <= {"row"}, rows
+            return [(query, start, stop, msgspec.json.decode(row)) for query, start, stop, _, row in rows.iter_rows()]
+        for batch in batches:
+            for row in batch.to_pylist():
+                envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
         found = []
         for bucket in range(BUCKETS):
             host = BucketHost(self._options.plans_folder, BUCKETS, "run", self._options.relations_folder)

@@ -15,7 +15,7 @@ from cluster.fjord.counters import work_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
 from cluster.plan.picture import plan_text
-from cluster.spark import downstream
+from cluster.spark import downstream, stateless
 from cluster.spark.envelopes import CONTROL, split_by_bucket
 from cluster.spark.upstream import run_upstream
 from cluster.spark.upstream_task import UpstreamTask
@@ -68,19 +68,21 @@ def test_answers_do_not_depend_on_cuts_workers_or_repetitions(
 
 def test_a_query_that_joins_and_one_that_leaves_disturb_nobody(tmp_path: Path) -> None:
     first, second = queries(means=MEANS)[0], PlannedQuery("slow", 2, plan_node(SLOW))
+    third = PlannedQuery("sensors", 3, plan_node("SELECT DISTINCT sensor FROM traffic WHERE speed < 3"))
     run = Run(tmp_path, Plan(1, (first,)))
-    run.plans.write(Plan(2, (first, second)))
-    run.plans.write(Plan(3, (second,)))
+    run.plans.write(Plan(2, (first, second, third)))
+    run.plans.write(Plan(3, (second, third)))
     rows = [(at, "a", 1) for at in range(0, 60, 5)]
     for low, high, epoch in ((0, 23, 1), (23, 41, 2), (41, 60, 3)):
         run.append([row for row in rows if low <= row[0] < high], high)
         run.step(epoch=epoch)
     totals = {(start, row["total"]) for start, _, row in run.rows["means"]}
     assert totals == {(9, 2), (19, 4), (29, 4), (39, 4)}, "all that was complete when it left"
-    assert [start for start, _, _ in run.rows["slow"]] == [25, 30, 35, 40, 45, 50, 55]
+    for name in ("slow", "sensors"):
+        assert [start for start, _, _ in run.rows[name]] == [25, 30, 35, 40, 45, 50, 55]
     owners = {name.split("@")[0] for store in run.stores for name in store.values if name}
-    (slow,) = fold(Plan(3, (second,))).folds
-    assert owners == {slow.shared.name}, "the state of a dropped query is removed"
+    (sensors,) = fold(Plan(3, (third,))).folds
+    assert owners == {sensors.shared.name}, "the state of a dropped query is removed; some need none"
 
 
 def test_a_query_that_fails_answers_an_error_and_the_others_go_on(
@@ -102,12 +104,13 @@ def test_a_query_that_fails_answers_an_error_and_the_others_go_on(
 
 def test_operators_tell_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downstream, "COUNT_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(stateless, "COUNT_EVERY_SECONDS", 0.0)
     run = Run(tmp_path, Plan(1, queries(means=MEANS, slow=SLOW)))
     for low in (0, 30):
         run.append([(at, "a", 1) for at in range(low, low + 30)], low + 30)
         run.step(parts=2)
     (panes,), (slow,) = fold(run.plans.read(1)).panes, fold(run.plans.read(1)).folds
-    assert run.counters["scan of traffic"].rows_in == 60
+    assert run.counters["scan of traffic"].rows_in == 2 * 60, "one for each host"
     work = work_of(run.counters)
     assert work[slow.shared.identity].tuples == 60
     assert work[slow.shared.identity].answers == len(run.rows["slow"])

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.plan.hosts import Host
 from cluster.plan.pane_query import pane_query_of
 from cluster.plan.push_down import event_form, pushed_of
 from tests.cluster.spark.reader_run import ReaderRun, Row, begins, coverage
@@ -172,7 +173,7 @@ def test_a_long_past_is_read_in_pieces_while_others_go_on(tmp_path: Path) -> Non
     assert [count for count, _ in counts] == [61, 62, 63, 64, 65, 66], "the live query misses no beat"
     assert counts[0][1] == [(20, 5)], "10 rows of history, from 15 to 25: the first window began before"
     assert counts[-1][1] == [(20, 5), (30, 10), (40, 10), (50, 10), (60, 10)]
-    assert "history" not in run.offset, "it has caught up"
+    assert "history" not in run.offsets[Host.STATEFUL], "it has caught up"
 
 
 def test_a_short_past_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
@@ -184,10 +185,10 @@ def test_a_short_past_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
     run.add("short", TOTALS.format(" SINCE 8 US AGO"))
     run.step()
     assert totals(run, "short") == [(60, 8)]
-    assert list(run.offset["history"]) == ["3"]
+    assert list(run.offsets[Host.STATEFUL]["history"]) == ["3"]
     run.drop("long")
     run.step()
-    assert "history" not in run.offset
+    assert "history" not in run.offsets[Host.STATEFUL]
     assert totals(run, "long") == []
 
 
@@ -200,7 +201,7 @@ def test_a_burst_of_queries_is_one_step_and_each_has_a_past_of_its_own(tmp_path:
     run.drop("b")
     run.append("traffic", [(at, "a", 1) for at in range(60, 70)], 70)
     run.drain()
-    assert run.micro_batches == 1
+    assert run.micro_batches[Host.STATEFUL] == 1
     assert totals(run, "live") == [(70, 10)]
     assert totals(run, "a") == [(at, 10) for at in (40, 50, 60, 70)]
     assert totals(run, "b") == []

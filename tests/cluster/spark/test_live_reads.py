@@ -1,0 +1,121 @@
+"""What a micro-batch reads live: without state, slices between watermarks, each tuple once and in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.errors import StorageError
+from cluster.fjord.batch import ALWAYS
+from cluster.plan.epoch import Plan
+from cluster.plan.hosts import Host, host_of, hosted_by
+from cluster.spark import downstream, tables_read
+from cluster.spark.live_reads import live_read
+from cluster.spark.offsets import UNCHANGED_PLANS
+from cluster.spark.tables_read import TablesRead
+from cluster.storage.commit_log import AddedFile, Commit
+from cluster.storage.stored_files import StoredFile, StoredFiles
+from tests.cluster.spark.hosted_run import plan_node, queries
+from tests.cluster.spark.reader_run import ReaderRun
+
+PLAN = hosted_by(Plan(1, queries(q="SELECT sensor, speed FROM traffic")), Host.STATELESS)
+
+
+@pytest.mark.parametrize(("sql", "host"), [
+    ("SELECT * FROM traffic WHERE speed > 3", Host.STATELESS),
+    ("SELECT sensor FROM traffic WINDOW(RANGE 5 SECONDS SLIDE 1 SECOND)", Host.STATELESS),
+    ("SELECT t.speed, p.name FROM traffic t LEFT JOIN places p ON p.sensor = t.sensor", Host.STATELESS),
+    ("SELECT sensor FROM traffic UNION ALL SELECT sensor FROM traffic WHERE speed > 3", Host.STATEFUL),
+    ("SELECT DISTINCT sensor FROM traffic", Host.STATEFUL),
+    ("SELECT COUNT(*) FROM traffic WINDOW(RANGE 5 SECONDS)", Host.STATEFUL),
+])  # fmt: skip
+def test_who_needs_state(sql: str, host: Host) -> None:
+    assert host_of(plan_node(sql)) is host
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_slices_are_the_stream_in_order(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    run = ReaderRun(tmp_path_factory.mktemp("run"))
+    table, tables = run.tables["traffic"], TablesRead(str(run.plans.folder.parent / "streams"))
+    known, watermark, stored, found = 0, 0, [], []
+    for _ in range(data.draw(st.integers(1, 6), label="micro-batches")):
+        for _ in range(data.draw(st.integers(0, 3), label="versions")):
+            stamps = data.draw(st.lists(st.integers(watermark, watermark + 30), max_size=8), label="stamps")
+            watermark += data.draw(st.integers(0, 20), label="passes")
+            run.append("traffic", [(at, "a", len(stored) + number) for number, at in enumerate(stamps)], watermark)
+            stored += stamps
+        if data.draw(st.booleans(), label="compact"):
+            run.compact("traffic")
+        version = table._table.version()
+        if data.draw(st.booleans(), label="new driver"):
+            tables = TablesRead(str(run.plans.folder.parent / "streams"))
+        read = live_read(Host.STATELESS, PLAN, {"traffic": known}, {"traffic": version}, tables)
+        low, high = read.between_us["traffic"]
+        paths = [f"{table.root}/{path}" for _, path, _ in read.files]
+        rows = [] if not paths else pl.read_parquet(paths)["fjord_start_us"].to_list()
+        found += sorted(at for at in rows if low <= at < high)
+        tables.forget({"traffic": version})
+        known = version
+    passed = tables.passed_us("traffic", known)
+    assert found == sorted(at for at in stored if at < passed)
+
+
+def test_with_state_it_reads_what_is_new_as_it_came(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path)
+    for watermark in (10, 20, 30):
+        run.append("traffic", [(watermark, "a", 1), (watermark + 50, "a", 2)], watermark)
+    tables = TablesRead(str(tmp_path / "streams"))
+    read = live_read(Host.STATEFUL, PLAN, {"traffic": 1}, {"traffic": 3}, tables)
+    assert [rows for _, _, rows in read.files] == [2, 2]
+    assert read.watermarks_us == {"traffic": 30}
+    assert read.between_us == {}
+
+
+def test_without_a_watermark_nothing_can_be_read_in_order(tmp_path: Path) -> None:
+    ReaderRun(tmp_path)
+    read = live_read(Host.STATELESS, PLAN, {"traffic": -1}, {"traffic": 0}, TablesRead(str(tmp_path / "streams")))
+    assert (read.files, read.between_us) == ([], {"traffic": (ALWAYS, ALWAYS)})
+
+
+def test_many_small_files_that_wait_are_read_as_compaction_has_left_them(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path)
+    tables = TablesRead(str(tmp_path / "streams"))
+    tables.unread("traffic", 0, 0)
+    for at in range(tables_read.MANY_FILES):
+        run.append("traffic", [(at + 1_000, "a", 1)], 1)
+    run.compact("traffic")
+    version = run.tables["traffic"]._table.version()
+    assert len(tables.unread("traffic", 0, version).files) == tables_read.MANY_FILES
+    tables.forget({"traffic": version})
+    assert len(tables.unread("traffic", version, version).files) == 1
+
+
+def test_a_plan_that_changes_for_the_other_host_only_costs_nothing(tmp_path: Path) -> None:
+    run = ReaderRun(tmp_path)
+    run.add("kept", "SELECT DISTINCT sensor FROM traffic")
+    run.append("traffic", [(5, "a", 1)], 10)
+    run.drain()
+    assert run.micro_batches == {Host.STATELESS: 1, Host.STATEFUL: 1}
+    for number in range(2 * UNCHANGED_PLANS):
+        run.add(f"q{number}", "SELECT sensor FROM traffic")
+        run.drain()
+    assert run.micro_batches[Host.STATELESS] == 1 + 2 * UNCHANGED_PLANS
+    assert run.micro_batches[Host.STATEFUL] == 1 + 2, "now and then, so that there is never much to look through"
+    built = set(downstream._kept)
+    run.append("traffic", [(15, "b", 1)], 20)
+    run.drain()
+    assert set(downstream._kept) == built, "what has been built for the plan goes on"
+    assert [row["sensor"] for _, _, row in run.rows["kept"]] == ["a", "b"]
+    assert [row["sensor"] for _, _, row in run.rows["q0"]] == ["b"]
+
+
+def test_a_file_that_does_not_say_when_its_rows_are_is_refused() -> None:
+    stored = StoredFiles([StoredFile("a", 1, 5, 5)])
+    with pytest.raises(StorageError, match="b does not say between which stamps"):
+        stored.and_of([Commit(1, (AddedFile("b", 3, 100),), {})], from_us=0)
+    assert stored.and_of([Commit(1, (AddedFile("b", 0, 100),), {})], from_us=0).files == stored.files
