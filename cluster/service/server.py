@@ -32,6 +32,7 @@ from cluster.service.relation_store import RelationStore
 from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
 from cluster.service.stored_results import stored_results
+from cluster.spark.checkpoint import check_layout
 from cluster.spark.session import SessionSettings, open_session
 from cluster.storage.results_table import ResultsTable
 from protocols import topics
@@ -62,7 +63,8 @@ class ClusterServer:
     Raises
     ------
     ClusterError
-        If another cluster uses the data folder, or the API would be open to the network without a token.
+        If another cluster uses the data folder, an earlier version has written it, or the API would be open to the
+        network without a token.
     """
 
     def __init__(self, settings: ClusterSettings) -> None:
@@ -79,6 +81,8 @@ class ClusterServer:
         plans = PlanFiles(folder / "plans")
         self.registry = Registry(folder / "registry.sqlite", plans, max_queries=settings.max_queries)
         self._fjord = self.registry.fjord
+        self._checkpoint = folder / f"checkpoint-{self._fjord}"
+        check_layout(self._checkpoint)
         self.buckets = self.registry.fix("buckets", settings.buckets)
         self.ingest = Ingest(
             folder / "streams",
@@ -243,7 +247,7 @@ class ClusterServer:
                 max_rows=self.settings.max_rows,
                 history_rows=self.settings.history_rows,
             ),
-            checkpoint=self._folder / f"checkpoint-{self._fjord}",
+            checkpoint=self._checkpoint,
             results=self.results,
             on_commit=notify,
             run=uuid.uuid4().hex,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from cluster.errors import ClusterError
+
 LOGS = ("offsets", "commits")
 PARTS = (*LOGS, "state", "sources")
 
@@ -24,9 +26,19 @@ def forget_unbegun(checkpoint: Path) -> bool:
     return bool(left)
 
 
-def is_checkpoint(folder: Path) -> bool:
-    """Return whether Spark has logged a micro-batch in a folder itself."""
-    return any(_entries(folder / "offsets"))
+def check_layout(folder: Path) -> None:
+    """Refuse what was written when a Fjord was one Spark query: it says nothing of how far each of two has come.
+
+    Raises
+    ------
+    ClusterError
+        If there is such a checkpoint in the folder.
+    """
+    if any(_entries(folder / "offsets")):
+        raise ClusterError(
+            f"{folder} was written by a version of Fjord that ran all queries in one of Spark",
+            hint="run the cluster with that version, or start a new data folder",
+        )
 
 
 def _entries(log: Path) -> list[Path]:

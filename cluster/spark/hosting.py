@@ -21,7 +21,7 @@ from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters
 from cluster.plan.hosts import Host
 from cluster.spark.bucket_processor import DownstreamProcessor
-from cluster.spark.checkpoint import forget_unbegun, is_checkpoint
+from cluster.spark.checkpoint import check_layout, forget_unbegun
 from cluster.spark.envelopes import RESULT_DDL
 from cluster.spark.gathering import gathered
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
@@ -49,8 +49,8 @@ class RunningFjord:
 
     @property
     def ready(self) -> bool:
-        """True once both have finished a micro-batch: a new query does not wait for Spark's start any more."""
-        return self.active and all(query.lastProgress is not None for query in self.queries.values())
+        """True once each has finished a micro-batch, or waits for one: Spark's start delays no new query any more."""
+        return self.active and all(map(_has_begun, self.queries.values()))
 
     @property
     def failure(self) -> str | None:
@@ -120,11 +120,7 @@ def start_fjord(
     ClusterError
         If the checkpoint is that of a version with one Spark query only.
     """
-    if is_checkpoint(checkpoint):
-        raise ClusterError(
-            f"{checkpoint} was written by a version of Fjord that ran all queries in one",
-            hint="run the cluster with that version, or start a new data folder",
-        )
+    check_layout(checkpoint)
     spark.dataSource.register(FjordSource)
     running: dict[Host, StreamingQuery] = {}
     try:
@@ -144,6 +140,11 @@ def start_fjord(
         RunningFjord(running).stop()
         raise
     return RunningFjord(running)
+
+
+def _has_begun(query: StreamingQuery) -> bool:
+    # Started again, a query that has nothing to do makes no progress that Spark would tell.
+    return query.lastProgress is not None or str(query.status["message"]).startswith("Waiting for data")
 
 
 def _answers(spark: SparkSession, options: SourceOptions, run: str) -> DataFrame:

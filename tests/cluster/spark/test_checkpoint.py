@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spark.checkpoint import forget_unbegun
+from cluster.errors import ClusterError
+from cluster.spark.checkpoint import check_layout, forget_unbegun
 
 
 def lay(folder: Path, *files: str) -> None:
@@ -35,3 +36,11 @@ def test_a_checkpoint_that_has_begun_is_left_alone(tmp_path: Path, kept: tuple[s
 
 def test_no_checkpoint_at_all_is_fine(tmp_path: Path) -> None:
     assert not forget_unbegun(tmp_path / "none")
+    check_layout(tmp_path / "none")
+
+
+def test_the_checkpoint_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    lay(tmp_path, "new/stateless/offsets/3", "new/stateful/offsets/4", "old/offsets/12")
+    check_layout(tmp_path / "new")
+    with pytest.raises(ClusterError, match="was written by a version of Fjord that ran all queries in one"):
+        check_layout(tmp_path / "old")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -141,6 +142,25 @@ def test_rows_are_numbered_per_query_and_a_replayed_micro_batch_is_stored_once(t
     assert again.rows_after("a", 1, 10)["sequence"].to_list() == [2, 3]
     assert again.rows_after("a", 0, 2)["sequence"].to_list() == [1, 2]
     assert (again.last_sequence("a"), again.last_sequence("b"), again.last_sequence("c")) == (3, 1, 0)
+
+
+def test_two_writers_count_micro_batches_each_and_rows_together(tmp_path: Path) -> None:
+    table = ResultsTable(str(tmp_path / "results"), "f")
+
+    def write(writer: str) -> None:
+        for batch in range(25):
+            table.append(answers(("a", batch), (writer, batch)), batch, writer)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, ("one", "other")))
+    again = ResultsTable(table.root, "f")
+    for writer in ("one", "other"):
+        assert again.committed(24, writer)
+        assert not again.committed(25, writer)
+    assert not again.committed(0, "third")
+    stored = pl.read_delta(table.root).sort("sequence")
+    assert stored.filter(query="a")["sequence"].to_list() == list(range(1, 51)), "no number twice, none left out"
+    assert stored.filter(query="other")["start_us"].to_list() == list(range(25))
 
 
 def test_nothing_to_store_makes_no_version(tmp_path: Path) -> None:
