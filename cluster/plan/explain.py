@@ -45,7 +45,10 @@ from cluster.plan.rewrite import rewrite
 from protocols.durations import format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cluster.language.catalog import Catalog
+    from cluster.plan.relation_sizes import RelationSize
 
 _SIMPLE_NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?)"')
 
@@ -86,7 +89,14 @@ def explain(node: Node, *, schemas: bool = False) -> str:
     return "\n".join(lines)
 
 
-def explain_query(text: str, catalog: Catalog, *, schemas: bool = False, large: frozenset[str] = frozenset()) -> str:
+def explain_query(
+    text: str,
+    catalog: Catalog,
+    *,
+    schemas: bool = False,
+    large: frozenset[str] = frozenset(),
+    sizes: Mapping[str, RelationSize] | None = None,
+) -> str:
     """Return what a query means, which rules make it cheaper, and what runs in the end.
 
     Parameters
@@ -99,6 +109,8 @@ def explain_query(text: str, catalog: Catalog, *, schemas: bool = False, large: 
         As for :func:`explain`.
     large
         Identities of relations that are too large for the memory of every worker.
+    sizes
+        What is known of relations, by identity.
 
     Raises
     ------
@@ -106,7 +118,7 @@ def explain_query(text: str, catalog: Catalog, *, schemas: bool = False, large: 
         If it is no query.
     """
     query = translate(text, catalog)
-    rewritten = rewrite(query.node, large=large)
+    rewritten = rewrite(query.node, large=large, sizes=sizes)
     rules = [f"  {number}. {_readable_rule(name)}" for number, name in enumerate(rewritten.applied, start=1)]
     sections = [
         "Logical plan",

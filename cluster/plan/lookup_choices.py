@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from cluster.language.algebra import Lookup, Node, Source, TableLookup, inputs_of, schema_of
 from cluster.plan.explain import described_lookup
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
+from cluster.plan.lookup_order import partners_of
+from cluster.plan.relation_sizes import RelationSize
 from cluster.plan.relations_read import relations_of
 from protocols.byte_sizes import format_byte_size
 
 SLICES_IN_MEMORY = 4
 """A slice of a table beyond memory takes at most one part in so many of what a table may take."""
-
-
-@dataclass(frozen=True, slots=True)
-class RelationSize:
-    """What is known of a relation's newest version.
-
-    Parameters
-    ----------
-    rows, bytes
-        Its size; the bytes are those of its columns in memory.
-    """
-
-    rows: int
-    bytes: int
-
-
-def large_relations(sizes: Mapping[str, RelationSize], memory_bytes: int) -> frozenset[str]:
-    """Return the relations that are too large for every worker to have them whole, by identity."""
-    return frozenset(identity for identity, size in sizes.items() if size.bytes > memory_bytes)
 
 
 def slices_of(size_bytes: int, memory_bytes: int, buckets: int) -> int:
@@ -59,6 +41,9 @@ def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_byte
         lines.append(f"  {described_lookup(lookup)}")
         found = [(each.name, sizes.get(each.identity)) for each in relations_of(lookup.table)]
         lines += [f"    {name}: {_size(size)}" for name, size in found]
+        partners = partners_of(lookup, sizes)
+        if lookup.kind in ("inner", "left") and math.isfinite(partners):
+            lines.append(f"    about {_rows(round(partners))} for a tuple that finds any")
         total = sum(size.bytes for _, size in found if size is not None)
         lines.append(f"    {_choice(lookup, total, memory_bytes, buckets)}")
     return "\n".join(lines)
@@ -77,7 +62,11 @@ def _lookups(node: Node) -> Iterator[Lookup | TableLookup]:
 def _size(size: RelationSize | None) -> str:
     if size is None:
         return "not read yet"
-    return f"{size.rows:,} row{'' if size.rows == 1 else 's'}, {format_byte_size(size.bytes)}"
+    return f"{_rows(size.rows)}, {format_byte_size(size.bytes)}"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 def _choice(lookup: Lookup | TableLookup, total: int, memory_bytes: int, buckets: int) -> str:

@@ -240,21 +240,12 @@ def _in_source(lookup: Lookup, source: Source) -> Node:
     predicate = conjunction_of(sorted(sides, key=lambda part: part.sql))
     entry = TableLookup(Project(table.rest, whole), predicate, lookup.kind)
     columns = (*source.columns, *schema_of(entry.table)) if entry.pairs else source.columns
-    node: Node = replace(source, columns=columns, lookups=_ordered(source, entry))
+    node: Node = replace(source, columns=columns, lookups=(*source.lookups, entry))
     if chosen is not None:
         node = Filter(node, chosen)
     before = [Output(column.name, column_scalar(column), column.unit) for column in source.columns]
     found = {column.name: names[table.names[column.name]] for column in schema_of(lookup.table)}
     return project(node, (*before, *found_columns(lookup, found)))
-
-
-def _ordered(source: Source, entry: TableLookup) -> tuple[TableLookup, ...]:
-    """Return a source's lookups with one more: those that only choose tuples come before those that make pairs."""
-    known = {column.name for column in source.sampled} | names_of(entry.table)
-    place = len(source.lookups)
-    if not entry.pairs and (entry.predicate is None or columns_of(entry.predicate) <= known):
-        place = next((place for place, each in enumerate(source.lookups) if each.pairs), place)
-    return (*source.lookups[:place], entry, *source.lookups[place:])
 
 
 def _prefixes(source: Source) -> list[str]:

@@ -6,17 +6,19 @@ know that a key is unique) are not here: they belong to a cost model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.errors import PlanError
 from cluster.language.algebra import Lookup, inputs_of, with_inputs
+from cluster.plan.lookup_order import with_ordered_lookups
 from cluster.plan.lookups import with_lookups
 from cluster.plan.rules import duplicates, joins, projection, selection, windows, zips
 
 if TYPE_CHECKING:
     from cluster.language.algebra import Node
+    from cluster.plan.relation_sizes import RelationSize
 
 Rule = Callable[["Node"], "Node | None"]
 
@@ -98,7 +100,13 @@ class Rewritten:
     applied: tuple[str, ...]
 
 
-def rewrite(node: Node, rules: tuple[Rule, ...] = RULES, *, large: frozenset[str] = frozenset()) -> Rewritten:
+def rewrite(
+    node: Node,
+    rules: tuple[Rule, ...] = RULES,
+    *,
+    large: frozenset[str] = frozenset(),
+    sizes: Mapping[str, RelationSize] | None = None,
+) -> Rewritten:
     """Return `node` after applying `rules` bottom-up until none fits, and making lookups of joins with relations.
 
     Parameters
@@ -109,6 +117,8 @@ def rewrite(node: Node, rules: tuple[Rule, ...] = RULES, *, large: frozenset[str
         Which rules to use.
     large
         Identities of relations that are too large for the memory of every worker.
+    sizes
+        What is known of relations, by identity: it decides in which order they are looked up.
 
     Raises
     ------
@@ -145,9 +155,9 @@ def rewrite(node: Node, rules: tuple[Rule, ...] = RULES, *, large: frozenset[str
     if looked_up != rewritten:
         renewing = projection.groups_without_aggregates
         if renewing in rules and renewing.__name__ in applied and _has_lookup(looked_up):
-            return rewrite(node, tuple(rule for rule in rules if rule is not renewing), large=large)
+            return rewrite(node, tuple(rule for rule in rules if rule is not renewing), large=large, sizes=sizes)
         applied.append("relations_are_looked_up")
-        rewritten = visit(looked_up)
+        rewritten = with_ordered_lookups(visit(looked_up), sizes or {})
     return Rewritten(rewritten, tuple(applied))
 
 

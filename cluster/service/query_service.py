@@ -17,7 +17,8 @@ from cluster.language.translation import Query, translate
 from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explain_query
-from cluster.plan.lookup_choices import RelationSize, large_relations, lookup_choices
+from cluster.plan.lookup_choices import lookup_choices
+from cluster.plan.relation_sizes import RelationSize, large_relations
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sharing import sharing_of
@@ -170,14 +171,12 @@ class QueryService:
         FjordSqlError
             If the text is not a query over the streams there are.
         """
-        catalog, large = self.streams.catalog(), self._large_relations()
-        node = rewrite(translate(sql, catalog).node, large=large).node
+        catalog, sizes, large = self.streams.catalog(), self._relation_sizes(), self._large_relations()
+        node = rewrite(translate(sql, catalog).node, large=large, sizes=sizes).node
         reads = self.history(beginning(node, 0, self._positions(streams_of(node)), self._tables))
-        lookups = lookup_choices(
-            node, self._relation_sizes(), memory_bytes=self._relation_memory_bytes, buckets=self._buckets
-        )
+        lookups = lookup_choices(node, sizes, memory_bytes=self._relation_memory_bytes, buckets=self._buckets)
         sections = [
-            explain_query(sql, catalog, large=large).rstrip(),
+            explain_query(sql, catalog, large=large, sizes=sizes).rstrip(),
             *([f"It would first read\n{history_text(reads, self._history_rows)}"] if reads else []),
             f"It would run\n{where_it_runs(node)}",
             *([f"It would look up\n{lookups}"] if lookups else []),
@@ -217,11 +216,11 @@ class QueryService:
         return query, node
 
     def _rewritten(self, query: Query) -> Node:
-        return rewrite(query.node, large=self._large_relations()).node
+        return rewrite(query.node, large=self._large_relations(), sizes=self._relation_sizes()).node
 
     def _relation_sizes(self) -> dict[str, RelationSize]:
-        known = [(each.identity, each.last) for each in self.store.all()]
-        return {identity: RelationSize(last.rows, last.bytes) for identity, last in known if last is not None}
+        known = {each.identity: each.last for each in self.store.all() if each.last is not None}
+        return {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in known.items()}
 
     def _large_relations(self) -> frozenset[str]:
         return large_relations(self._relation_sizes(), self._relation_memory_bytes)

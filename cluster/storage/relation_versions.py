@@ -39,6 +39,8 @@ class RelationVersion(msgspec.Struct, frozen=True):
         Size of the snapshot; the bytes are those of its columns in memory.
     failure
         What whoever reads it is told instead of rows; empty where it can be read.
+    distinct
+        By column: about how many different values it has.
     """
 
     number: int
@@ -47,6 +49,7 @@ class RelationVersion(msgspec.Struct, frozen=True):
     rows: int
     bytes: int
     failure: str = ""
+    distinct: Mapping[str, int] = {}
 
 
 class RelationVersions:
@@ -60,6 +63,7 @@ class RelationVersions:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._distinct: Mapping[str, int] = {}
 
     def latest(self) -> int:
         """Return the number of the newest version; 0 if there is none."""
@@ -95,6 +99,7 @@ class RelationVersions:
         unfinished = path.with_suffix(".unfinished")
         rows.write_parquet(unfinished, compression="lz4")  # written once, and read by every worker
         _settle(unfinished, path)
+        self._distinct = rows.select(pl.all().approx_n_unique()).row(0, named=True) if rows.width else {}
         return number
 
     def commit(self, rows: pl.DataFrame, begins_us: Mapping[str, int]) -> RelationVersion:
@@ -109,7 +114,7 @@ class RelationVersions:
         """
         number = self.latest() + 1
         size = int(rows.estimated_size())
-        return self._write(RelationVersion(number, number, dict(begins_us), rows.height, size))
+        return self._write(RelationVersion(number, number, dict(begins_us), rows.height, size, distinct=self._distinct))
 
     def commit_failure(self, failure: str, begins_us: Mapping[str, int]) -> RelationVersion:
         """Make a version that tells whoever reads it what is wrong; an empty `failure` says that all is well again.
@@ -121,7 +126,7 @@ class RelationVersions:
         """
         last = self.version(self.latest())
         return self._write(
-            RelationVersion(last.number + 1, last.data, dict(begins_us), last.rows, last.bytes, failure=failure)
+            msgspec.structs.replace(last, number=last.number + 1, begins_us=dict(begins_us), failure=failure)
         )
 
     def prune(self, *, keep: int = KEEP, older_than_seconds: float = 3600.0, now_seconds: float) -> int:

@@ -17,6 +17,7 @@ from cluster.language.algebra import Node
 from cluster.language.translation import translate
 from cluster.plan.explain import explain
 from cluster.plan.hosts import host_of
+from cluster.plan.relation_sizes import RelationSize
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import _nearly, bags, snapshots_of
 from tests.cluster.oracle.proving import MismatchError
@@ -24,7 +25,15 @@ from tests.cluster.oracle.relation_definition import INSTANTS, Definition
 from tests.cluster.oracle.relation_forms import Query
 from tests.cluster.oracle.relation_queries import random_query, variant
 from tests.cluster.oracle.relation_running import FAILURE, Answers, Asked, run_history
-from tests.cluster.oracle.relation_world import CATALOG, STATIC, Change, History, random_history, smaller_histories
+from tests.cluster.oracle.relation_world import (
+    ALL_RELATIONS,
+    CATALOG,
+    STATIC,
+    Change,
+    History,
+    random_history,
+    smaller_histories,
+)
 
 QUERIES_PER_HISTORY = 8
 SHRINK_SECONDS = 60.0
@@ -85,8 +94,19 @@ def _fresh(dice: random.Random, history: History) -> Query:
 
 @lru_cache(maxsize=1024)
 def planned(query: Query, large: frozenset[str] = frozenset()) -> Node:
-    """Return the plan of a query; relations in `large` are spread over the buckets."""
-    return rewrite(translate(query.fjord, CATALOG).node, large=frozenset(STATIC[name].identity for name in large)).node
+    """Return the plan of a query; relations in `large` are spread over the buckets.
+
+    It is made as if relations had sizes at random: lookups may come in any order.
+    """
+    dice = random.Random(query.fjord)
+    sizes = {}
+    for name, columns in ALL_RELATIONS.items():
+        rows = dice.choice((None, 0, 1, 10, 1_000, 100_000))
+        if rows is not None:
+            known = {column: dice.randint(1, rows + 1) for column in columns if dice.random() < 0.8}
+            sizes[STATIC[name].identity] = RelationSize(rows, 0, known)
+    identities = frozenset(STATIC[name].identity for name in large)
+    return rewrite(translate(query.fjord, CATALOG).node, large=identities, sizes=sizes).node
 
 
 def prove_history(history: History, queries: Sequence[Query], tally: RelationTally) -> None:

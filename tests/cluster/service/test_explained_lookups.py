@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.plan.lookup_choices import RelationSize, large_relations, lookup_choices
+from cluster.plan.lookup_choices import lookup_choices
+from cluster.plan.relation_sizes import RelationSize, large_relations
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.relation_cases import JOINED, Relations
 from tests.cluster.spark.hosted_run import LIMITS, PLACES, plan_node

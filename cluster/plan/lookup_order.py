@@ -1,0 +1,128 @@
+"""In which order the tuples of a stream are looked up: what leaves the fewest pairs comes first.
+
+Lookups of the same tuple do not depend on each other, unless one reads what another has found; so any order that gives
+each what it reads has the same answers. First come those that only choose tuples. Then those that make pairs and drop
+tuples without a partner: the fewer partners a tuple has the earlier, and of those alike the smaller relation, in which
+fewer tuples have one. Last come those that keep every tuple.
+
+Figures are compared by their order of magnitude only: queries that look up alike share that, and are not to be told
+apart by a relation that has grown a little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from cluster.language.algebra import (
+    Filter,
+    Lookup,
+    Node,
+    Project,
+    Relation,
+    Source,
+    TableLookup,
+    inputs_of,
+    with_inputs,
+)
+from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of
+from cluster.plan.relation_sizes import RelationSize
+from cluster.plan.relations_read import relations_of
+
+_RANKS = {"semi": 0, "anti": 0, "inner": 1, "left": 2}
+
+
+def with_ordered_lookups(node: Node, sizes: Mapping[str, RelationSize]) -> Node:
+    """Return a plan whose streams are looked up in the best order.
+
+    Parameters
+    ----------
+    node
+        The rewritten plan.
+    sizes
+        By identity; of relations that are not there nothing is known.
+    """
+    node = with_inputs(node, tuple(with_ordered_lookups(each, sizes) for each in inputs_of(node)))
+    if not isinstance(node, Source) or len(node.lookups) < 2:  # noqa: PLR2004 - there is no order of one
+        return node
+    return replace(node, lookups=ordered(node.lookups, frozenset(each.name for each in node.sampled), sizes))
+
+
+def ordered(
+    lookups: Sequence[TableLookup], sampled: frozenset[str], sizes: Mapping[str, RelationSize]
+) -> tuple[TableLookup, ...]:
+    """Return lookups in the best order.
+
+    Parameters
+    ----------
+    lookups
+        In an order that works.
+    sampled
+        Columns of the stream itself.
+    sizes
+        As for :func:`with_ordered_lookups`.
+    """
+    waiting, known, found = list(lookups), set(sampled), list[TableLookup]()
+    while waiting:
+        possible = [each for each in waiting if _read(each) <= known]
+        best = min(possible, key=lambda each: _cost(each, sizes))  # of those alike the first
+        waiting.remove(best)
+        found.append(best)
+        known |= names_of(best.table) if best.pairs else frozenset()
+    return tuple(found)
+
+
+def partners_of(lookup: Lookup | TableLookup, sizes: Mapping[str, RelationSize]) -> float:
+    """Return about how many rows a tuple finds that finds any; infinitely many if that is not known."""
+    own = names_of(lookup.table)
+    keys = [
+        columns_of(part) & own
+        for part in conjuncts_of(lookup.predicate)
+        if joins_by_equality(part, columns_of(part) - own, own)
+    ]
+    values = [_distinct(lookup.table, *key, sizes=sizes) for key in keys if len(key) == 1]
+    known = [max(1, each) for each in values if each is not None]
+    if keys and not known:
+        return math.inf
+    return max(1.0, _rows(lookup.table, sizes) / math.prod(known))
+
+
+def _cost(lookup: TableLookup, sizes: Mapping[str, RelationSize]) -> tuple[int, float, float]:
+    return _RANKS[lookup.kind], _magnitude(partners_of(lookup, sizes)), _magnitude(_rows(lookup.table, sizes))
+
+
+def _read(lookup: TableLookup) -> frozenset[str]:
+    """Return the columns it reads of what has been found before."""
+    return (frozenset() if lookup.predicate is None else columns_of(lookup.predicate)) - names_of(lookup.table)
+
+
+def _rows(table: Node, sizes: Mapping[str, RelationSize]) -> float:
+    """Return about how many rows a table of relations has: of a join as many as the largest."""
+    return max((_rows_of(each, sizes) for each in relations_of(table)), default=math.inf)
+
+
+def _rows_of(relation: Relation, sizes: Mapping[str, RelationSize]) -> float:
+    return float(sizes[relation.identity].rows) if relation.identity in sizes else math.inf
+
+
+def _distinct(table: Node, column: str, *, sizes: Mapping[str, RelationSize]) -> int | None:
+    """Return about how many values a column of a table has; None if that is not known."""
+    match table:
+        case Relation():
+            size = sizes.get(table.identity)
+            return None if size is None else size.distinct.get(column)
+        case Filter():
+            return _distinct(table.input, column, sizes=sizes)
+        case Project():
+            scalar = next(output.scalar for output in table.outputs if output.name == column)
+            read = columns_of(scalar)
+            plain = len(read) == 1 and scalar.sql.strip('"') in read
+            return _distinct(table.input, *read, sizes=sizes) if plain else None
+        case _:
+            return None
+
+
+def _magnitude(figure: float) -> float:
+    return math.floor(math.log2(figure)) if 1 <= figure < math.inf else figure
