@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cluster.language.algebra import Column, Schema
+from cluster.language.comparisons import Comparison, WrittenComparison, comparisons_of
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.quantities import duration_us, read_quantity, written
 from cluster.language.secrets import masked
@@ -26,7 +27,7 @@ MOST_COLUMNS = 256
 
 @dataclass(frozen=True, slots=True)
 class CreateRelation:
-    """``CREATE RELATION name [(columns)] FROM 'source' [QUERY 'text' | TABLE name] REFRESH EVERY d [STALE AFTER d]``.
+    """``CREATE RELATION name [(columns)] FROM 'source' [QUERY 'text' | TABLE name] [WHERE c] REFRESH EVERY d ...``.
 
     Parameters
     ----------
@@ -40,6 +41,8 @@ class CreateRelation:
         Where it comes from, as written.
     query, table
         Which part of a database; the table's name has a part per dot. At most one is given.
+    where
+        Which rows are wanted: those for which all of it holds.
     refresh_us
         How often the source is read.
     stale_us
@@ -52,13 +55,38 @@ class CreateRelation:
     source: str = field(repr=False)
     query: str | None
     table: tuple[str, ...] | None
+    where: tuple[WrittenComparison, ...]
     refresh_us: int
     stale_us: int | None
     _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def error(self, reason: str, hint: str | None = None, *, at: str = "source") -> FjordSqlError:
         """Return an error about a part of the text: a column by its name, or ``source``, ``query``, ``table``."""
-        start, end = self._spans.get(at.casefold(), self._spans["source"])
+        return self._error_at(self._spans.get(at.casefold(), self._spans["source"]), reason, hint)
+
+    def condition_on(self, columns: Schema) -> tuple[Comparison, ...]:
+        """Return which rows are wanted, given the relation's columns.
+
+        Raises
+        ------
+        FjordSqlError
+            If it has no such column, or one of another type.
+        """
+        found = []
+        for written_one in self.where:
+            given = written_one.comparison
+            column = next((each for each in columns if each.name.casefold() == given.column.casefold()), None)
+            if column is None:
+                hint = suggest(given.column, [each.name for each in columns], what="columns are")
+                raise self._error_at(written_one.span, f"the relation has no column {given.column!r}", hint)
+            objection = given.objection(column.type)
+            if objection is not None:
+                raise self._error_at(written_one.span, objection, None)
+            found.append(replace(given, column=column.name))
+        return tuple(found)
+
+    def _error_at(self, span: tuple[int, int], reason: str, hint: str | None) -> FjordSqlError:
+        start, end = span
         return FjordSqlError(reason, text=self.text, start=start, end=end, hint=hint)
 
     @property
@@ -109,7 +137,7 @@ def create_relation(tree: CreateRelationStatement, context: Context, types: Mapp
     if stale is not None and stale_us is not None and stale_us < refresh_us:
         reason = f"this is shorter than the time between two refreshes, {written(refresh_us)}"
         raise context.error(stale, reason, "a relation that is refreshed on time is never stale")
-    query, table = tree.args.get("query"), tree.args.get("table")
+    query, table, where = (tree.args.get(part) for part in ("query", "table", "where"))
     return CreateRelation(
         context.text,
         tree.this.name,
@@ -117,6 +145,7 @@ def create_relation(tree: CreateRelationStatement, context: Context, types: Mapp
         tree.args["source"].this,
         query.this if query is not None else None,
         tuple(part.name for part in table.expressions) if table is not None else None,
+        tuple(comparisons_of(where.this, context)) if where is not None else (),
         refresh_us,
         stale_us,
         spans,

@@ -88,6 +88,7 @@ class StatementParsing(SensorClauseParsing):
             query = self._parse_text("a query of the source", "QUERY 'SELECT ...'")
         elif self._match_text_seq("TABLE"):
             table = self._parse_table_name()
+        where = self._parse_where()
         self._expect_word("REFRESH", RELATION_SHAPE)
         self._expect_word("EVERY", "REFRESH EVERY 30 SECONDS")
         refresh = self._parse_quantity()
@@ -97,7 +98,14 @@ class StatementParsing(SensorClauseParsing):
             stale = self._parse_quantity()
         return self.expression(
             CreateRelationStatement(
-                this=name, expressions=columns, source=source, query=query, table=table, refresh=refresh, stale=stale
+                this=name,
+                expressions=columns,
+                source=source,
+                query=query,
+                table=table,
+                where=where,
+                refresh=refresh,
+                stale=stale,
             )
         )
 

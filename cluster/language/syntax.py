@@ -131,7 +131,7 @@ class CreateDerived(exp.Expression):
 
 
 class CreateRelationStatement(exp.Expression):
-    """``CREATE RELATION name [(columns)] FROM source [QUERY text | TABLE name] REFRESH EVERY d [STALE AFTER d]``."""
+    """``CREATE RELATION name [(columns)] FROM source [QUERY text | TABLE name] [WHERE c] REFRESH EVERY d ...``."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -139,6 +139,7 @@ class CreateRelationStatement(exp.Expression):
         "source": True,
         "query": False,
         "table": False,
+        "where": False,
         "refresh": True,
         "stale": False,
     }

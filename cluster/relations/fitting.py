@@ -9,10 +9,11 @@ from operator import and_
 import polars as pl
 
 from cluster.language.algebra import Column, Schema
+from cluster.language.comparisons import Comparison
 from cluster.language.errors import suggest
 from cluster.language.relation_statements import MOST_COLUMNS
 from cluster.language.selects import NAME
-from cluster.relations.source import Comparison, SourceColumn, SourceSchemaError
+from cluster.relations.source import SourceColumn, SourceSchemaError
 from protocols.streams import RESERVED_PREFIX, FieldType
 
 POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {

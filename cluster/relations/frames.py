@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.language.algebra import Column, Schema
+from cluster.language.comparisons import Comparison
 from cluster.language.secrets import masked
 from cluster.relations.fitting import POLARS_TYPES, matched, predicate, servable, settled
 from cluster.relations.source import (
-    Comparison,
     Limits,
     RelationSourceError,
     SourceAwayError,

@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 import polars as pl
 
 from cluster.errors import ClusterError
 from cluster.language.algebra import Schema
+from cluster.language.comparisons import Comparison
 from protocols.streams import FieldType
 
-Value = bool | int | float | str
-Operator = Literal["=", "<", "<=", ">", ">=", "in", "is null", "is not null"]
 BATCH_ROWS = 20_000
 """Rows fetched from a database at once."""
 
@@ -45,25 +44,6 @@ class SourceSchemaError(RelationSourceError):
 
 class SourceTooLargeError(RelationSourceError):
     """A source with more than a relation may hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A simple predicate on one column. Conjunctions of them are tuples.
-
-    Parameters
-    ----------
-    column
-        Of the relation.
-    operator
-        What is asked of it.
-    values
-        One; any number for ``in``; none for the tests for NULL.
-    """
-
-    column: str
-    operator: Operator
-    values: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ def _changed(relation: KnownRelation) -> tuple[Schema, pl.DataFrame | None]:
 def _read(relation: KnownRelation) -> tuple[Schema, pl.DataFrame | None]:
     source = relation.source
     columns = source.schema() if relation.statement is None and isinstance(source, SensorsSource) else relation.columns
-    rows = source.rows(columns)
+    rows = source.rows(columns, relation.condition)
     rows = rows.sort(rows.columns)
     if relation.last is None:
         return columns, rows

@@ -106,6 +106,7 @@ class RelationService:
         self._check_name(statement.name)
         source = self._store.source_of(statement)
         columns = await self._columns(statement, source)
+        statement.condition_on(columns)  # refused now, not when it is read
         async with self._lock:
             self._check_name(statement.name)
             relation = self._store.create(statement, columns)

@@ -16,6 +16,7 @@ import structlog
 from cluster.errors import StorageError
 from cluster.language.algebra import Schema
 from cluster.language.catalog import StaticRelation
+from cluster.language.comparisons import Comparison
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
 from cluster.relations.freshness import Freshness
@@ -57,6 +58,8 @@ class KnownRelation:
         What is known of its source.
     statement
         What created it; None if it is always there.
+    condition
+        Which rows of the source it has.
     """
 
     name: str
@@ -66,6 +69,7 @@ class KnownRelation:
     versions: RelationVersions
     freshness: Freshness
     statement: CreateRelation | None = None
+    condition: tuple[Comparison, ...] = ()
     next_look: float = 0.0
     """When its source is looked at again, in seconds since 1970."""
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -172,6 +176,7 @@ class RelationStore:
             RelationVersions(self._folder / registered.identity),
             Freshness(statement.refresh_us / 1e6, stale, fresh_at),
             statement,
+            statement.condition_on(registered.columns),
         )
         self._by_name[relation.name.casefold()] = relation
         return self._recalled(relation)

@@ -10,8 +10,9 @@ from pathlib import Path
 import polars as pl
 
 from cluster.language.algebra import Column, Schema
+from cluster.language.comparisons import Comparison
 from cluster.relations.fitting import POLARS_TYPES, settled
-from cluster.relations.source import Comparison, Limits, SourceAwayError, SourceColumn
+from cluster.relations.source import Limits, SourceAwayError, SourceColumn
 from cluster.service.sensor_catalog import SensorCatalog, sensors_relation
 from protocols.streams import FieldType
 

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.language.algebra import Column
 from cluster.language.catalog import Catalog, CatalogError, StaticRelation
+from cluster.language.comparisons import Comparison
 from cluster.language.errors import FjordSqlError
 from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.secrets import masked, masked_span
@@ -13,6 +14,12 @@ from cluster.language.translation import parse_statement, translate
 from protocols.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 
+COLUMNS = (
+    Column("kind", FieldType.TEXT),
+    Column("lanes", FieldType.INTEGER),
+    Column("cost", FieldType.REAL),
+    Column("open", FieldType.BOOLEAN),
+)
 ENDING = "REFRESH EVERY 30 SECONDS"
 ADDRESS = "postgresql://anna:s3cr%40et@db.example/roads"
 
@@ -48,6 +55,51 @@ def test_the_least_it_can_say():
 @pytest.mark.parametrize(("words", "parts"), [("a", ("a",)), ('public."Old Ones"', ("public", "Old Ones"))])
 def test_a_table_may_have_a_schema(words, parts):
     assert created(f"CREATE RELATION a FROM 'sqlite:///x.db' TABLE {words} {ENDING}").table == parts
+
+
+@pytest.mark.parametrize(
+    ("where", "meant"),
+    [
+        ("kind = 'crash'", [Comparison("kind", "=", ("crash",))]),
+        ("2 <= Lanes", [Comparison("lanes", ">=", (2,))]),
+        ("cost > -1.5 AND (lanes < 4)", [Comparison("cost", ">", (-1.5,)), Comparison("lanes", "<", (4,))]),
+        ("lanes BETWEEN 2 AND 3", [Comparison("lanes", ">=", (2,)), Comparison("lanes", "<=", (3,))]),
+        ("kind IN ('crash', 'jam')", [Comparison("kind", "in", ("crash", "jam"))]),
+        ("kind IS NULL", [Comparison("kind", "is null")]),
+        ("cost IS NOT NULL AND lanes < 2.5", [Comparison("cost", "is not null"), Comparison("lanes", "<", (2.5,))]),
+        ("open", [Comparison("open", "=", (True,))]),
+        ("NOT open AND open = TRUE", [Comparison("open", "=", (False,)), Comparison("open", "=", (True,))]),
+    ],
+)
+def test_which_rows(where, meant):
+    for place in ("", "QUERY 'SELECT 1' ", "TABLE b "):
+        statement = created(f"CREATE RELATION a FROM 'sqlite:///x.db' {place}WHERE {where} {ENDING}")
+        assert list(statement.condition_on(COLUMNS)) == meant
+
+
+@pytest.mark.parametrize(
+    ("where", "offending", "reason"),
+    [
+        ("kind LIKE 'c%'", "kind LIKE 'c%'", "compares columns with values"),
+        ("kind = 'a' OR kind = 'b'", "kind = 'a' OR kind = 'b'", "compares columns with values"),
+        ("kind <> 'a'", "kind <> 'a'", "compares columns with values"),
+        ("lanes = cost", "lanes = cost", "compares columns with values"),
+        ("lanes + 1 = 2", "lanes + 1 = 2", "compares columns with values"),
+        ("kind IN (SELECT 1)", "kind IN (SELECT 1)", "compares columns with values"),
+        ("r.lanes = 2", "r.lanes = 2", "compares columns with values"),
+        ("lanes BETWEEN 1 AND cost", "lanes BETWEEN 1 AND cost", "compares columns with values"),
+        ("lane = 2", "lane", "no column 'lane'"),
+        ("kind = 2", "kind", "'kind' is text and compared with texts"),
+        ("lanes IN (1, 'two')", "lanes", "'lanes' is integer and compared with numbers"),
+        ("open = 1", "open", "'open' is boolean and compared with TRUE and FALSE"),
+        ("open > FALSE", "open", "has no order"),
+        ("cost", "cost", "'cost' is real and compared with numbers"),
+    ],
+)
+def test_what_no_source_could_decide_is_refused(where, offending, reason):
+    with pytest.raises(FjordSqlError, match=reason) as caught:
+        created(f"CREATE RELATION a FROM 'b' WHERE {where} {ENDING}").condition_on(COLUMNS)
+    assert caught.value.offending == offending
 
 
 def test_drop():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from cluster.language.algebra import Column
+from cluster.language.comparisons import Comparison
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
 from cluster.relations.opening import open_source
-from cluster.relations.source import Comparison, Limits
+from cluster.relations.source import Limits
 from protocols.streams import FieldType
 
 INCIDENTS = (

@@ -10,10 +10,10 @@ import pytest
 from deltalake import write_deltalake
 
 from cluster.language.algebra import Column
+from cluster.language.comparisons import Comparison
 from cluster.language.errors import FjordSqlError
 from cluster.relations.fitting import all_columns
 from cluster.relations.source import (
-    Comparison,
     Limits,
     SourceAwayError,
     SourceSchemaError,

@@ -95,6 +95,26 @@ async def test_units_and_fewer_columns_may_be_declared(relations):
     assert relations.rows() == [("s1",)]
 
 
+async def test_fewer_rows_may_be_declared(relations):
+    relations.source.table = [("s1", True), ("s2", False), ("s3", True), (None, True)]
+    chosen = CREATE.replace("'roads.csv'", "'roads.csv' WHERE Closed AND segment IN ('s1', 's2', 's3')")
+    shown = await relations.create(chosen)
+    assert shown["rows"] == 2
+    assert relations.rows() == [("s1", True), ("s3", True)]
+    relations.source.table = [("s2", True), ("s3", False)]
+    relations.start()
+    await relations.passes(30)
+    assert relations.rows() == [("s2", True)], "also after a restart"
+
+
+async def test_rows_that_no_column_could_choose_are_refused_before_anything_is_kept(relations):
+    for where, offending in (("lane = 2", "lane"), ("segment = 2", "segment")):
+        with pytest.raises(FjordSqlError) as caught:
+            await relations.create(CREATE.replace("'roads.csv'", f"'roads.csv' WHERE {where}"))
+        assert caught.value.offending == offending
+    assert relations.known is None
+
+
 async def test_names_are_taken_once_by_streams_or_relations(relations):
     await relations.create()
     with pytest.raises(CatalogError, match="already a relation 'roads'"):

@@ -1,0 +1,142 @@
+"""Simple conditions on the columns of a relation: what every source can decide, by an index if it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sqlglot import exp
+
+from cluster.language.syntax import span_of
+from protocols.streams import FieldType
+
+if TYPE_CHECKING:
+    from cluster.language.scope import Context
+
+Value = bool | int | float | str
+Operator = Literal["=", "<", "<=", ">", ">=", "in", "is null", "is not null"]
+
+_OPERATORS: dict[type[exp.Expr], Operator] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_MIRRORED: dict[Operator, Operator] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_KINDS: dict[FieldType, tuple[type, str]] = {
+    FieldType.BOOLEAN: (bool, "TRUE and FALSE"),
+    FieldType.INTEGER: (float, "numbers"),
+    FieldType.REAL: (float, "numbers"),
+    FieldType.TEXT: (str, "texts in quotes"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A simple predicate on one column. Conjunctions of them are tuples.
+
+    Parameters
+    ----------
+    column
+        Of the relation.
+    operator
+        What is asked of it.
+    values
+        One; any number for ``in``; none for the tests for NULL.
+    """
+
+    column: str
+    operator: Operator
+    values: tuple[Value, ...] = ()
+
+    def objection(self, type_: FieldType) -> str | None:
+        """Return why a column of a type cannot be compared so; None if it can."""
+        kind, values = _KINDS[type_]
+        if any((float if type(each) is int else type(each)) is not kind for each in self.values):
+            return f"column {self.column!r} is {type_.value} and compared with {values} only"
+        if type_ is FieldType.BOOLEAN and self.operator in ("<", "<=", ">", ">="):
+            return f"column {self.column!r} is boolean and has no order"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenComparison:
+    """A comparison as it stands in a text; the column's name is as written there."""
+
+    comparison: Comparison
+    span: tuple[int, int]
+
+
+def comparisons_of(condition: exp.Expr, context: Context) -> Iterator[WrittenComparison]:
+    """Yield the comparisons that a condition consists of, all of which have to hold.
+
+    Raises
+    ------
+    FjordSqlError
+        If it asks for anything else.
+    """
+    match condition:
+        case exp.And():
+            yield from comparisons_of(condition.left, context)
+            yield from comparisons_of(condition.right, context)
+        case exp.Paren():
+            yield from comparisons_of(condition.this, context)
+        case _:
+            found = list(_simple(condition))
+            if not found:
+                raise context.error(
+                    condition,
+                    "the WHERE of a relation compares columns with values: =, <, <=, >, >=, BETWEEN, IN, IS NULL, "
+                    "joined by AND",
+                    "a database can be asked for more: QUERY 'SELECT ... WHERE ...'",
+                )
+            span = span_of(condition.find(exp.Column) or condition) or (0, 0)
+            yield from (WrittenComparison(each, span) for each in found)
+
+
+def _simple(test: exp.Expr) -> Iterator[Comparison]:
+    """Yield what one test means; nothing if it is none of those there are."""
+    match test:
+        case exp.Column():
+            yield from _compared(test, "=", [exp.true()])
+        case exp.Not(this=exp.Column() as column):
+            yield from _compared(column, "=", [exp.false()])
+        case exp.Is(this=exp.Column() as column, expression=exp.Null()):
+            yield from _compared(column, "is null", [])
+        case exp.Not(this=exp.Is(this=exp.Column() as column, expression=exp.Null())):
+            yield from _compared(column, "is not null", [])
+        case exp.In(this=exp.Column() as column) if test.args.get("query") is None:
+            yield from _compared(column, "in", test.expressions)
+        case exp.Between(this=exp.Column() as column):
+            both = [
+                each
+                for operator, part in ((">=", "low"), ("<=", "high"))
+                for each in _compared(column, operator, [test.args[part]])  # type: ignore[arg-type] # two of them
+            ]
+            yield from both if len(both) == 2 else []  # noqa: PLR2004 - from below and from above
+        case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            operator = _OPERATORS[type(test)]
+            if isinstance(test.this, exp.Column):
+                yield from _compared(test.this, operator, [test.expression])
+            elif isinstance(test.expression, exp.Column):
+                yield from _compared(test.expression, _MIRRORED[operator], [test.this])
+
+
+def _compared(column: exp.Column, operator: Operator, values: list[exp.Expr]) -> Iterator[Comparison]:
+    meant = [_value(each) for each in values]
+    known = tuple(each for each in meant if each is not None)
+    if len(column.parts) == 1 and len(known) == len(meant):
+        yield Comparison(column.name, operator, known)
+
+
+def _value(tree: exp.Expr) -> Value | None:
+    """Return the value that is written; None if it is none."""
+    match tree:
+        case exp.Boolean():
+            return bool(tree.this)
+        case exp.Literal() if tree.is_string:
+            return str(tree.this)
+        case exp.Literal():
+            text = str(tree.this)
+            return int(text) if text.isdigit() else float(text)
+        case exp.Neg(this=exp.Literal() as literal) if not literal.is_string:
+            positive = _value(literal)
+            return -positive if isinstance(positive, int | float) else None
+        case _:
+            return None
