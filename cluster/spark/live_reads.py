@@ -67,6 +67,5 @@ def live_read(
         from_us, until_us = tables.passed_us(stream, begin), tables.passed_us(stream, end)
         read.between_us[stream] = from_us, until_us
         if from_us < until_us:
-            files = tables.unread(stream, begin, end).between(from_us, until_us)
-            read.files.extend((stream, file.path, file.rows) for file in files)
+            read.files.extend((stream, file.path, file.rows) for file in tables.unread(stream, begin, end))
     return read

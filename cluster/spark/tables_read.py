@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from cluster.fjord.batch import ALWAYS
-from cluster.storage.commit_log import Commit, CommitLog
-from cluster.storage.stored_files import StoredFiles
-from cluster.storage.stream_tables import watermark_at
+import polars as pl
 
-MANY_FILES = 64
-"""From so many files on that hold tuples to come, it is looked whether compaction has made fewer of them."""
+from cluster.fjord.batch import ALWAYS, START
+from cluster.spark.unread_files import UnreadFiles
+from cluster.storage.commit_log import Commit, CommitLog
+from cluster.storage.stored_files import StoredFile, StoredFiles, stamped
+from cluster.storage.stream_tables import watermark_at
 
 
 class _Unread(NamedTuple):
-    """The files that hold tuples to come, at a version; and from how many on there may be too many of them."""
+    """What waits of a stream; all files up to a version are there, but what the watermark had passed at another."""
 
+    files: UnreadFiles
     version: int
-    files: StoredFiles
-    many_from: int = MANY_FILES
+    passed_version: int
 
 
 class TablesRead:
@@ -72,27 +73,47 @@ class TablesRead:
         watermark_us = self.watermark_us(stream, version)
         return ALWAYS if watermark_us is None else watermark_us
 
-    def unread(self, stream: str, begin: int, end: int) -> StoredFiles:
-        """Return what the table holds at version `end`, as far as the watermark had not passed it at `begin`."""
+    def unread(self, stream: str, begin: int, end: int) -> Sequence[StoredFile]:
+        """Return the files that may hold tuples which the watermark passes between two versions, in order of time.
+
+        There may be files of later versions among them: no tuple of theirs is stamped before the watermark.
+        """
         known = self._unread.get(stream)
-        if known is None or known.version > begin:
-            known = self._unread[stream] = _Unread(begin, self.stored(stream, begin))
-        commits = [self.commit(stream, version) for version in range(known.version + 1, end + 1)]
-        return known.files.and_of(commits, from_us=self.passed_us(stream, begin))
+        if known is None or known.passed_version > begin:
+            known = self._begun(stream, begin)
+        return self._extended(stream, known, end).files.before(self.passed_us(stream, end))
 
     def forget(self, done: Mapping[str, int]) -> None:
         """Forget what is not asked for again once all streams that are read have been read up to these versions."""
-        self._unread = {stream: self._advanced(stream, done[stream]) for stream in self._unread if stream in done}
+        self._unread = {stream: unread for stream, unread in self._unread.items() if stream in done}
+        for stream, unread in list(self._unread.items()):
+            self._forget_passed(stream, unread, done[stream])
         self._commits = {place: commit for place, commit in self._commits.items() if _later(place, done, by=1)}
         self._stored = {place: files for place, files in self._stored.items() if _later(place, done)}
         self._watermarks_us = {place: found for place, found in self._watermarks_us.items() if _later(place, done)}
 
-    def _advanced(self, stream: str, version: int) -> _Unread:
-        files, many_from = self.unread(stream, version, version), self._unread[stream].many_from
-        if len(files.files) >= many_from:
-            files = self.stored(stream, version).and_of((), from_us=self.passed_us(stream, version))
-            many_from = max(MANY_FILES, 2 * len(files.files))
-        return _Unread(version, files, many_from)
+    def _begun(self, stream: str, version: int) -> _Unread:
+        files = UnreadFiles(partial(self._earliest, stream))
+        files.begin_with(self.stored(stream, version).between(self.passed_us(stream, version), None))
+        return _Unread(files, version, version)
+
+    def _extended(self, stream: str, unread: _Unread, version: int) -> _Unread:
+        for each in range(unread.version + 1, version + 1):
+            unread.files.add(stamped(self.commit(stream, each)))
+        self._unread[stream] = unread._replace(version=max(unread.version, version))
+        return self._unread[stream]
+
+    def _forget_passed(self, stream: str, unread: _Unread, version: int) -> None:
+        unread = self._extended(stream, unread, version)
+        if unread.files.many:
+            unread = self._begun(stream, version)
+        unread.files.forget_before(self.passed_us(stream, version))
+        self._unread[stream] = unread._replace(passed_version=version)
+
+    def _earliest(self, stream: str, path: str, from_us: int) -> int | None:
+        stamps = pl.scan_parquet(f"{self._folder}/{stream}/{path}").select(START)
+        first: int | None = stamps.filter(pl.col(START) >= from_us).min().collect().item()
+        return first
 
     def _log(self, stream: str) -> CommitLog:
         if stream not in self._logs:

@@ -6,7 +6,7 @@ every file says of itself how many rows it has and between which stamps, so file
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from cluster.errors import StorageError
 from cluster.storage.archived_log import ARCHIVE, is_local, log_at
-from cluster.storage.commit_log import AddedFile, Commit
+from cluster.storage.commit_log import Commit
 from protocols.batches import START_COLUMN
 
 _FIRST, _LAST = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
@@ -95,17 +95,6 @@ class StoredFiles:
         high = self._ends if until_us is None else np.clip(until_us, self._firsts, self._ends)
         return float((self._rows * ((high - low) / (self._ends - self._firsts))).sum())
 
-    def and_of(self, commits: Iterable[Commit], *, from_us: int) -> StoredFiles:
-        """Return what is stored from an instant on once further commits are made, in the files they came in.
-
-        Raises
-        ------
-        StorageError
-            If a file does not say between which stamps its rows are.
-        """
-        added = [_stored(file) for commit in commits for file in commit.files if file.rows]
-        return StoredFiles(file for file in (*self.files, *added) if file.last_us >= from_us)
-
     def between(self, from_us: int, until_us: int | None) -> tuple[StoredFile, ...]:
         """Return the files that may hold rows stamped at or after an instant and before another, in order of time."""
         return tuple(
@@ -113,13 +102,23 @@ class StoredFiles:
         )
 
 
-def _stored(file: AddedFile) -> StoredFile:
-    if file.first_us is None or file.last_us is None:
-        raise StorageError(
-            f"file {file.path} does not say between which stamps its rows are",
-            hint="was it written by something else than the ingest? Streams are read by the statistics of their files",
-        )
-    return StoredFile(file.path, file.rows, file.first_us, file.last_us)
+def stamped(commit: Commit) -> Iterator[StoredFile]:
+    """Yield the files that a commit added, with their stamps; files without rows are left out.
+
+    Raises
+    ------
+    StorageError
+        If a file does not say between which stamps its rows are.
+    """
+    for file in commit.files:
+        if not file.rows:
+            continue
+        if file.first_us is None or file.last_us is None:
+            raise StorageError(
+                f"file {file.path} does not say between which stamps its rows are",
+                hint="was it written by something else than the ingest? Streams are read by their files' statistics",
+            )
+        yield StoredFile(file.path, file.rows, file.first_us, file.last_us)
 
 
 def _added(root: str, version: int) -> pl.DataFrame:

@@ -29,6 +29,13 @@ def test_a_small_relation_is_whole_in_memory() -> None:
     ]
 
 
+def test_how_many_rows_a_tuple_finds_is_told_where_it_is_known() -> None:
+    known = {PLACES.identity: RelationSize(3_000, 100_000, {"sensor": 750})}
+    lines = lookup_choices(plan_node(BY_SENSOR), known, memory_bytes=200_000, buckets=4).splitlines()
+    assert "    about 4 rows for a tuple that finds any" in lines
+    assert not any("finds any" in line for line in told(BY_SENSOR, 200_000))
+
+
 def test_a_large_one_is_partitioned_by_its_key() -> None:
     *_, choice = told(BY_SENSOR, 50_000)
     assert choice == (

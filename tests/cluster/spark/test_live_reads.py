@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import polars as pl
 import pytest
@@ -13,12 +14,13 @@ from cluster.errors import StorageError
 from cluster.fjord.batch import ALWAYS
 from cluster.plan.epoch import Plan
 from cluster.plan.hosts import Host, host_of, hosted_by
-from cluster.spark import downstream, tables_read
+from cluster.spark import downstream, unread_files
 from cluster.spark.live_reads import live_read
 from cluster.spark.offsets import UNCHANGED_PLANS
 from cluster.spark.tables_read import TablesRead
+from cluster.spark.unread_files import MANY_FILES, READS
 from cluster.storage.commit_log import AddedFile, Commit
-from cluster.storage.stored_files import StoredFile, StoredFiles
+from cluster.storage.stored_files import stamped
 from tests.cluster.spark.hosted_run import plan_node, queries
 from tests.cluster.spark.reader_run import ReaderRun
 
@@ -41,26 +43,29 @@ def test_who_needs_state(sql: str, host: Host) -> None:
 @given(st.data())
 def test_slices_are_the_stream_in_order(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     run = ReaderRun(tmp_path_factory.mktemp("run"))
-    table, tables = run.tables["traffic"], TablesRead(str(run.plans.folder.parent / "streams"))
-    known, watermark, stored, found = 0, 0, [], []
-    for _ in range(data.draw(st.integers(1, 6), label="micro-batches")):
-        for _ in range(data.draw(st.integers(0, 3), label="versions")):
-            stamps = data.draw(st.lists(st.integers(watermark, watermark + 30), max_size=8), label="stamps")
-            watermark += data.draw(st.integers(0, 20), label="passes")
-            run.append("traffic", [(at, "a", len(stored) + number) for number, at in enumerate(stamps)], watermark)
-            stored += stamps
-        if data.draw(st.booleans(), label="compact"):
-            run.compact("traffic")
-        version = table._table.version()
-        if data.draw(st.booleans(), label="new driver"):
-            tables = TablesRead(str(run.plans.folder.parent / "streams"))
-        read = live_read(Host.STATELESS, PLAN, {"traffic": known}, {"traffic": version}, tables)
-        low, high = read.between_us["traffic"]
-        paths = [f"{table.root}/{path}" for _, path, _ in read.files]
-        rows = [] if not paths else pl.read_parquet(paths)["fjord_start_us"].to_list()
-        found += sorted(at for at in rows if low <= at < high)
-        tables.forget({"traffic": version})
-        known = version
+    table, folder = run.tables["traffic"], str(run.plans.folder.parent / "streams")
+    soon, late = st.integers(0, 3), st.integers(6, 12)
+    tables, known, watermark, stored, found = TablesRead(folder), 0, 0, list[int](), list[int]()
+    with patch.object(unread_files, "READS", data.draw(st.sampled_from((1, 2, 8)), label="reads")):
+        for _ in range(data.draw(st.integers(1, 8), label="micro-batches")):
+            for _ in range(data.draw(st.integers(0, 3), label="versions")):
+                ahead = data.draw(st.lists(soon | late, max_size=8), label="ahead")
+                rows = [(watermark + each, "a", len(stored) + number) for number, each in enumerate(ahead)]
+                watermark += data.draw(st.integers(0, 6), label="passes")
+                run.append("traffic", rows, watermark)
+                stored += [at for at, _, _ in rows]
+            if data.draw(st.booleans(), label="compact"):
+                run.compact("traffic")
+            version = table._table.version()
+            if data.draw(st.booleans(), label="new driver"):
+                tables = TablesRead(folder)
+            read = live_read(Host.STATELESS, PLAN, {"traffic": known}, {"traffic": version}, tables)
+            low, high = read.between_us["traffic"]
+            paths = [f"{table.root}/{path}" for _, path, _ in read.files]
+            stamps = pl.read_parquet(paths)["fjord_start_us"].to_list() if paths else []
+            found += sorted(at for at in stamps if low <= at < high)
+            tables.forget({"traffic": version})
+            known = version
     passed = tables.passed_us("traffic", known)
     assert found == sorted(at for at in stored if at < passed)
 
@@ -85,14 +90,20 @@ def test_without_a_watermark_nothing_can_be_read_in_order(tmp_path: Path) -> Non
 def test_many_small_files_that_wait_are_read_as_compaction_has_left_them(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     tables = TablesRead(str(tmp_path / "streams"))
-    tables.unread("traffic", 0, 0)
-    for at in range(tables_read.MANY_FILES):
-        run.append("traffic", [(at + 1_000, "a", 1)], 1)
+    run.append("traffic", [(0, "a", 1)], 1)
+    tables.unread("traffic", 1, 1)
+    for at in range(MANY_FILES):
+        run.append("traffic", [(at + 1_000, "a", 1)], 2)
+    run.append("traffic", [], 5_000)
     run.compact("traffic")
-    version = run.tables["traffic"]._table.version()
-    assert len(tables.unread("traffic", 0, version).files) == tables_read.MANY_FILES
-    tables.forget({"traffic": version})
-    assert len(tables.unread("traffic", version, version).files) == 1
+    last = MANY_FILES + 2
+    assert len(tables.unread("traffic", 1, last)) == MANY_FILES
+    compacted = run.tables["traffic"]._table.version()
+    tables.forget({"traffic": compacted - 1})
+    assert tables.unread("traffic", last, compacted) == []
+
+    run.append("traffic", [(at + 6_000, "a", 1) for at in range(3)], 6_001)
+    assert len(tables.unread("traffic", compacted, compacted + 1)) == 1
 
 
 def test_a_plan_that_changes_for_the_other_host_only_costs_nothing(tmp_path: Path) -> None:
@@ -114,8 +125,28 @@ def test_a_plan_that_changes_for_the_other_host_only_costs_nothing(tmp_path: Pat
     assert [row["sensor"] for _, _, row in run.rows["q0"]] == ["b"]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_one_mote_of_tomorrow_does_not_make_every_file_be_read_for_ever(tmp_path: Path, *, restarted: bool) -> None:
+    tomorrow = 1_000_000
+    run = ReaderRun(tmp_path)
+    tables, read = TablesRead(str(tmp_path / "streams")), []
+    for at in range(0, 1_000, 10):
+        run.append("traffic", [(at, "a", 1), (tomorrow + at, "b", 2)], at + 10)
+        version = run.tables["traffic"].version
+        if restarted and version % 20 == 0:
+            tables = TablesRead(str(tmp_path / "streams"))
+        plan = live_read(Host.STATELESS, PLAN, {"traffic": version - 1}, {"traffic": version}, tables)
+        read.append(len(plan.files))
+        tables.forget({"traffic": version})
+    usual = [count for number, count in enumerate(read, 1) if not restarted or number % 20]
+    assert max(usual) <= READS
+    run.append("traffic", [], tomorrow + 500)
+    version = run.tables["traffic"].version
+    plan = live_read(Host.STATELESS, PLAN, {"traffic": version - 1}, {"traffic": version}, tables)
+    assert 50 <= len(plan.files) < 50 + READS, "when tomorrow comes, what was stored for it is found"
+
+
 def test_a_file_that_does_not_say_when_its_rows_are_is_refused() -> None:
-    stored = StoredFiles([StoredFile("a", 1, 5, 5)])
     with pytest.raises(StorageError, match="b does not say between which stamps"):
-        stored.and_of([Commit(1, (AddedFile("b", 3, 100),), {})], from_us=0)
-    assert stored.and_of([Commit(1, (AddedFile("b", 0, 100),), {})], from_us=0).files == stored.files
+        list(stamped(Commit(1, (AddedFile("b", 3, 100),), {})))
+    assert list(stamped(Commit(1, (AddedFile("b", 0, 100),), {}))) == []
