@@ -8,6 +8,7 @@ Both are of fixed shape: queries of users come and go inside them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ from cluster.spark.envelopes import RESULT_DDL
 from cluster.spark.gathering import gathered
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
 from cluster.storage.results_table import ResultsTable
+
+STOPPING_SECONDS = 3.0
+"""How long a query that is to stop may go on until it has nothing to do: what is broken off Spark tells at length."""
+POLLING_SECONDS = 0.002
 
 log = structlog.get_logger(__name__)
 
@@ -77,8 +82,11 @@ class RunningFjord:
             raise ClusterError(f"the Fjord has failed: {self.failure}")
 
     def stop(self) -> None:
-        """Stop both, each after what it is doing; what is not finished is done again after the next start."""
+        """Stop both, each between two micro-batches if there is time; one that is broken off is done again later."""
         for query in self.queries.values():
+            until = time.monotonic() + STOPPING_SECONDS
+            while query.isActive and not _waits(query) and time.monotonic() < until:
+                time.sleep(POLLING_SECONDS)
             if query.isActive:
                 query.stop()
 
@@ -144,7 +152,12 @@ def start_fjord(
 
 def _has_begun(query: StreamingQuery) -> bool:
     # Started again, a query that has nothing to do makes no progress that Spark would tell.
-    return query.lastProgress is not None or str(query.status["message"]).startswith("Waiting for data")
+    return query.lastProgress is not None or _waits(query)
+
+
+def _waits(query: StreamingQuery) -> bool:
+    """Return whether a query has nothing to do at the moment."""
+    return str(query.status["message"]).startswith("Waiting for")
 
 
 def _answers(spark: SparkSession, options: SourceOptions, run: str) -> DataFrame:

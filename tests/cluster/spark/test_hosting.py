@@ -1,0 +1,72 @@
+"""The two Spark queries of a Fjord as one thing, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cluster.errors import ClusterError
+from cluster.plan.hosts import Host
+from cluster.spark import hosting
+from cluster.spark.hosting import RunningFjord
+
+WAITING, WORKING = "Waiting for data to arrive", "Processing new data"
+
+
+@dataclass
+class FakeQuery:
+    """Says what a test tells it; its last message lasts."""
+
+    messages: list[str]
+    lastProgress: dict[str, Any] | None = None  # noqa: N815 - Spark's name
+    isActive: bool = True  # noqa: N815
+    failed: str | None = None
+    stopped_while: list[str] = field(default_factory=list)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {"message": self.messages.pop(0) if len(self.messages) > 1 else self.messages[0]}
+
+    def exception(self) -> str | None:
+        return self.failed
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        pass
+
+    def stop(self) -> None:
+        self.stopped_while.append(self.messages[0])
+        self.isActive = False
+
+
+def fjord(one: FakeQuery, other: FakeQuery) -> RunningFjord:
+    return RunningFjord({Host.STATELESS: one, Host.STATEFUL: other})  # type: ignore[dict-item] # as far as it is asked
+
+
+def test_it_is_ready_when_both_have_done_something_or_wait_for_it() -> None:
+    done, waiting, begins = FakeQuery([WORKING], {"batchId": 0}), FakeQuery([WAITING]), FakeQuery(["Initializing"])
+    assert fjord(done, waiting).ready
+    assert not fjord(done, begins).ready
+    waiting.isActive = False
+    assert not fjord(done, waiting).ready
+    assert fjord(done, waiting).progress() == {Host.STATELESS: {"batchId": 0}}
+
+
+def test_it_stops_between_two_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, idle = FakeQuery([WORKING, WORKING, WAITING]), FakeQuery([WAITING])
+    fjord(busy, idle).stop()
+    assert busy.stopped_while == idle.stopped_while == [WAITING]
+    monkeypatch.setattr(hosting, "STOPPING_SECONDS", 0.05)
+    overloaded = FakeQuery([WORKING])
+    fjord(overloaded, idle).stop()
+    assert overloaded.stopped_while == [WORKING], "but not whenever that may be"
+    assert idle.stopped_while == [WAITING], "what has ended is not stopped again"
+
+
+def test_it_says_which_one_failed_and_why() -> None:
+    broken = fjord(FakeQuery([WAITING]), FakeQuery([WORKING], isActive=False, failed="disk full"))
+    assert not broken.active
+    assert broken.failure == "stateful: disk full"
+    with pytest.raises(ClusterError, match="the Fjord has failed: stateful: disk full"):
+        broken.wait_until_idle()
