@@ -45,6 +45,16 @@ def column_uses(scalar: Scalar) -> Counter[str]:
     return Counter(column.name for column in _tree(scalar.sql).find_all(exp.Column))
 
 
+def plain_column(scalar: Scalar) -> str | None:
+    """Return the column that an expression is, nothing computed; None if it is none.
+
+    >>> plain_column(Scalar('"a"', FieldType.INTEGER)), plain_column(Scalar('"a" + "b"', FieldType.INTEGER))
+    ('a', None)
+    """
+    name = scalar.sql.strip('"')
+    return name if columns_of(scalar) == {name} else None
+
+
 def names_of(node: Node) -> frozenset[str]:
     """Return the names of the columns of `node`."""
     return frozenset(column.name for column in schema_of(node))

@@ -27,7 +27,7 @@ from cluster.language.algebra import (
     inputs_of,
     with_inputs,
 )
-from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of
+from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of, plain_column
 from cluster.plan.relation_sizes import RelationSize
 from cluster.plan.relations_read import relations_of
 
@@ -117,9 +117,8 @@ def _distinct(table: Node, column: str, *, sizes: Mapping[str, RelationSize]) ->
             return _distinct(table.input, column, sizes=sizes)
         case Project():
             scalar = next(output.scalar for output in table.outputs if output.name == column)
-            read = columns_of(scalar)
-            plain = len(read) == 1 and scalar.sql.strip('"') in read
-            return _distinct(table.input, *read, sizes=sizes) if plain else None
+            plain = plain_column(scalar)
+            return None if plain is None else _distinct(table.input, plain, sizes=sizes)
         case _:
             return None
 

@@ -10,7 +10,7 @@ from cluster.plan.completeness import check_completeness
 from cluster.plan.cuts import cuts_of
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import describe, readable
-from cluster.plan.expressions import columns_of, conjuncts_of
+from cluster.plan.expressions import columns_of, conjuncts_of, plain_column
 from cluster.plan.hosts import Host, host_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import MEASURES, chosen_by, fixed_columns, pushed_of
@@ -115,7 +115,7 @@ def _why(windowed: PaneQuery) -> Iterator[str]:
         if call.function == "completeness":
             continue
         simple = call.function in MEASURES and not call.distinct
-        plain = call.argument is None or columns_of(call.argument) == {call.argument.sql.strip('"')}
+        plain = call.argument is None or plain_column(call.argument) is not None
         if not simple or not plain:
             what = "distinct values" if call.distinct else f"{call.function.upper()}"
             yield f"motes cannot aggregate: they do not know {what}{'' if plain else ' of an expression'}"

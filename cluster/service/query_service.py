@@ -171,7 +171,8 @@ class QueryService:
         FjordSqlError
             If the text is not a query over the streams there are.
         """
-        catalog, sizes, large = self.streams.catalog(), self._relation_sizes(), self._large_relations()
+        catalog, sizes = self.streams.catalog(), self._relation_sizes()
+        large = large_relations(sizes, self._relation_memory_bytes)
         node = rewrite(translate(sql, catalog).node, large=large, sizes=sizes).node
         reads = self.history(beginning(node, 0, self._positions(streams_of(node)), self._tables))
         lookups = lookup_choices(node, sizes, memory_bytes=self._relation_memory_bytes, buckets=self._buckets)
@@ -216,14 +217,12 @@ class QueryService:
         return query, node
 
     def _rewritten(self, query: Query) -> Node:
-        return rewrite(query.node, large=self._large_relations(), sizes=self._relation_sizes()).node
+        sizes = self._relation_sizes()
+        return rewrite(query.node, large=large_relations(sizes, self._relation_memory_bytes), sizes=sizes).node
 
     def _relation_sizes(self) -> dict[str, RelationSize]:
         known = {each.identity: each.last for each in self.store.all() if each.last is not None}
         return {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in known.items()}
-
-    def _large_relations(self) -> frozenset[str]:
-        return large_relations(self._relation_sizes(), self._relation_memory_bytes)
 
     def _check_state(self, name: str | None, node: Node) -> None:
         plan = self._registry.plan
