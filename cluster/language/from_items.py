@@ -238,6 +238,9 @@ def _partition_key(key: exp.Expr, node: Node, context: Context) -> str:
     found = next((name for name in names if name.casefold() == key.name.casefold()), None)
     if not isinstance(key, exp.Column) or found is None:
         raise context.error(key, f"there is no column {key.name!r}", suggest(key.name, names, what="columns are"))
+    if key.table:
+        reason = "the columns of PARTITION BY are those of the stream before it, and have no other name in front"
+        raise context.error(key.args["table"], reason, f"write {found}")
     return found
 
 

@@ -34,6 +34,8 @@ def join_items(items: list[FromItem], outer: Mapping[int, exp.Join], context: Co
     FjordSqlError
         If a LEFT JOIN is not one of a stream with a relation, or its condition makes no sense.
     """
+    for position, join in outer.items():
+        _check_outer(join, items[position], context)
     # Streams first: who meets a relation does not depend on where FROM names it.
     first, *others = sorted(range(len(items)), key=lambda position: items[position].static)
     node, scopes = items[first].node, {first: [*items[first].scopes]}
@@ -41,11 +43,10 @@ def join_items(items: list[FromItem], outer: Mapping[int, exp.Join], context: Co
         item = items[position]
         right, names = renamed_apart(item.node, [column.name for column in schema_of(node)])
         scopes[position] = [scope.renamed(names) for scope in item.scopes]
-        join = outer.get(position)
-        if join is None:
+        if position not in outer:
             node = Join(node, right, None)
         else:
-            _check_outer(join, item, context)
+            join = outer[position]
             known = Scope(tuple(scope for each in range(position + 1) for scope in scopes[each]))
             node = Lookup(node, right, _condition(join, known, context), "left")
             scopes[position] = [with_nulls(scope) for scope in scopes[position]]

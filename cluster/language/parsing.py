@@ -104,8 +104,8 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
 
     def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:
         """Raise an error about `token`, or about what comes next."""
+        end = token is None and not self._curr
         token = token or self._curr or self._prev
-        end = not self._curr and token is self._prev
         start = len(self.sql.rstrip()) if end else token.start
         raise FjordSqlError(reason, text=self.sql, start=start, end=start if end else token.end + 1, hint=hint)
 
@@ -173,6 +173,14 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
             self.refuse("a column is missing after this comma", token=self._prev)
         return super()._parse_from(joins, skip_from_token, consume_pipe)
 
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:  # noqa: FBT001, FBT002 - sqlglot's
+        start = self._prev if skip_group_by_token else self._curr
+        group = super()._parse_group(skip_group_by_token)
+        if group is not None and not any(group.args.values()):
+            hint = "name columns to group by, or leave GROUP BY away"
+            self.refuse("GROUP BY has nothing behind it", token=start, hint=hint)
+        return group
+
     def _parse_join(
         self,
         skip_join_token: bool = False,  # noqa: FBT001, FBT002 - sqlglot's signature
@@ -184,7 +192,10 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
             return self.expression(exp.Join(this=self._parse_stream_item()))
         if (zipped := self._parse_zip_join()) is not None:
             return zipped
-        return super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        if join is not None and not any(join.args.get(part) for part in ("method", "side", "kind")):
+            join.set("kind", "INNER")  # so that it is no comma
+        return join
 
     def _parse_unary(self) -> exp.Expr | None:
         start = self._curr

@@ -127,6 +127,23 @@ class Scope:
             if column.visible.casefold() == name.casefold()
         ]
 
+    def starred(self, item: exp.Expr, context: Context) -> tuple[ScopeColumn, ...]:
+        """Return the columns that ``*`` or ``stream.*`` means.
+
+        Raises
+        ------
+        FjordSqlError
+            If there is no such stream.
+        """
+        qualifier = item.text("table")
+        if not qualifier:
+            return self.columns
+        for each in self.items:
+            if (each.alias or "").casefold() == qualifier.casefold():
+                return each.columns
+        aliases = ", ".join(each.alias for each in self.items if each.alias)
+        raise context.error(item, f"FROM has no stream {qualifier!r}", f"it has {aliases}")
+
     def knows(self, reference: exp.Column) -> bool:
         """Return whether `reference` means a column of this scope, not of an outer one."""
         return bool(self.matches(reference.name, reference.table or None))

@@ -46,11 +46,15 @@ class Translator:
         FjordSqlError
             If it cannot be resolved or typed, or is refused.
         """
+        translator = self
         while isinstance(query, exp.Subquery | exp.Paren):
-            query = query.this
-        if query.args.get("with_"):
-            return self._with_names(query.args["with_"]).query_body(query)
-        return self.query_body(query)
+            translator, query = translator.knowing(query), query.this
+        return translator.knowing(query).query_body(query)
+
+    def knowing(self, query: exp.Expr) -> Translator:
+        """Return the translator that knows the names which the WITH of `query` defines, if it has one."""
+        with_: exp.With | None = query.args.get("with_")
+        return self if with_ is None else self._with_names(with_)
 
     def query_body(self, query: exp.Expr) -> Node:
         """Return the plan of a query, whose WITH has been taken care of."""
@@ -65,6 +69,8 @@ class Translator:
             extra = [name for name in ("by_name", "side", "kind", "on") if query.args.get(name)]
             if extra:
                 raise self.context.error(query, f"{extra[0].upper()} is not part of a set operation of FjordSQL")
+            if query.expression is None:
+                raise self.context.error(query, "a query was expected behind this", "SELECT ... FROM stream")
             return combine(query, self.query(query.this), self.query(query.expression), self.context)
         if isinstance(query, exp.Select):
             return self._select(query)
@@ -133,7 +139,21 @@ class Translator:
             )
         if join.args.get("using"):
             raise self.context.error(join.this, "JOIN ... USING is not part of FjordSQL", "write JOIN ... ON a.x = b.x")
+        self._check_join(join)
         return translate_item(join.this, self, stamped=stamped)
+
+    def _check_join(self, join: exp.Join) -> None:
+        side, kind, on = (join.args.get(part) for part in ("side", "kind", "on"))
+        if side and kind not in (None, "OUTER"):
+            raise self.context.error(join.this, f"{side} {kind} JOIN is not part of FjordSQL", f"write {side} JOIN")
+        if kind == "OUTER" and not side:
+            raise self.context.error(join.this, "OUTER JOIN is not part of FjordSQL", "write LEFT JOIN a relation")
+        if kind == "CROSS" and on:
+            raise self.context.error(on, "CROSS JOIN takes no condition", "write JOIN ... ON a.x = b.x")
+        if kind == "INNER" and not on:
+            raise self.context.error(
+                join.this, "JOIN needs a condition", "write JOIN ... ON a.x = b.x; CROSS JOIN and the comma take none"
+            )
 
     def _check_aliases(self, items: list[FromItem], syntax: list[exp.Expr]) -> None:
         seen: set[str] = set()
@@ -220,21 +240,12 @@ class Translator:
                     raise self.context.error(item, "* takes nothing behind it", "name the columns you want")
                 if select.args.get("group"):
                     raise self.context.error(item, "* cannot be selected from groups", "name keys and aggregates")
-                items.extend(_star(column, item) for column in self._starred(item, scope))
+                items.extend(_star(column, item) for column in scope.starred(item, self.context))
             else:
                 items.append(item)
         if not items:
             raise self.context.error(select, "nothing is selected")
         return items
-
-    def _starred(self, item: exp.Expr, scope: Scope) -> tuple[ScopeColumn, ...]:
-        if isinstance(item, exp.Star):
-            return scope.columns
-        for each in scope.items:
-            if (each.alias or "").casefold() == item.text("table").casefold():
-                return each.columns
-        aliases = ", ".join(each.alias for each in scope.items if each.alias)
-        raise self.context.error(item, f"FROM has no stream {item.text('table')!r}", f"it has {aliases}")
 
     def _names(self, items: list[exp.Expr], scope: Scope) -> list[str]:
         names: list[str] = []

@@ -33,6 +33,9 @@ class SelectTranslator(Protocol):
     def query(self, query: exp.Expr) -> Node:
         """Return the plan of a whole query."""
 
+    def knowing(self, query: exp.Expr) -> SelectTranslator:
+        """Return the translator that knows the names which the WITH of `query` defines."""
+
     def from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
         """Return plan and names of FROM."""
 
@@ -77,15 +80,18 @@ class Subqueries:
             If `value` is asked for and it does not select exactly one column, or it is correlated in a way that cannot
             be taken apart.
         """
+        whole, translator = query, self.translator
         while isinstance(query, exp.Subquery | exp.Paren):
-            query = query.this
+            translator, query = translator.knowing(query), query.this
         if isinstance(query, exp.Select) and query.args.get("from_"):
-            node, scope = self.translator.from_clause(query)
+            translator = translator.knowing(query)
+            node, scope = translator.from_clause(query)
             inside, across = self._split_where(query, replace(scope, outer=outer))
             if across:
-                return self._correlated(query, left, outer, (node, scope), (inside, across), value=value)
+                inner = Subqueries(translator)
+                return inner.correlated(query, left, outer, (node, scope), (inside, across), value=value)
         context = self.translator.context
-        node = self.translator.query(query)
+        node = self.translator.query(whole)
         columns = schema_of(node)
         if value and len(columns) != 1:
             raise context.error(query, f"this subquery must select one column, but selects {len(columns)}")
@@ -107,7 +113,7 @@ class Subqueries:
             (across if correlated else inside).append(condition)
         return inside, across
 
-    def _correlated(
+    def correlated(
         self,
         select: exp.Select,
         left: Node,
@@ -117,6 +123,7 @@ class Subqueries:
         *,
         value: bool,
     ) -> Operand:
+        """Return a subquery that refers to the query around it; `conditions` are its own, and those that do."""
         context = self.translator.context
         node, scope = source
         inside, across = conditions
@@ -130,6 +137,8 @@ class Subqueries:
         items = [each.this if isinstance(each, exp.Alias) else each for each in select.expressions]
         if value and (len(items) != 1 or isinstance(items[0], exp.Star)):
             raise context.error(select, f"this subquery must select one column, but selects {len(items)}")
+        if not value:
+            self._check_items(items, node, replace(scope, outer=outer))
         aggregated = value and bool(aggregates_in(items[0]))
         if aggregated:
             node, scope, items, across = self._aggregated(node, scope, items, across)
@@ -138,6 +147,17 @@ class Subqueries:
         correlation = tuple(joint.check_as(each, Family.BOOLEAN).expression for each in across)
         found = Checker(scope.renamed(names), context).check(items[0]) if value else None
         return Operand(node, found, correlation, aggregated)
+
+    def _check_items(self, items: list[exp.Expr], node: Node, scope: Scope) -> None:
+        """Refuse what cannot be selected, though EXISTS asks for rows only."""
+        context = self.translator.context
+        for item in items:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                scope.starred(item, context)
+                continue
+            grouped = group(node, scope, context, keys=[], expressions=[item]) if aggregates_in(item) else None
+            checked, known = (grouped.expressions[0], grouped.scope) if grouped else (item, scope)
+            Checker(known, context).check(checked)
 
     def _aggregated(
         self, node: Node, scope: Scope, items: list[exp.Expr], across: list[exp.Expr]

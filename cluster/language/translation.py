@@ -9,8 +9,9 @@ from sqlglot.errors import TokenError
 
 from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
-from cluster.language.dialect import FjordSQL
+from cluster.language.dialect import COLUMN_TYPES, FjordSQL
 from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.plans import reads_relations_only
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
@@ -32,15 +33,6 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from cluster.language.algebra import Node
-
-
-COLUMN_TYPES: dict[str, FieldType] = {
-    **dict.fromkeys(("BOOLEAN", "BOOL"), FieldType.BOOLEAN),
-    **dict.fromkeys(("INTEGER", "INT", "BIGINT", "SMALLINT", "TIMESTAMP"), FieldType.INTEGER),
-    **dict.fromkeys(("REAL", "FLOAT", "DOUBLE"), FieldType.REAL),
-    **dict.fromkeys(("TEXT", "STRING", "VARCHAR"), FieldType.TEXT),
-}
-"""Words for the types of columns. A TIMESTAMP that is not the stamp is a number of microseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +141,9 @@ def translate(text: str, catalog: Catalog) -> Query:
         reason, kind = "a query was expected here, not a declaration", "relation" if of_relation else "stream"
         hint = f"{kind}s are made with `fjord {kind} create`"
         raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)
-    return _translated(tree, text, catalog)
+    query = _translated(tree, text, catalog)
+    refuse_ignored_syntax(tree, Context(text, catalog))
+    return query
 
 
 def translate_derived(text: str, catalog: Catalog) -> DerivedStream:
@@ -165,6 +159,7 @@ def translate_derived(text: str, catalog: Catalog) -> DerivedStream:
         raise FjordSqlError("CREATE STREAM name AS query was expected here", text=text, start=0, end=len(text))
     _check_name(tree.this, Context(text, catalog))
     query = _translated(tree.expression, text, catalog)
+    refuse_ignored_syntax(tree, Context(text, catalog))
     return DerivedStream(tree.this.name, query.node, text, query.warnings, query.reads)
 
 
@@ -192,22 +187,28 @@ def parse_statement(text: str) -> Statement:
     """
     tree = _parse(text)
     context = Context(text, catalog=_NO_STREAMS)
+    if isinstance(tree, CreateDerived):
+        _check_name(tree.this, context)
+        start = (span_of(tree.this) or (0, 0))[1]
+        body = text[start:].lstrip()[len("AS") :].strip().rstrip(";").rstrip()
+        return CreateDerivedStream(text, tree.this.name, body)
+    if not isinstance(tree, CreateSource | CreateRelationStatement | DropStatement):
+        return SelectStatement(text)
+    statement = _declaration(tree, context)
+    refuse_ignored_syntax(tree, context)
+    return statement
+
+
+def _declaration(tree: CreateSource | CreateRelationStatement | DropStatement, context: Context) -> Statement:
     match tree:
         case CreateSource():
             return _create_stream(tree, context)
-        case CreateDerived():
-            _check_name(tree.this, context)
-            start = (span_of(tree.this) or (0, 0))[1]
-            body = text[start:].lstrip()[len("AS") :].strip().rstrip(";").rstrip()
-            return CreateDerivedStream(text, tree.this.name, body)
         case CreateRelationStatement():
             _check_name(tree.this, context, "relation")
             return create_relation(tree, context, COLUMN_TYPES)
-        case DropStatement():
-            drop = DropRelation if tree.args["kind"] == "RELATION" else DropStream
-            return drop(text, tree.this.name)
         case _:
-            return SelectStatement(text)
+            drop = DropRelation if tree.args["kind"] == "RELATION" else DropStream
+            return drop(context.text, tree.this.name)
 
 
 def _parse(text: str) -> exp.Expr:

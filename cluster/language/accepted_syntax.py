@@ -1,0 +1,336 @@
+"""What each kind of node of a syntax tree may carry: the arguments that a rule reads, and nothing else.
+
+sqlglot reads far more SQL than FjordSQL has, and keeps it in arguments that no rule of ours looks at: a query would be
+accepted, and a part of it ignored. The tables here name every argument that the translation honours, with the kinds of
+value that it may hold; :mod:`cluster.language.ignored_syntax` refuses everything else. What the first table names is
+drawn by the tests that compare answers with those of another engine, so an entry is a promise: add one together with
+the rule that reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from cluster.language import syntax
+from cluster.language.dialect import COLUMN_TYPES
+from cluster.language.expressions import ARITHMETIC, COMPARISONS
+from cluster.language.functions import AGGREGATES, FUNCTIONS, Family
+from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+Kinds = frozenset[str]
+Triple = tuple[str, str, str]
+"""The class of a node, one of its arguments, and the kind of value in it."""
+
+COLUMN, NUMBER, TEXT, BOOLEAN, NULL = "column", "number", "text", "boolean", "null"
+EXPRESSION, CONDITION, AGGREGATE, QUERY, STAR = "expression", "condition", "aggregate", "query", "star"
+TRUE = "true"
+BRANCH = "branch"
+"""WHEN and THEN of a CASE; sqlglot has the class of the function IF for it."""
+
+CONDITIONS = (
+    *COMPARISONS,
+    *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.Escape, exp.Exists),
+)
+
+
+def _kinds(*kinds: str) -> Kinds:
+    return frozenset(kinds)
+
+
+_COMPUTED = _kinds(COLUMN, NULL, EXPRESSION, AGGREGATE)
+NUMBERS = _COMPUTED | {NUMBER}
+TEXTS = _COMPUTED | {TEXT}
+TRUTHS = _COMPUTED | {BOOLEAN, CONDITION}
+SCALARS = NUMBERS | TEXTS | TRUTHS
+"""What may stand where any scalar expression may."""
+_OF_FAMILY = {
+    Family.NUMBER: NUMBERS,
+    Family.INTEGER: NUMBERS,
+    Family.TEXT: TEXTS,
+    Family.BOOLEAN: TRUTHS,
+    Family.ANY: SCALARS,
+}
+_ONCE = _kinds(AGGREGATE)
+_IDENTIFIER, _QUANTITY, _BOUNDS, _STREAM = (_kinds(each) for each in ("Identifier", "Quantity", "Bounds", "StreamItem"))
+_QUERY, _LITERAL = _kinds(QUERY), _kinds(NUMBER)
+_TYPE_WORDS = _kinds("BOOLEAN", "BIGINT", "DOUBLE", "TEXT")
+
+
+def _alike(kinds: Iterable[type[exp.Expr]], **arguments: Kinds) -> dict[type[exp.Expr], dict[str, Kinds]]:
+    return dict.fromkeys(kinds, arguments)
+
+
+def _functions() -> dict[type[exp.Expr], dict[str, Kinds]]:
+    """Return what functions take, as their signatures say."""
+    taken: dict[type[exp.Expr], dict[str, Kinds]] = {}
+    for kind, function in FUNCTIONS.items():
+        families = [function.parameters[min(at, len(function.parameters) - 1)] for at in range(len(function.slots))]
+        taken[kind] = {slot: _OF_FAMILY[family] for slot, family in zip(function.slots, families, strict=True)}
+    taken[exp.Round]["decimals"] = _LITERAL
+    for kind in (exp.Least, exp.Greatest):
+        taken[kind]["ignore_nulls"] = _kinds(TRUE)
+    taken[exp.Concat]["safe"] = _kinds(TRUE)
+    return taken
+
+
+def _aggregates() -> dict[type[exp.Expr], dict[str, Kinds]]:
+    """Return what aggregates take: no aggregate, and no NULL that has no type."""
+    taken = {
+        kind: {"this": (_OF_FAMILY[aggregate.parameter] - {NULL, AGGREGATE}) | {"Distinct"}}
+        for kind, aggregate in AGGREGATES.items()
+        if kind is not syntax.Completeness
+    }
+    taken[exp.Count] = {"this": taken[exp.Count]["this"] | {STAR}, "big_int": _kinds(TRUE)}
+    for kind in (exp.ApproxQuantile, exp.Quantile):
+        taken[kind]["quantile"] = _LITERAL
+    return {**taken, syntax.Completeness: {}}
+
+
+QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
+    # Queries
+    exp.Select: {
+        "expressions": (SCALARS - {NULL}) | {STAR, "Alias"},
+        "distinct": _kinds("Distinct"),
+        "from_": _kinds("From"),
+        "joins": _kinds("Join", "ZipJoin"),
+        "where": _kinds("Where"),
+        "group": _kinds("Group"),
+        "having": _kinds("Having"),
+        "with_": _kinds("With"),
+        "sample": _kinds("SampleClause"),
+        "lifetime": _kinds("LifetimeClause"),
+    },
+    **_alike(
+        (exp.Union, exp.Except, exp.Intersect),
+        this=_QUERY,
+        expression=_QUERY,
+        distinct=_kinds(TRUE),
+        with_=_kinds("With"),
+        lifetime=_kinds("LifetimeClause"),
+    ),
+    exp.Subquery: {"this": _QUERY},
+    exp.With: {"expressions": _kinds("CTE")},
+    exp.CTE: {"this": _QUERY, "alias": _kinds("TableAlias")},
+    exp.TableAlias: {"this": _IDENTIFIER},
+    exp.Alias: {"this": SCALARS - {NULL}, "alias": _IDENTIFIER},
+    exp.Distinct: {"expressions": SCALARS - {NULL, AGGREGATE}},
+    exp.Where: {"this": TRUTHS - _ONCE},
+    exp.Group: {"expressions": _kinds(COLUMN, EXPRESSION, CONDITION, BOOLEAN)},
+    exp.Having: {"this": TRUTHS},
+    # FROM
+    exp.From: {"this": _STREAM},
+    exp.Join: {
+        "this": _STREAM,
+        "side": _kinds("LEFT"),
+        "kind": _kinds("INNER", "CROSS", "OUTER"),
+        "on": TRUTHS - _ONCE,
+    },
+    exp.Table: {"this": _IDENTIFIER},
+    syntax.StreamItem: {
+        "this": _kinds("Table", "Changes", QUERY),
+        "alias": _IDENTIFIER,
+        "window": _kinds("StreamWindow"),
+        "granularity": _kinds("GranularityClause"),
+        "sample": _kinds("SampleClause"),
+        "events": _kinds("EventsClause"),
+        "since": _kinds("SinceClause"),
+    },
+    syntax.Changes: {"kind": _kinds("ISTREAM", "DSTREAM", "RSTREAM"), "this": _STREAM},
+    syntax.ZipJoin: {
+        "this": _STREAM,
+        "side": _kinds("INNER", "LEFT", "FULL"),
+        "within": _kinds("ZipBounds"),
+        "on": _kinds(CONDITION),
+    },
+    syntax.ZipBounds: {"this": _QUANTITY, "expression": _QUANTITY},
+    syntax.StreamWindow: {
+        "kind": _kinds("RANGE", "ROWS"),
+        "this": _QUANTITY | _BOUNDS,
+        "slide": _QUANTITY,
+        "partition": _kinds(COLUMN),
+    },
+    syntax.GranularityClause: {"this": _QUANTITY | _BOUNDS},
+    syntax.Bounds: {"this": _QUANTITY, "expression": _QUANTITY},
+    syntax.SampleClause: {"kind": _kinds("EVERY", "RATE"), "this": _QUANTITY, "slowest": _kinds("SampleClause")},
+    syntax.EventsClause: {"this": _IDENTIFIER, "above": _LITERAL, "below": _LITERAL},
+    syntax.SinceClause: {"this": _QUANTITY},
+    syntax.LifetimeClause: {"this": _QUANTITY},
+    syntax.Quantity: {"this": _LITERAL, "unit": _kinds("Var")},
+    exp.Var: {"this": _kinds(*DURATION_UNITS, *FREQUENCY_UNITS)},
+    # Values
+    exp.Identifier: {"this": _kinds("name"), "quoted": _kinds(TRUE)},
+    exp.Column: {"this": _IDENTIFIER | {STAR}, "table": _IDENTIFIER},
+    exp.Star: {},
+    exp.Literal: {"this": _kinds("integer", "decimal", "exponent", TEXT), "is_string": _kinds(TRUE)},
+    exp.Boolean: {"this": _kinds("true", "false")},
+    exp.Null: {},
+    # Conditions and operators
+    exp.Paren: {"this": SCALARS},
+    exp.Not: {"this": TRUTHS},
+    **_alike((exp.And, exp.Or), this=TRUTHS, expression=TRUTHS),
+    **_alike(COMPARISONS, this=SCALARS | _QUERY, expression=SCALARS | _QUERY | {"All", "Any"}),
+    **_alike((exp.All, exp.Any, exp.Exists), this=_QUERY),
+    exp.Is: {"this": SCALARS, "expression": _kinds(NULL)},
+    exp.In: {"this": SCALARS, "expressions": SCALARS, "query": _QUERY},
+    exp.Between: {"this": SCALARS, "low": SCALARS, "high": SCALARS},
+    exp.Like: {"this": TEXTS, "expression": _kinds(TEXT), "negate": _kinds(TRUE)},
+    exp.Escape: {"this": _kinds(CONDITION), "expression": _kinds(TEXT)},
+    exp.DPipe: {"this": TEXTS, "expression": TEXTS, "safe": _kinds(TRUE)},
+    **_alike(ARITHMETIC, this=NUMBERS, expression=NUMBERS),
+    exp.Div: {"this": NUMBERS, "expression": NUMBERS, "safe": _kinds(TRUE)},
+    exp.Neg: {"this": NUMBERS},
+    syntax.Within: {"this": _kinds(COLUMN), "expression": _LITERAL},
+    exp.Case: {"this": SCALARS, "ifs": _kinds(BRANCH), "default": SCALARS},
+    exp.If: {"this": SCALARS, "true": SCALARS, "false": SCALARS},
+    exp.Cast: {"this": SCALARS, "to": _kinds("DataType")},
+    exp.TryCast: {"this": SCALARS, "to": _kinds("DataType"), "safe": _kinds(TRUE)},
+    exp.DataType: {"this": _TYPE_WORDS},
+    **_functions(),
+    **_aggregates(),
+    syntax.ErrorBound: {"expressions": _ONCE},
+}
+"""What a query may hold: for every class of node and every argument that is read, the kinds of value."""
+
+DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
+    syntax.CreateSource: {
+        "this": _IDENTIFIER,
+        "expressions": _kinds("ColumnDefinition"),
+        "source": _IDENTIFIER,
+        "arguments": _kinds(NUMBER, TEXT),
+        "ordered": _IDENTIFIER,
+    },
+    syntax.CreateDerived: {"this": _IDENTIFIER, "expression": _QUERY},
+    syntax.CreateRelationStatement: {
+        "this": _IDENTIFIER,
+        "expressions": _kinds("ColumnDefinition"),
+        "source": _kinds(TEXT),
+        "query": _kinds(TEXT),
+        "table": _kinds("Tuple"),
+        "where": _kinds("Where"),
+        "refresh": _QUANTITY,
+        "stale": _QUANTITY,
+    },
+    syntax.DropStatement: {"this": _IDENTIFIER, "kind": _kinds("STREAM", "RELATION")},
+    exp.Var: {"this": _kinds(*COLUMN_TYPES)},
+    syntax.ColumnDefinition: {"this": _IDENTIFIER, "kind": _kinds("Var"), "unit": _kinds(TEXT), "fixed": _kinds(TRUE)},
+    exp.Tuple: {"expressions": _IDENTIFIER},
+}
+"""What CREATE and DROP may hold besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One set argument of one node, or one element of a list in it.
+
+    Parameters
+    ----------
+    node
+        The node.
+    argument
+        The name of its argument.
+    value
+        What it holds.
+    kind
+        The kind of that.
+    """
+
+    node: exp.Expr
+    argument: str
+    value: Any
+    kind: str
+
+    @property
+    def triple(self) -> Triple:
+        """Kind of node, argument and kind of value."""
+        return type(self.node).__name__, self.argument, self.kind
+
+
+def accepted_triples() -> frozenset[Triple]:
+    """Return all that the table of queries lets pass, in a form that can be counted."""
+    return frozenset(
+        (node.__name__, argument, kind)
+        for node, arguments in QUERY_SYNTAX.items()
+        for argument, kinds in arguments.items()
+        for kind in kinds
+    )
+
+
+def occurrences(tree: exp.Expr) -> Iterator[Occurrence]:
+    """Yield what every node of `tree` carries, in the order of the text as far as the tree has it."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        children: list[exp.Expr] = []
+        for argument, held in node.args.items():
+            for value in held if isinstance(held, list) else [held]:
+                if _says_something(node, argument, value):
+                    yield Occurrence(node, argument, value, _kind_of(node, value))
+                if isinstance(value, exp.Expr):
+                    children.append(value)
+        pending += reversed(children)
+
+
+def is_accepted(occurrence: Occurrence) -> bool:
+    """Return whether a table has what a node carries."""
+    kind = type(occurrence.node)
+    tables = [table[kind] for table in (QUERY_SYNTAX, DECLARATION_SYNTAX) if kind in table]
+    return any(occurrence.kind in table.get(occurrence.argument, ()) for table in tables)
+
+
+def _says_something(node: exp.Expr, argument: str, value: object) -> bool:
+    """Return whether an argument is set; FALSE is a value of its own."""
+    return value is not None and (value is not False or (isinstance(node, exp.Boolean) and argument == "this"))
+
+
+def _kind_of(node: exp.Expr, value: object) -> str:
+    match value:
+        case exp.If() if isinstance(node, exp.Case) and value.arg_key == "ifs":
+            return BRANCH
+        case exp.Expr():
+            return _kind_of_part(value)
+        case bool():
+            return str(value).lower()
+        case Enum():
+            return value.name
+        case _ if isinstance(node, exp.Identifier):
+            return "name"
+        case _ if isinstance(node, exp.Literal):
+            return TEXT if node.is_string else _spelling(str(value))
+        case _:
+            return str(value).upper()
+
+
+def _spelling(number: str) -> str:
+    if "e" in number.lower():
+        return "exponent"
+    return "decimal" if "." in number else "integer"
+
+
+def _kind_of_part(part: exp.Expr) -> str:
+    """Return the kind of what is in parentheses as if they were not there: they are nodes with a kind of their own."""
+    while isinstance(part, exp.Paren):
+        part = part.this
+    if isinstance(part, exp.Column):
+        return STAR if isinstance(part.this, exp.Star) else COLUMN
+    if isinstance(part, exp.Literal):
+        return TEXT if part.is_string else NUMBER
+    return _CATEGORIES.get(type(part), type(part).__name__)
+
+
+_CATEGORIES: Mapping[type[exp.Expr], str] = {
+    exp.Star: STAR,
+    exp.Boolean: BOOLEAN,
+    exp.Null: NULL,
+    **dict.fromkeys(CONDITIONS, CONDITION),
+    **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), QUERY),
+    **dict.fromkeys((*AGGREGATES, syntax.ErrorBound), AGGREGATE),
+    **dict.fromkeys((*ARITHMETIC, *FUNCTIONS), EXPRESSION),
+    **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
+}

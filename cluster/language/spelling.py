@@ -1,0 +1,180 @@
+"""Which words and marks a syntax tree is written with.
+
+sqlglot swallows some of what it reads: a comma that dangles, ``GROUP BY`` with nothing behind it, ``traffic@5``. Such
+words leave no trace in the tree, so they are found by counting: :func:`written_words` gives those that a tree explains,
+and a text that has others says something that nobody heard. Names, numbers and texts are no words here, as the nodes
+that hold them know their places; neither are parentheses, which come in pairs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from cluster.language import syntax
+from cluster.language.functions import AGGREGATES, FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
+    **{kind: (function.name,) for kind, function in FUNCTIONS.items()},
+    **{kind: (aggregate.name.upper(),) for kind, aggregate in AGGREGATES.items()},
+    exp.Ceil: ("CEIL", "CEILING"),
+    exp.Pow: ("POWER", "POW"),
+    exp.Coalesce: ("COALESCE", "IFNULL", "NVL"),
+    exp.Upper: ("UPPER", "UCASE"),
+    exp.Lower: ("LOWER", "LCASE"),
+    exp.Length: ("LENGTH", "LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"),
+    exp.Substring: ("SUBSTRING", "SUBSTR"),
+    exp.If: ("IF", "IIF"),
+    exp.Stddev: ("STDDEV", "STDEV"),
+    exp.Variance: ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
+    exp.ApproxQuantile: ("APPROX_QUANTILE",),
+    exp.Quantile: ("QUANTILE",),
+    syntax.ErrorBound: ("ERROR_BOUND",),
+}
+"""The names under which functions and aggregates can be called; the first is the one of the documentation."""
+
+SYNONYMS: Mapping[str, str] = {"==": "=", "!=": "<>", "SOME": "ANY", "SLIDES": "SLIDE"}
+"""Words and marks that mean another."""
+
+CANONICAL_NAMES: Mapping[str, str] = {name: names[0] for names in SPELLINGS.values() for name in names}
+"""For each name of a function the one that :func:`written_words` gives."""
+
+TYPE = "(type)"
+"""Stands for the name of a type, of which there are several for each."""
+
+_MARKS: Mapping[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.Neg: "-", exp.DPipe: "||",
+    exp.And: "AND", exp.Or: "OR", exp.Not: "NOT", exp.Is: "IS", exp.Escape: "ESCAPE", exp.Exists: "EXISTS",
+    exp.All: "ALL", exp.Any: "ANY", exp.Star: "*", exp.Null: "NULL", exp.Where: "WHERE", exp.Having: "HAVING",
+    exp.From: "FROM", exp.CTE: "AS", exp.DataType: TYPE, syntax.Within: "WITHIN",
+    syntax.GranularityClause: "GRANULARITY", syntax.LifetimeClause: "LIFETIME",
+}  # fmt: skip
+"""Nodes that are written with one word."""
+
+
+def written_words(node: exp.Expr, parent: exp.Expr | None) -> list[str]:
+    """Return the words and marks that `node` itself is written with, not those of its parts, in no order."""
+    kind = type(node)
+    if kind in _MARKS:
+        return [_MARKS[kind]]
+    if kind in _WORDS:
+        return _WORDS[kind](node)
+    if isinstance(node, syntax.Bounds):
+        return ["COARSEST", "FINEST"] if isinstance(parent, syntax.GranularityClause) else ["MIN", "MAX"]
+    if isinstance(node, syntax.SampleClause):
+        most = ["AT", "LEAST"] if node.args.get("slowest") else []
+        return [node.args["kind"], *most, *([] if isinstance(parent, syntax.SampleClause) else ["SAMPLE"])]
+    if isinstance(node, exp.If) and isinstance(parent, exp.Case):
+        return ["WHEN", "THEN"]
+    if kind in SPELLINGS:
+        return [SPELLINGS[kind][0], *_commas(sum(len(_list(held)) for held in _arguments(node)))]
+    return []
+
+
+def _list(held: Any) -> list[Any]:
+    return held if isinstance(held, list) else [held]
+
+
+def _arguments(call: exp.Expr) -> list[Any]:
+    return [held for held in call.args.values() if isinstance(held, exp.Expr | list)]
+
+
+def _commas(items: int) -> list[str]:
+    return [","] * (items - 1)
+
+
+def _if(value: object, *words: str) -> list[str]:
+    return list(words) if value else []
+
+
+def _query(node: exp.Expr) -> list[str]:
+    return ["SELECT", *_commas(len(node.expressions))]
+
+
+def _set_operation(word: str) -> Callable[[Any], list[str]]:
+    return lambda node: [word, *_if(not node.args.get("distinct"), "ALL")]
+
+
+def _distinct(node: exp.Expr) -> list[str]:
+    return ["DISTINCT", *_commas(len(node.expressions))]
+
+
+def _join(node: exp.Expr) -> list[str]:
+    side, kind, on = (node.args.get(part) for part in ("side", "kind", "on"))
+    if not (side or kind or on):
+        return [","]
+    return ["JOIN", *_if(side, str(side)), *_if(kind == "CROSS", "CROSS"), *_if(on, "ON")]
+
+
+def _zip_join(node: exp.Expr) -> list[str]:
+    side = node.args["side"]
+    return ["ZIP", "JOIN", *_if(side != "INNER", side), *_if(node.args.get("on"), "ON")]
+
+
+def _window(node: exp.Expr) -> list[str]:
+    size, slide, partition = (node.args.get(part) for part in ("this", "slide", "partition"))
+    keys = ["PARTITION BY", *_commas(len(partition))] if partition else []
+    return ["WINDOW", node.args["kind"], *_if(size is None, "UNBOUNDED"), *_if(slide, "SLIDE"), *keys]
+
+
+def _case(node: exp.Expr) -> list[str]:
+    return ["CASE", "END", *_if(node.args.get("default"), "ELSE")]
+
+
+def _cast(word: str) -> Callable[[Any], list[str]]:
+    return lambda _node: [word, "AS"]
+
+
+def _in(node: exp.Expr) -> list[str]:
+    return ["IN", *_commas(len(node.expressions))]
+
+
+def _create_source(node: exp.Expr) -> list[str]:
+    columns, arguments = (len(node.args.get(part) or ()) for part in ("expressions", "arguments"))
+    ordered = _if(node.args.get("ordered"), "ORDERED", "BY")
+    return ["CREATE", "STREAM", "SOURCE", *ordered, *_commas(columns), *_commas(arguments)]
+
+
+def _create_relation(node: exp.Expr) -> list[str]:
+    parts = (("query", "QUERY"), ("table", "TABLE"))
+    which = [word for part, word in parts if node.args.get(part)]
+    stale = _if(node.args.get("stale"), "STALE", "AFTER")
+    return ["CREATE", "RELATION", "FROM", *which, "REFRESH", "EVERY", *stale, *_commas(len(node.expressions))]
+
+
+_WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
+    exp.Select: _query,
+    exp.Union: _set_operation("UNION"),
+    exp.Except: _set_operation("EXCEPT"),
+    exp.Intersect: _set_operation("INTERSECT"),
+    exp.Distinct: _distinct,
+    exp.With: lambda node: ["WITH", *_commas(len(node.expressions))],
+    exp.Group: lambda node: ["GROUP BY", *_commas(len(node.expressions))],
+    exp.Join: _join,
+    exp.Column: lambda node: _if(node.args.get("table"), "."),
+    exp.Boolean: lambda node: ["TRUE" if node.this else "FALSE"],
+    exp.In: _in,
+    exp.Between: lambda _node: ["BETWEEN", "AND"],
+    exp.Like: lambda node: ["LIKE", *_if(node.args.get("negate"), "NOT")],
+    exp.Case: _case,
+    exp.Cast: _cast("CAST"),
+    exp.TryCast: _cast("TRY_CAST"),
+    exp.Tuple: lambda node: ["."] * (len(node.expressions) - 1),
+    syntax.ZipJoin: _zip_join,
+    syntax.ZipBounds: lambda node: ["WITHIN", *_if(node.this, "TO")],
+    syntax.StreamWindow: _window,
+    syntax.Changes: lambda node: [node.args["kind"]],
+    syntax.EventsClause: lambda node: ["EVENTS", "ABOVE", *_if(node.args.get("below"), "BELOW")],
+    syntax.SinceClause: lambda node: ["SINCE", "AGO" if node.this else "BEGINNING"],
+    syntax.CreateSource: _create_source,
+    syntax.CreateDerived: lambda _node: ["CREATE", "STREAM", "AS"],
+    syntax.CreateRelationStatement: _create_relation,
+    syntax.ColumnDefinition: lambda node: [*_if(node.args.get("unit"), "UNIT"), *_if(node.args.get("fixed"), "FIXED")],
+    syntax.DropStatement: lambda node: ["DROP", node.args["kind"]],
+}
+"""Nodes whose words depend on what they carry."""

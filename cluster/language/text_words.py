@@ -1,0 +1,116 @@
+"""Which words and marks a text has, as far as they mean anything: the text's side of what :mod:`.spelling` explains."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from cluster.language.dialect import FjordSQL
+from cluster.language.spelling import CANONICAL_NAMES, SYNONYMS, TYPE
+
+TYPES = (TokenType.BIGINT, TokenType.DOUBLE, TokenType.TEXT, TokenType.BOOLEAN)
+MEANINGLESS: Collection[tuple[str, str]] = {
+    *(("SELECT", "ALL"), ("LEFT", "OUTER"), ("FULL", "OUTER")),
+    *((word, "DISTINCT") for word in ("UNION", "EXCEPT", "INTERSECT")),
+}
+"""Words that change nothing directly behind another."""
+NEEDLESS: Collection[tuple[str, str]] = {("INNER", "JOIN"), ("INNER", "ZIP"), (",", "MAX"), (",", "FINEST")}
+"""Words that change nothing directly before another, unless that is the name of a function."""
+CLOSING = (",", ")", ";", "", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION", "EXCEPT", "INTERSECT")
+"""What a comma cannot stand before."""
+OPENING = ("SELECT", "DISTINCT", "(", "[", "GROUP BY", ",")
+"""What it cannot stand behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word or mark of a text.
+
+    Parameters
+    ----------
+    word
+        As :func:`cluster.language.spelling.written_words` has it.
+    span
+        Where it stands.
+    dangles
+        True if something is missing before or behind it, if it is a comma.
+    """
+
+    word: str
+    span: tuple[int, int]
+    dangles: bool
+
+
+def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]) -> Iterator[Word]:
+    """Yield the words and marks of a text, without parentheses and those that change nothing.
+
+    Parameters
+    ----------
+    text
+        A statement.
+    leaves
+        Names, numbers and texts by the place where they end: these are no words.
+    aliases
+        Where names end that may have AS before them.
+    """
+    tokens = FjordSQL().tokenize(text)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    words = [_canonical(token, leaves) for token in tokens]
+    calls: list[str] = []
+    for place, token in enumerate(tokens):
+        before = words[place - 1] if place else ""
+        ahead = [*words[place + 1 : place + 3], "", ""]
+        following = tokens[place + 1].end if place + 1 < len(tokens) else -1
+        if words[place] == "(":
+            calls.append(before)
+        elif words[place] == ")":
+            calls = calls[:-1]
+        elif not (
+            _changes_nothing(before, words[place], ahead)
+            or (words[place] == "AS" and following in aliases)
+            or _begins(words[place], leaves.get(following))
+        ):
+            dangles = before in OPENING or (ahead[0] in CLOSING and following not in leaves)
+            for word in _meant(words[place], ahead[0], calls[-1] if calls else ""):
+                yield Word(word, (token.start, token.end + 1), dangles)
+
+
+def _canonical(token: Token, leaves: Mapping[int, exp.Expr]) -> str:
+    leaf = leaves.get(token.end)
+    quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+    # A name in single quotes is a text.
+    if leaf is not None and not (isinstance(leaf, exp.Identifier) and token.token_type == TokenType.STRING):
+        return ""
+    word = TYPE if token.token_type in TYPES else " ".join(token.text.upper().split())
+    return repr(token.text) if quoted else SYNONYMS.get(word, word)
+
+
+def _changes_nothing(before: str, word: str, ahead: list[str]) -> bool:
+    return not word or (before, word) in MEANINGLESS or ((word, ahead[0]) in NEEDLESS and ahead[1] != "(")
+
+
+def _begins(mark: str, leaf: exp.Expr | None) -> bool:
+    """Return whether a mark belongs to a number: ``.5``, or the sign that levels and bounds have."""
+    number = str(leaf.this) if isinstance(leaf, exp.Literal) and not leaf.is_string else ""
+    return (mark == "-" and number.startswith("-")) or (mark == "." and number.startswith("0."))
+
+
+def _meant(word: str, after: str, call: str) -> tuple[str, ...]:
+    """Return the words that one stands for, in the arguments of a call."""
+    match word, after, call:
+        case "::", _, _:
+            return "CAST", "AS"
+        case "MOD", "(", _:
+            return ("%",)
+        case ",", _, "MOD":
+            return ()
+        case "FROM" | "FOR", _, "SUBSTRING" | "SUBSTR":
+            return (",",)
+        case _, "(", _:
+            return (CANONICAL_NAMES.get(word, word),)
+        case _:
+            return (word,)

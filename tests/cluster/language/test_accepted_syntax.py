@@ -1,0 +1,139 @@
+"""Nothing is accepted and ignored: rules read every argument of a tree, and a tree has every word of its text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.language.accepted_syntax import DECLARATION_SYNTAX, QUERY_SYNTAX, accepted_triples, occurrences
+from cluster.language.algebra import Column
+from cluster.language.catalog import StaticRelation
+from cluster.language.dialect import FjordSQL
+from cluster.language.errors import FjordSqlError
+from cluster.language.functions import AGGREGATES, FUNCTIONS
+from cluster.language.parsing import FjordSqlParser
+from cluster.language.scope import Context
+from cluster.language.selects import Translator
+from cluster.language.translation import parse_statement, translate, translate_derived
+from protocols.streams import FieldType
+from tests.cluster.language.example_catalog import CATALOG as STREAMS
+from tests.cluster.language.fixture_files import pairs
+
+PLACES = StaticRelation("places", "places@1", (Column("sensor", FieldType.TEXT), Column("km", FieldType.REAL)))
+CATALOG = STREAMS.with_stream(PLACES)
+HOUR = "WINDOW(RANGE 1 HOUR)"
+
+# In every text, the part that the error must underline stands between » and «.
+ARGUMENTS = [
+    ("WITH a(»x«) AS (SELECT lane FROM traffic) SELECT lane FROM a", "a list of columns", "AS in SELECT"),
+    ("WITH a AS »MATERIALIZED« (SELECT lane FROM traffic) SELECT lane FROM a", "MATERIALIZED is not", "runs once"),
+    ("SELECT t.* EXCEPT (»lane«) FROM traffic t", "* EXCEPT is not", "name the columns"),
+    ("SELECT t.* EXCLUDE (»lane«) FROM traffic t", "* EXCEPT is not", "name the columns"),
+    ("SELECT t.* REPLACE (»lane + 1 AS lane«) FROM traffic t", "* REPLACE is not", "name the columns"),
+    ("SELECT t.* RENAME (»lane AS x«) FROM traffic t", "* RENAME is not", "name the columns"),
+    ("SELECT CAST(sensor AS REAL DEFAULT »0« ON CONVERSION ERROR) AS x FROM traffic", "DEFAULT is not", "COALESCE"),
+    ("SELECT CAST(sensor AS REAL FORMAT »'99'«) AS x FROM traffic", "FORMAT is not", "no format"),
+    ("SELECT CAST(sensor AS TEXT COLLATE »de«) AS x FROM traffic", "'de' is not", None),
+    ("SELECT »nosuch«.traffic.lane FROM traffic", "a name before stream.column", "stream.column"),
+    ("SELECT »nosuch«.t.* FROM traffic t", "a name before stream.column", "stream.column"),
+    ("SELECT lane FROM traffic UNION ALL (SELECT lane FROM traffic) AS »x«", "a name behind a query", "FROM"),
+    (
+        f"SELECT t.lane FROM traffic t {HOUR} JOIN weather w "
+        "JOIN »weather x ON x.sensor = w.sensor« ON t.sensor = w.sensor",
+        "not part of FjordSQL here",
+        None,
+    ),
+]
+WORDS = [
+    ("SELECT lane FROM traffic@»5«", "'5' was not expected", None),
+    ("SELECT lane FROM traffic »|>« WHERE lane = 1", "was not expected", None),
+    ("SELECT lane, speed»,« , open FROM traffic", "',' was not expected", None),
+    ("SELECT »,« lane, speed FROM traffic", "',' was not expected", None),
+    ("SELECT lane FROM traffic WHERE lane IN (1, 2»,«)", "',' was not expected", None),
+    ("SELECT lane FROM traffic WHERE lane IN [1, 2»]«", "was not expected", None),
+    (f"SELECT lane, COUNT(*) FROM traffic {HOUR} GROUP BY lane»,«", "',' was not expected", None),
+    (f"SELECT COUNT(*) FROM traffic {HOUR} GROUP BY »DISTINCT« lane", "'DISTINCT' was not expected", None),
+    ("SELECT ABS(»ALL« lane) AS x FROM traffic", "'ALL' was not expected", None),
+    ("SELECT »{«fn ABS(lane)} AS x FROM traffic", "was not expected", None),
+    ("SELECT 'a' »'b'« AS x FROM traffic", "was not expected", None),
+    ("SELECT »REAL '5'« AS x FROM traffic", "CAST was expected", None),
+    ("SELECT lane AS »'x'« FROM traffic", "was not expected", None),
+    ('SELECT »"ABS"«(lane) AS x FROM traffic', "was not expected", None),
+    ("SELECT lane FROM traffic WHERE sensor LIKE 'a' AND LIKE('a'»,« sensor)", "was not expected", None),
+    ("SELECT »+«lane AS x FROM traffic", "was not expected", None),
+    ("»;« SELECT lane FROM traffic", "was not expected", None),
+    ("WITH a AS (SELECT lane FROM traffic) »WITH« b AS (SELECT lane FROM traffic) SELECT lane FROM a", "WITH", None),
+    ("SELECT t.lane FROM traffic t ZIP JOIN weather w »ON«", "'ON' was not expected", None),
+]
+
+
+@pytest.mark.parametrize(("text", "reason", "hint"), ARGUMENTS + WORDS)
+def test_what_no_rule_reads_is_refused_with_its_place(text, reason, hint):
+    before, offending, after = text.replace("«", "»").split("»")
+    plain = f"{before}{offending}{after}"
+    for asked, ask in ((plain, translate), (f"CREATE STREAM fresh AS {plain}", translate_derived)):
+        if plain.startswith(";") and ask is translate_derived:
+            continue
+        with pytest.raises(FjordSqlError) as caught:
+            ask(asked, CATALOG)
+        assert reason in caught.value.reason
+        assert caught.value.offending == offending
+        assert caught.value.start == len(asked) - len(plain) + len(before)
+        assert (caught.value.hint is None) if hint is None else (hint in str(caught.value.hint))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE STREAM x (a REAL, b »TEXT FIXED FIXED«) SOURCE mqtt()",
+        "CREATE STREAM x (a REAL UNIT »'mph'« UNIT 'km/h') SOURCE mqtt()",
+        "CREATE STREAM x (a REAL»,«) SOURCE mqtt()",
+        "CREATE RELATION x FROM 'a.csv' WHERE a BETWEEN »SYMMETRIC« 2 AND 1 REFRESH EVERY 1 MINUTE",
+        "DROP STREAM x»;«; ;a",
+    ],
+)
+def test_so_it_is_in_declarations(text):
+    with pytest.raises(FjordSqlError):
+        parse_statement(text.replace("»", "").replace("«", ""))
+
+
+def test_the_tables_name_arguments_that_there_are():
+    for node, arguments in (*QUERY_SYNTAX.items(), *DECLARATION_SYNTAX.items()):
+        assert set(arguments) <= {*node.arg_types, "lifetime"}, node
+
+
+def test_every_function_is_in_the_table():
+    assert {*FUNCTIONS, *AGGREGATES} <= set(QUERY_SYNTAX)
+
+
+def test_occurrences():
+    text = "SELECT t.lane, (5) AS x FROM traffic t WHERE NOT open"
+    tree = FjordSqlParser(dialect=FjordSQL()).parse_one(FjordSQL().tokenize(text), text)
+    found = [each.triple for each in occurrences(tree)]
+    assert [triple for triple in found if triple[0] not in ("Identifier", "Table", "From")] == [
+        ("Select", "expressions", "column"),
+        ("Select", "expressions", "Alias"),
+        ("Select", "from_", "From"),
+        ("Select", "where", "Where"),
+        ("Column", "this", "Identifier"),
+        ("Column", "table", "Identifier"),
+        ("Alias", "this", "number"),
+        ("Alias", "alias", "Identifier"),
+        ("Paren", "this", "number"),
+        ("Literal", "this", "integer"),
+        ("StreamItem", "this", "Table"),
+        ("StreamItem", "alias", "Identifier"),
+        ("Where", "this", "condition"),
+        ("Not", "this", "column"),
+        ("Column", "this", "Identifier"),
+    ]
+    assert set(found) <= accepted_triples()
+
+
+@pytest.mark.parametrize("query", [pair[1] for pair in pairs(Path(__file__).parent / "fixtures")])
+def test_translation_leaves_the_tree_as_it_is(query):
+    tree = FjordSqlParser(dialect=FjordSQL()).parse_one(FjordSQL().tokenize(query), query)
+    before = repr(tree)
+    Translator(Context(query, CATALOG)).query(tree)
+    assert repr(tree) == before
