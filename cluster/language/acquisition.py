@@ -9,7 +9,7 @@ import msgspec
 
 from cluster.language.algebra import PASSING, Column, Detector, Node, Source, Tolerance
 from cluster.language.errors import suggest
-from cluster.language.quantities import duration_us, period_us, read_quantity, written
+from cluster.language.quantities import duration_us, period_us, read_quantity, read_real, written
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def with_events(source: Source, events: EventsClause, stream: BaseStream, contex
 
 
 def _level(level: exp.Literal, context: Context) -> float:
-    value = float(level.this)
+    value = read_real(level, context)
     if not math.isfinite(value):
         raise context.error(level, "the number is too large", "no field reaches it")
     return value
@@ -108,7 +108,7 @@ def with_tolerance(source: Source, column: ScopeColumn, within: Within, context:
         raise context.error(within, reason, f"events are seen in samples of {source.detector.field}")
     if column.type not in NUMBERS:
         raise context.error(within, f"an error can be allowed on a number, but {name!r} is {column.type.value}")
-    error = float(within.expression.this)
+    error = read_real(within.expression, context)
     if not 0 < error < math.inf:
         word = "greater than zero" if error <= 0 else "finite"
         raise context.error(within.expression, f"the error allowed must be {word}")
@@ -127,7 +127,7 @@ def with_lifetime(node: Node, lifetime: LifetimeClause, context: Context) -> Nod
     FjordSqlError
         If it is no duration.
     """
-    wanted = read_quantity(lifetime.this, duration_us, context)
+    wanted = read_quantity(lifetime.this, duration_us, context, meant="DAYS")
 
     def lasting(source: Source) -> Source:
         return source if source.lifetime_us else msgspec.structs.replace(source, lifetime_us=wanted)

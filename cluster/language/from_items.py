@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -27,7 +28,17 @@ from cluster.language.looking_back import with_history
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.quantities import duration_us, read_quantity, row_count
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
-from cluster.language.syntax import Bounds, Changes, SampleClause, SinceClause, StreamItem, StreamWindow, Within
+from cluster.language.syntax import (
+    Bounds,
+    Changes,
+    GranularityClause,
+    Quantity,
+    SampleClause,
+    SinceClause,
+    StreamItem,
+    StreamWindow,
+    Within,
+)
 
 
 class QueryTranslator(Protocol):
@@ -207,7 +218,7 @@ def _windowed(node: Node, item: StreamItem, context: Context) -> Node:
     if window is not None:
         node = _window(node, window, context)
     if granularity := item.args.get("granularity"):
-        node = Granularity(node, read_quantity(_best(granularity.this, context), duration_us, context))
+        node = Granularity(node, _best(granularity.this, duration_us, context))
     return node
 
 
@@ -219,9 +230,9 @@ def _window(node: Node, window: StreamWindow, context: Context) -> Node:
     if window.args["kind"] == "RANGE":
         if keys:
             context.warn("PARTITION BY changes nothing in a time window and is ignored")
-        size_us = None if size is None else read_quantity(_best(size, context), duration_us, context)
+        size_us = None if size is None else _best(size, duration_us, context)
         return TimeWindow(node, size_us, read_quantity(slide, duration_us, context) if slide else 1)
-    rows = None if size is None else read_quantity(_best(size, context), row_count, context)
+    rows = None if size is None else _best(size, row_count, context)
     slide_rows = read_quantity(slide, row_count, context) if slide else 1
     if rows is None:
         # The last of arbitrarily many tuples: no tuple ever leaves, by group or not.
@@ -244,9 +255,16 @@ def _partition_key(key: exp.Expr, node: Node, context: Context) -> str:
     return found
 
 
-def _best(value: Any, context: Context) -> Any:
+def _best(value: Quantity | Bounds, read: Callable[[str, str | None], int], context: Context) -> int:
     """Return the value of the best quality where a range of them is allowed."""
-    if isinstance(value, Bounds):
-        context.warn("the range of qualities allowed is not used yet: the best is always delivered")
-        return value.expression
-    return value
+    if not isinstance(value, Bounds):
+        return read_quantity(value, read, context)
+    best = read_quantity(value.expression, read, context)
+    if not context.registered:  # nobody used to look at the other bound
+        worst = read_quantity(value.this, read, context)
+        coarse = isinstance(value.parent, GranularityClause)
+        if (worst < best) if coarse else (worst > best):
+            reason = "COARSEST is finer than FINEST" if coarse else "MIN is larger than MAX"
+            raise context.error(value, reason, "exchange the two")
+    context.warn("the range of qualities allowed is not used yet: the best is always delivered")
+    return best

@@ -24,7 +24,7 @@ def with_history(node: Node, since: SinceClause, context: Context) -> Node:
         If it is no duration.
     """
     ago = since.args.get("this")
-    history = History(None if ago is None else read_quantity(ago, duration_us, context))
+    history = History(None if ago is None else read_quantity(ago, duration_us, context, meant="HOURS"))
 
     def looking_back(source: Source) -> Source:
         return source if source.history is not None else replace(source, history=history)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from cluster.language.errors import suggest
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
     from cluster.language.scope import Context
     from cluster.language.syntax import Quantity
 
@@ -23,14 +26,17 @@ DURATION_UNITS: dict[str, int] = {
 }
 """Microseconds in each unit of duration."""
 
-FREQUENCY_UNITS: dict[str, Decimal] = {
-    "HZ": Decimal(1),
-    "KHZ": Decimal(1000),
-}
+FREQUENCY_UNITS: dict[str, int] = {"HZ": 1, "KHZ": 1000}
 """Hertz in each unit of frequency."""
 
 LONGEST_US = 2**60
-"""Durations beyond this (36,000 years) would leave the 64 bits of a stamp."""
+"""Durations beyond this (36,000 years) would leave the 64 bits of a stamp, and the limits of the protocol."""
+
+MOST_DIGITS = 100
+"""Characters of a number, and the largest exponent: work is bounded before anything is computed."""
+
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE](?P<exponent>[+-]?[0-9]+))?")
+NO_NUMBER = ("this is no number", "numbers are written 5, 1.5 or 15e-1")
 
 
 class QuantityError(ValueError):
@@ -56,8 +62,8 @@ def duration_us(number: str, unit: str | None) -> int:
     if unit is not None and unit.upper() not in DURATION_UNITS:
         readable = ("MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS")
         raise QuantityError(f"{unit!r} is no unit of time", suggest(unit, readable, what="units are"))
-    exact = Decimal(number) * (DURATION_UNITS[unit.upper()] if unit else 1)
-    if exact != exact.to_integral_value():
+    exact = exactly(number) * (DURATION_UNITS[unit.upper()] if unit else 1)
+    if exact.denominator != 1:
         raise QuantityError("the duration is not a whole number of microseconds", "the smallest step of time is 1 US")
     if not 0 < exact <= LONGEST_US:
         raise QuantityError("the duration is not positive" if exact <= 0 else "the duration is too long")
@@ -75,11 +81,10 @@ def distance_us(number: str, unit: str | None) -> int:
     QuantityError
         If the unit is none, or the distance is no whole number of microseconds.
     """
-    exact = Decimal(number)
-    if exact == 0:
+    if exactly(number) == 0:
         return duration_us("1", unit) * 0
-    size = duration_us(str(abs(exact)), unit)
-    return size if exact > 0 else -size
+    size = duration_us(number.removeprefix("-"), unit)
+    return -size if number.startswith("-") else size
 
 
 def period_us(number: str, unit: str | None) -> int:
@@ -98,12 +103,14 @@ def period_us(number: str, unit: str | None) -> int:
             "a rate needs a unit" if unit is None else f"{unit!r} is no unit of frequency",
             suggest(unit or "", ("HZ", "KHZ"), what="units are"),
         )
-    hertz = Decimal(number) * FREQUENCY_UNITS[unit.upper()]
+    hertz = exactly(number) * FREQUENCY_UNITS[unit.upper()]
     if hertz <= 0:
         raise QuantityError("the rate is not positive")
-    period = Decimal(1_000_000) / hertz
-    if period != period.to_integral_value() or period < 1:
+    period = 1_000_000 / hertz
+    if period.denominator != 1:
         raise QuantityError("the period of this rate is not a whole number of microseconds", "write SAMPLE EVERY")
+    if period > LONGEST_US:
+        raise QuantityError("the rate is too low", "write SAMPLE EVERY")
     return int(period)
 
 
@@ -115,29 +122,84 @@ def row_count(number: str, unit: str | None) -> int:
     QuantityError
         If it has a unit or is no positive whole number.
     """
+    exact = exactly(number)
     if unit is not None:
         raise QuantityError(f"ROWS counts tuples and takes no unit, but has {unit!r}", f"write RANGE {number} {unit}")
-    exact = Decimal(number)
-    if exact <= 0 or exact != exact.to_integral_value() or exact > LONGEST_US:
+    if exact <= 0 or exact.denominator != 1:
         raise QuantityError("the number of rows is not a positive whole number")
+    if exact > LONGEST_US:
+        raise QuantityError("the number of rows is too large")
     return int(exact)
 
 
-def read_quantity(quantity: Quantity, read: Callable[[str, str | None], int], context: Context) -> int:
-    """Return what `read` makes of a quantity; warn of a duration without a unit.
+def exactly(number: str) -> Fraction:
+    """Return what a number says, to the last digit.
+
+    >>> exactly("1.50"), exactly("-2e-1")
+    (Fraction(3, 2), Fraction(-1, 5))
+
+    Raises
+    ------
+    QuantityError
+        If it is none, or has more digits than anybody needs.
+    """
+    found = NUMBER.fullmatch(number)
+    if found is None:
+        raise QuantityError(*NO_NUMBER)
+    if len(number) > MOST_DIGITS:
+        raise QuantityError("the number has too many digits")
+    exponent = int(found["exponent"] or 0)
+    if abs(exponent) > MOST_DIGITS:
+        raise QuantityError("the number is too large" if exponent > 0 else "the number is too small")
+    return Fraction(number)
+
+
+def read_real(literal: exp.Literal, context: Context) -> float:
+    """Return the real number that a literal stands for; infinity if it is too large for one.
 
     Raises
     ------
     FjordSqlError
-        If it means nothing.
+        If it stands for none.
+    """
+    if NUMBER.fullmatch(literal.this) is None:
+        raise context.error(literal, *NO_NUMBER)
+    return float(literal.this)
+
+
+def read_quantity(
+    quantity: Quantity, read: Callable[[str, str | None], int], context: Context, *, meant: str = "SECONDS"
+) -> int:
+    """Return what `read` makes of a quantity.
+
+    Parameters
+    ----------
+    quantity
+        Its syntax.
+    read
+        One of the functions above.
+    context
+        For errors and warnings.
+    meant
+        The unit that is suggested where a duration has none.
+
+    Raises
+    ------
+    FjordSqlError
+        If it means nothing, or is a duration other than 0 without a unit, unless the text was accepted when it needed
+        none: then it counts microseconds, with a warning.
     """
     unit = quantity.args.get("unit")
+    number: str = quantity.this.this
     try:
-        value = read(quantity.this.this, unit.name if unit else None)
+        value = read(number, unit.name if unit else None)
     except QuantityError as error:
         at = unit if unit is not None and repr(unit.name) in error.reason else quantity
         raise context.error(at, error.reason, error.hint) from None
-    if read in (duration_us, distance_us) and unit is None and abs(value) > 1:
+    if read in (duration_us, distance_us) and unit is None and value != 0:
+        if not context.registered:
+            hint = f"write {number} {meant}, or {number} US if microseconds are meant"
+            raise context.error(quantity, "a duration needs a unit", hint)
         context.warn(f"{value} without a unit is {value} microseconds")
     return value
 

@@ -59,6 +59,8 @@ class CreateRelation:
     refresh_us: int
     stale_us: int | None
     _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+    warnings: tuple[str, ...] = ()
+    """What its author should know."""
 
     def error(self, reason: str, hint: str | None = None, *, at: str = "source") -> FjordSqlError:
         """Return an error about a part of the text: a column by its name, or ``source``, ``query``, ``table``."""
@@ -129,11 +131,10 @@ def create_relation(tree: CreateRelationStatement, context: Context, types: Mapp
         raise context.error(tree.this, f"a relation has at most {MOST_COLUMNS} columns")
     refresh_us = read_quantity(tree.args["refresh"], duration_us, context)
     if refresh_us < SHORTEST_REFRESH_US:
-        hint = "give it a unit, as in 30 SECONDS" if tree.args["refresh"].args.get("unit") is None else None
         reason = f"a relation is refreshed once in {written(SHORTEST_REFRESH_US)} at most"
-        raise context.error(tree.args["refresh"], reason, hint)
+        raise context.error(tree.args["refresh"], reason)
     stale: exp.Expr | None = tree.args.get("stale")
-    stale_us = read_quantity(tree.args["stale"], duration_us, context) if stale is not None else None
+    stale_us = read_quantity(tree.args["stale"], duration_us, context, meant="MINUTES") if stale is not None else None
     if stale is not None and stale_us is not None and stale_us < refresh_us:
         reason = f"this is shorter than the time between two refreshes, {written(refresh_us)}"
         raise context.error(stale, reason, "a relation that is refreshed on time is never stale")
@@ -149,6 +150,7 @@ def create_relation(tree: CreateRelationStatement, context: Context, types: Mapp
         refresh_us,
         stale_us,
         spans,
+        tuple(context.warnings),
     )
 
 

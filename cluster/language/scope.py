@@ -23,6 +23,8 @@ class Context:
 
     text: str
     catalog: Catalog
+    registered: bool = False
+    """True if the text was accepted before, perhaps by an earlier version: what it meant then, it goes on to mean."""
     warnings: list[str] = field(default_factory=list)
     reads: set[str] = field(default_factory=set)
     """Names of the streams read so far, and of those that WITH defines."""

@@ -73,6 +73,16 @@ class SensorClauseParsing(parser.Parser):
         value = self.expression(exp.Literal(this=token.text, is_string=False), token)
         unit = None
         following = self._curr
+        if (
+            following
+            and following.start == token.end + 1
+            and not following.text.isalpha()
+            and self._match(TokenType.VAR)
+        ):
+            # 1_000 and 0x10 are one number to their author; whoever reads the quantity says that it is none.
+            value.set("this", token.text + following.text)
+            value.meta["end"] = following.end
+            following = self._curr
         if following and following.token_type == TokenType.VAR and following.text.upper() not in AFTER_QUANTITY:
             self._advance()
             unit = self.expression(exp.Var(this=following.text), following)

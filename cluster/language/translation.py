@@ -14,6 +14,7 @@ from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.plans import reads_relations_only
+from cluster.language.quantities import read_real
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
 from cluster.language.scope import Context
 from cluster.language.selects import NAME, Translator
@@ -120,7 +121,7 @@ FLATTER = "write long alternatives as IN (...), and long computations as several
 Statement = SelectStatement | CreateStream | CreateDerivedStream | CreateRelation | DropStream | DropRelation
 
 
-def translate(text: str, catalog: Catalog) -> Query:
+def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query:
     """Return the plan of the query `text`.
 
     Parameters
@@ -129,6 +130,9 @@ def translate(text: str, catalog: Catalog) -> Query:
         One query, with or without a semicolon.
     catalog
         The streams it may name.
+    registered
+        True for a text that was accepted before, perhaps by an earlier version: what has become an error since then
+        goes on to mean what it meant, with a warning.
 
     Raises
     ------
@@ -141,13 +145,15 @@ def translate(text: str, catalog: Catalog) -> Query:
         reason, kind = "a query was expected here, not a declaration", "relation" if of_relation else "stream"
         hint = f"{kind}s are made with `fjord {kind} create`"
         raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)
-    query = _translated(tree, text, catalog)
+    query = _translated(tree, Context(text, catalog, registered=registered))
     refuse_ignored_syntax(tree, Context(text, catalog))
     return query
 
 
-def translate_derived(text: str, catalog: Catalog) -> DerivedStream:
+def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) -> DerivedStream:
     """Return the stream that ``CREATE STREAM name AS query`` defines, to be added to `catalog`.
+
+    `registered` is that of :func:`translate`.
 
     Raises
     ------
@@ -158,13 +164,12 @@ def translate_derived(text: str, catalog: Catalog) -> DerivedStream:
     if not isinstance(tree, CreateDerived):
         raise FjordSqlError("CREATE STREAM name AS query was expected here", text=text, start=0, end=len(text))
     _check_name(tree.this, Context(text, catalog))
-    query = _translated(tree.expression, text, catalog)
+    query = _translated(tree.expression, Context(text, catalog, registered=registered))
     refuse_ignored_syntax(tree, Context(text, catalog))
     return DerivedStream(tree.this.name, query.node, text, query.warnings, query.reads)
 
 
-def _translated(tree: exp.Expr, text: str, catalog: Catalog) -> Query:
-    context = Context(text, catalog)
+def _translated(tree: exp.Expr, context: Context) -> Query:
     node = Translator(context).query(tree)
     if reads_relations_only(node):
         raise context.error(
@@ -173,12 +178,12 @@ def _translated(tree: exp.Expr, text: str, catalog: Catalog) -> Query:
             "join the relation with a stream; `fjord sensors --sql` asks the catalog once",
         )
     _refuse_unbounded(node, tree, context)
-    reads = frozenset(name for name in context.reads if catalog.find(name) is not None)
-    return Query(node, text, tuple(context.warnings), reads)
+    reads = frozenset(name for name in context.reads if context.catalog.find(name) is not None)
+    return Query(node, context.text, tuple(context.warnings), reads)
 
 
-def parse_statement(text: str) -> Statement:
-    """Return what `text` asks for. Names in queries are not looked up yet: see :func:`translate`.
+def parse_statement(text: str, *, registered: bool = False) -> Statement:
+    """Return what `text` asks for. Names in queries are not looked up yet: see :func:`translate`, for `registered` too.
 
     Raises
     ------
@@ -186,7 +191,7 @@ def parse_statement(text: str) -> Statement:
         If it is no statement of FjordSQL.
     """
     tree = _parse(text)
-    context = Context(text, catalog=_NO_STREAMS)
+    context = Context(text, _NO_STREAMS, registered)
     if isinstance(tree, CreateDerived):
         _check_name(tree.this, context)
         start = (span_of(tree.this) or (0, 0))[1]
@@ -278,14 +283,15 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
         schema = StreamSchema(tree.this.name, tuple(fields))
     except FjordError as error:
         raise context.error(tree.expressions[0], error.message, error.hint) from None
-    arguments = tuple(_argument(each) for each in tree.args.get("arguments") or ())
+    arguments = tuple(_argument(each, context) for each in tree.args.get("arguments") or ())
     return CreateStream(context.text, BaseStream(schema, found), tree.args["source"].name, arguments)
 
 
-def _argument(literal: exp.Literal) -> int | float | str:
+def _argument(literal: exp.Literal, context: Context) -> int | float | str:
     if literal.is_string:
         return str(literal.this)
-    return int(literal.this) if literal.is_int else float(literal.this)
+    number = read_real(literal, context)
+    return int(number) if number.is_integer() and literal.this.isdigit() else number
 
 
 def _check_name(name: exp.Identifier, context: Context, what: str = "stream") -> None:

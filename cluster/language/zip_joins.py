@@ -103,7 +103,7 @@ def _zipped(left: FromItem, right: FromItem, join: ZipJoin, context: Context) ->
 def _bounds(within: ZipBounds | None, context: Context) -> tuple[int, int]:
     if within is None:
         return 0, 0
-    high_us = read_quantity(within.expression, distance_us, context)
+    high_us = read_quantity(within.expression, distance_us, context, meant="MS")
     if within.this is None:
         if high_us < 0:
             reason = "how far apart the tuples of a pair may be is not negative"
@@ -111,7 +111,7 @@ def _bounds(within: ZipBounds | None, context: Context) -> tuple[int, int]:
                 within.expression, reason, "bounds on both sides are written WITHIN -1 SECOND TO 0 SECONDS"
             )
         return -high_us, high_us
-    low_us = read_quantity(within.this, distance_us, context)
+    low_us = read_quantity(within.this, distance_us, context, meant="MS")
     if low_us > high_us:
         raise context.error(within, "the lower bound is above the upper one", "write WITHIN low TO high")
     return low_us, high_us

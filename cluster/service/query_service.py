@@ -137,7 +137,7 @@ class QueryService:
         async with self._lock:
             for waiting in self.waiting.ready():
                 try:
-                    query, node = self._understood(waiting.sql)
+                    query, node = self._understood(waiting.sql, registered=True)
                     self._check_state(waiting.name, node)
                     self.before_start()
                     await self._start(waiting.name, waiting.sql, query, node, waited=True)
@@ -210,8 +210,10 @@ class QueryService:
             demands.extend(demands_of(query.name, query.node).get(stream, ()))
         return StreamDemand(VERSION, self._name, stream, self._registry.plan.epoch, tuple(demands))
 
-    def _understood(self, sql: str) -> tuple[Query, Node]:
-        query = translate(sql, self.streams.catalog())
+    def _understood(self, sql: str, *, registered: bool = False) -> tuple[Query, Node]:
+        query = translate(sql, self.streams.catalog(), registered=registered)
+        if registered and query.warnings:
+            log.warning("query added before", query=sql, warnings=query.warnings)
         node = self._rewritten(query)
         check_supported(node)
         return query, node

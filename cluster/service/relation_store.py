@@ -163,9 +163,11 @@ class RelationStore:
 
     def take_up(self, registered: RegisteredRelation) -> KnownRelation:
         """Return the relation that was registered, with the versions it has."""
-        statement = parse_statement(registered.text)
+        statement = parse_statement(registered.text, registered=True)
         if not isinstance(statement, CreateRelation):
             raise StorageError(f"the registry has no CREATE RELATION for relation {registered.name!r}")
+        if statement.warnings:
+            log.warning("relation created before", relation=registered.name, warnings=statement.warnings)
         stale = None if statement.stale_us is None else statement.stale_us / 1e6
         fresh_at = None if registered.fresh_us is None else registered.fresh_us / 1e6
         relation = KnownRelation(

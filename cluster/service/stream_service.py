@@ -52,7 +52,7 @@ class StreamService:
         self._stamps: dict[str, str | None] = {}
         self._derived: dict[str, DerivedStream] = {}
         for text in registry.created_streams():
-            self._take_up(text)
+            self._take_up(text, registered=True)
 
     @property
     def derived(self) -> list[DerivedStream]:
@@ -114,13 +114,15 @@ class StreamService:
         log.info("stream created", stream=name)
         return name
 
-    def _take_up(self, text: str) -> str:
-        statement = parse_statement(text)
+    def _take_up(self, text: str, *, registered: bool = False) -> str:
+        statement = parse_statement(text, registered=registered)
         if isinstance(statement, CreateStream):
             self._ingest.declare(statement.stream.schema, only_proxy=_feeder(statement))
             self._stamps[statement.name] = statement.stream.stamp
             return statement.name
-        derived = translate_derived(text, self.catalog())
+        derived = translate_derived(text, self.catalog(), registered=registered)
+        if registered and derived.warnings:
+            log.warning("stream created before", stream=derived.name, warnings=derived.warnings)
         self._derived[derived.name] = derived
         return derived.name
 

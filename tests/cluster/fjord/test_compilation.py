@@ -39,12 +39,13 @@ TEXTS = [
     "SELECT k, x FROM t WINDOW(PARTITION BY k ROWS 2)",
     "SELECT k, FIRST(x) AS f, LAST(x) AS l FROM t WINDOW(RANGE 6 MICROSECONDS SLIDE 3 MICROSECONDS) GROUP BY k",
     "SELECT LAST(k) AS k, SUM(1) AS one, STDDEV(2) AS two FROM t WINDOW(ROWS 3)",
-    "SELECT a.k, LAST(b.x) FROM t a WINDOW(RANGE 5), u b WINDOW(RANGE 4) WHERE a.k = b.k AND a.k = b.k GROUP BY a.k",
+    ("SELECT a.k, LAST(b.x) FROM t a WINDOW(RANGE 5 US), u b WINDOW(RANGE 4 US)"
+    " WHERE a.k = b.k AND a.k = b.k GROUP BY a.k"),
     "SELECT DISTINCT k AS known, x AS before FROM t WINDOW(RANGE 5 MICROSECONDS)",
     "SELECT q.count FROM (SELECT x AS count, k AS enters FROM t) q WINDOW(PARTITION BY count ROWS 2)",
-    "SELECT NULLIF(LENGTH('x'), x) AS n, CASE WHEN k = 'a' THEN UPPER('b') END AS c FROM t WINDOW(RANGE 3)",
+    "SELECT NULLIF(LENGTH('x'), x) AS n, CASE WHEN k = 'a' THEN UPPER('b') END AS c FROM t WINDOW(RANGE 3 US)",
     "SELECT MAX(n) AS m FROM (SELECT COUNT(*) AS n FROM t WINDOW(RANGE 3 MICROSECONDS)) q WINDOW(RANGE 4 MICROSECONDS)",
-    "SELECT SUM(n) AS s FROM (SELECT COUNT(*) AS n FROM t WINDOW(RANGE 3)) q WINDOW(RANGE 4 SLIDE 2)",
+    "SELECT SUM(n) AS s FROM (SELECT COUNT(*) AS n FROM t WINDOW(RANGE 3 US)) q WINDOW(RANGE 4 US SLIDE 2 US)",
 ]  # fmt: skip
 ROWS = st.dictionaries(
     st.integers(0, 15), st.tuples(st.sampled_from(["a", "b", None]), st.none() | st.integers(0, 3)), max_size=8

@@ -122,7 +122,7 @@ def test_drop():
         ("CREATE RELATION a FROM 'b'", "", "REFRESH was expected", "REFRESH EVERY"),
         ("CREATE RELATION a FROM 'b' REFRESH 30 SECONDS", "30", "EVERY was expected", "REFRESH EVERY"),
         ("CREATE RELATION a FROM 'b' REFRESH EVERY 30 FORTNIGHTS", "FORTNIGHTS", "no unit of time", None),
-        ("CREATE RELATION a FROM 'b' REFRESH EVERY 30", "30", "1 SECOND at most", "give it a unit"),
+        ("CREATE RELATION a FROM 'b' REFRESH EVERY 30", "30", "needs a unit", "write 30 SECONDS"),
         ("CREATE RELATION a FROM 'b' REFRESH EVERY 10 MS", "10 MS", "1 SECOND at most", None),
         (f"CREATE RELATION a FROM 'b' {ENDING} STALE 5 MINUTES", "5", "AFTER was expected", "STALE AFTER"),
         (f"CREATE RELATION a FROM 'b' {ENDING} STALE AFTER 5 SECONDS", "5 SECONDS", "shorter than", "never stale"),

@@ -32,8 +32,8 @@ class Stream:
 
     @property
     def fjord(self) -> str:
-        slide = f" SLIDE {self.slide}" if self.slide > 1 else ""
-        window = "" if self.size is None else f" WINDOW(RANGE {self.size}{slide})"
+        slide = f" SLIDE {self.slide} US" if self.slide > 1 else ""
+        window = "" if self.size is None else f" WINDOW(RANGE {self.size} US{slide})"
         return f"{self.name} AS {self.alias}{window}"
 
 

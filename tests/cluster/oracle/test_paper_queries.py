@@ -51,12 +51,12 @@ LATEST = 12
 
 def test_what_they_say_is_readable() -> None:
     assert Q1.fjord == (
-        "SELECT AVG(t.speed) AS speed FROM traffic AS t WINDOW(RANGE 20 SLIDE 10) "
+        "SELECT AVG(t.speed) AS speed FROM traffic AS t WINDOW(RANGE 20 US SLIDE 10 US) "
         "WHERE t.segment IN (SELECT k.segment AS segment FROM known_segments AS k WHERE k.user = 'a')"
     )
     assert Q2.fjord == (
-        "SELECT i.description AS description, AVG(t.speed) AS speed FROM traffic AS t WINDOW(RANGE 20 SLIDE 10), "
-        "(SELECT u.segment AS segment, AVG(u.speed) AS speed FROM traffic AS u WINDOW(RANGE 20 SLIDE 10) "
+        "SELECT i.description AS description, AVG(t.speed) AS speed FROM traffic AS t WINDOW(RANGE 20 US SLIDE 10 US), "
+        "(SELECT u.segment AS segment, AVG(u.speed) AS speed FROM traffic AS u WINDOW(RANGE 20 US SLIDE 10 US) "
         "GROUP BY u.segment) AS s, incidents AS i "
         "WHERE s.segment = t.segment AND s.speed < 2 AND i.segment = t.segment AND t.segment IN "
         "(SELECT k.segment AS segment FROM known_segments AS k WHERE k.user = 'a') GROUP BY i.description"

@@ -19,12 +19,12 @@ CATALOG = catalog_of(
     derived=(
         f"""CREATE STREAM current_price AS
         SELECT p.item_id, p.price FROM (
-            (SELECT item_id, bid_price AS price FROM bid WINDOW(RANGE {LONGEST_AUCTION}))
-            UNION ALL (SELECT item_id, start_price AS price FROM open_auction WINDOW(RANGE {LONGEST_AUCTION}))
+            (SELECT item_id, bid_price AS price FROM bid WINDOW(RANGE {LONGEST_AUCTION} US))
+            UNION ALL (SELECT item_id, start_price AS price FROM open_auction WINDOW(RANGE {LONGEST_AUCTION} US))
         ) p, closed_auction c WHERE p.item_id = c.item_id""",
         f"""CREATE STREAM closing_price AS
         SELECT p.item_id, o.seller_id, MAX(p.price) AS price
-        FROM current_price p, open_auction o WINDOW(RANGE {LONGEST_AUCTION})
+        FROM current_price p, open_auction o WINDOW(RANGE {LONGEST_AUCTION} US)
         WHERE p.item_id = o.item_id GROUP BY p.item_id, o.seller_id""",
     ),
 )
@@ -32,17 +32,17 @@ CATALOG = catalog_of(
 QUERIES = {
     "Q1 currency conversion": "SELECT item_id, bid_price * 0.89 AS euro, bidder_id FROM bid",
     "Q2 selection": "SELECT * FROM bid WHERE item_id = 1 OR item_id = 4 OR item_id = 7 OR item_id = 9 OR item_id = 2",
-    "Q3 short auctions": f"SELECT o.* FROM open_auction o WINDOW(RANGE {5 * HOUR}), closed_auction c "
+    "Q3 short auctions": f"SELECT o.* FROM open_auction o WINDOW(RANGE {5 * HOUR} US), closed_auction c "
     "WHERE o.item_id = c.item_id",
-    "Q4 highest bid": "SELECT item_id, bid_price FROM bid WINDOW(RANGE 2) "
-    "WHERE bid_price = (SELECT MAX(bid_price) FROM bid WINDOW(RANGE 2))",
+    "Q4 highest bid": "SELECT item_id, bid_price FROM bid WINDOW(RANGE 2 US) "
+    "WHERE bid_price = (SELECT MAX(bid_price) FROM bid WINDOW(RANGE 2 US))",
     "Q5 closing price": "SELECT item_id, seller_id, price FROM closing_price",
-    "Q6 hot items": f"SELECT item_id FROM (SELECT b.item_id, COUNT(*) AS num FROM bid WINDOW(RANGE {HOUR}) b "
-    f"GROUP BY b.item_id) x WHERE num >= ALL (SELECT COUNT(*) FROM bid WINDOW(RANGE {HOUR}) b2 GROUP BY b2.item_id)",
+    "Q6 hot items": f"SELECT item_id FROM (SELECT b.item_id, COUNT(*) AS num FROM bid WINDOW(RANGE {HOUR} US) b "
+    f"GROUP BY b.item_id) x WHERE num >= ALL (SELECT COUNT(*) FROM bid WINDOW(RANGE {HOUR} US) b2 GROUP BY b2.item_id)",
     "Q7 average price of a seller's last sales": "SELECT seller_id, AVG(price) AS price FROM closing_price "
     "WINDOW(PARTITION BY seller_id ROWS 10) GROUP BY seller_id",
     "Q8 new sellers": "SELECT DISTINCT p.id, p.name FROM ISTREAM(person WINDOW(RANGE UNBOUNDED)) p "
-    f"WINDOW(RANGE {12 * HOUR}), open_auction o WHERE p.id = o.seller_id",
+    f"WINDOW(RANGE {12 * HOUR} US), open_auction o WHERE p.id = o.seller_id",
 }
 
 

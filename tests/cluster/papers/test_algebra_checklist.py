@@ -101,7 +101,7 @@ def test_windows_of_every_kind_with_the_alias_before_or_after(window: str) -> No
 )
 def test_windows_on_base_and_derived_streams_and_on_subqueries(source: str) -> None:
     derived = translate_derived("CREATE STREAM busy AS SELECT k FROM s WHERE x > 1", CATALOG)
-    text = f"SELECT COUNT(*) AS n FROM {source} WINDOW(RANGE 3)"
+    text = f"SELECT COUNT(*) AS n FROM {source} WINDOW(RANGE 3 US)"
     check_answer(
         text, CATALOG.with_stream(derived), {"s": [(2, ("a", 5)), (4, ("b", 5))]}, [(2, 4, 1), (4, 5, 2), (5, 7, 1)]
     )
@@ -259,16 +259,16 @@ def operators_of(text: str) -> list[str]:
     [
         ("s", False),
         ("(SELECT k FROM s WHERE x > 1) q", False),
-        ("(SELECT s.k FROM s, r WINDOW(RANGE 5) WHERE s.k = r.k) q", False),
+        ("(SELECT s.k FROM s, r WINDOW(RANGE 5 US) WHERE s.k = r.k) q", False),
         ("(SELECT k, COUNT(*) AS n FROM s GROUP BY k) q", False),
-        ("ISTREAM(s WINDOW(RANGE 5)) q", False),
-        ("(SELECT k FROM s WINDOW(RANGE 5)) q", True),
-        ("(SELECT s.k FROM s WINDOW(RANGE 5), r WINDOW(RANGE 5) WHERE s.k = r.k) q", True),
-        ("(SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 5) GROUP BY k) q", True),
+        ("ISTREAM(s WINDOW(RANGE 5 US)) q", False),
+        ("(SELECT k FROM s WINDOW(RANGE 5 US)) q", True),
+        ("(SELECT s.k FROM s WINDOW(RANGE 5 US), r WINDOW(RANGE 5 US) WHERE s.k = r.k) q", True),
+        ("(SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 5 US) GROUP BY k) q", True),
     ],
 )
 def test_split_is_inserted_exactly_when_the_input_of_a_window_lasts(source: str, split: bool) -> None:
-    assert ("Split" in operators_of(f"SELECT COUNT(*) AS c FROM {source} WINDOW(RANGE 3)")) is split
+    assert ("Split" in operators_of(f"SELECT COUNT(*) AS c FROM {source} WINDOW(RANGE 3 US)")) is split
 
 
 def rows_kept(operator: Operator) -> int:
@@ -366,7 +366,7 @@ def test_plans_before_and_after_rewriting_are_snapshot_equivalent() -> None:
 
 
 def test_q4_shares_its_windows() -> None:
-    text = "SELECT k, x FROM s WINDOW(RANGE 10) WHERE x = (SELECT MAX(x) FROM s WINDOW(RANGE 10))"
+    text = "SELECT k, x FROM s WINDOW(RANGE 10 US) WHERE x = (SELECT MAX(x) FROM s WINDOW(RANGE 10 US))"
     node = rewrite(translate(text, CATALOG).node).node
     windows = [each for each in below(node) if isinstance(each, TimeWindowNode)]
     assert len(windows) == 2

@@ -17,42 +17,43 @@ AUCTIONS = catalog_of(
     derived=(
         """CREATE STREAM current_price AS
         SELECT p.item, p.price FROM (
-            SELECT item, price FROM bid WINDOW(RANGE 48)
-            UNION ALL SELECT item, start_price AS price FROM open_auction WINDOW(RANGE 48)
+            SELECT item, price FROM bid WINDOW(RANGE 48 US)
+            UNION ALL SELECT item, start_price AS price FROM open_auction WINDOW(RANGE 48 US)
         ) p, closed_auction c WHERE p.item = c.item""",
         """CREATE STREAM closing_price AS
         SELECT p.item, o.seller, MAX(p.price) AS price
-        FROM current_price p, open_auction o WINDOW(RANGE 48) WHERE p.item = o.item GROUP BY p.item, o.seller""",
+        FROM current_price p, open_auction o WINDOW(RANGE 48 US) WHERE p.item = o.item GROUP BY p.item, o.seller""",
     ),
 )
 BIDS = [(1, (1, 10, "x")), (3, (2, 15, "y")), (4, (1, 12, "z")), (8, (3, 15, "x")), (12, (2, 9, "y"))]
 
 QUERIES: dict[str, tuple[str, dict[str, Any], list[tuple[Any, ...]]]] = {
     "MAX over RANGE 10": (
-        "SELECT MAX(price) AS price FROM bid WINDOW(RANGE 10)",
+        "SELECT MAX(price) AS price FROM bid WINDOW(RANGE 10 US)",
         {"bid": BIDS},
         [(1, 3, 10), (3, 13, 15), (13, 18, 15), (18, 22, 9)],
     ),
     "Q4": (
-        "SELECT item, price FROM bid WINDOW(RANGE 10) WHERE price = (SELECT MAX(price) FROM bid WINDOW(RANGE 10))",
+        ("SELECT item, price FROM bid WINDOW(RANGE 10 US) "
+        "WHERE price = (SELECT MAX(price) FROM bid WINDOW(RANGE 10 US))"),
         {"bid": BIDS},
         [(1, 3, 1, 10), (3, 13, 2, 15), (8, 13, 3, 15), (13, 18, 3, 15), (18, 22, 2, 9)],
     ),
     "Q4 tumbling": (
-        ("SELECT item, price FROM bid WINDOW(RANGE 10 SLIDE 10) "
-        "WHERE price = (SELECT MAX(price) FROM bid WINDOW(RANGE 10 SLIDE 10))"),
+        ("SELECT item, price FROM bid WINDOW(RANGE 10 US SLIDE 10 US) "
+        "WHERE price = (SELECT MAX(price) FROM bid WINDOW(RANGE 10 US SLIDE 10 US))"),
         {"bid": BIDS},
         [(9, 19, 2, 15), (9, 19, 3, 15), (19, 29, 2, 9)],
     ),
     "Q6 with RANGE 10": (
-        ("SELECT item FROM (SELECT item, COUNT(*) AS num FROM bid WINDOW(RANGE 10) GROUP BY item) x "
-        "WHERE num >= ALL (SELECT COUNT(*) FROM bid WINDOW(RANGE 10) b2 GROUP BY b2.item)"),
+        ("SELECT item FROM (SELECT item, COUNT(*) AS num FROM bid WINDOW(RANGE 10 US) GROUP BY item) x "
+        "WHERE num >= ALL (SELECT COUNT(*) FROM bid WINDOW(RANGE 10 US) b2 GROUP BY b2.item)"),
         {"bid": BIDS},
         [(1, 4, 1), (3, 4, 2), (4, 11, 1), (11, 12, 1), (11, 12, 2), (11, 12, 3), (12, 13, 2), (13, 14, 1),
          (13, 18, 3), (13, 22, 2)],
     ),
     "Q3": (
-        "SELECT o.item FROM open_auction o WINDOW(RANGE 5), closed_auction c WHERE o.item = c.item",
+        "SELECT o.item FROM open_auction o WINDOW(RANGE 5 US), closed_auction c WHERE o.item = c.item",
         {
             "open_auction": [(0, (1, "s", 0)), (2, (2, "s", 0)), (3, (3, "s", 0))],
             "closed_auction": [(4, (1,)), (7, (2,)), (9, (3,))],

@@ -7,7 +7,7 @@ import pytest
 from cluster.plan.explain import explain
 from tests.cluster.spark.hosted_run import plan_node
 
-T, U = "traffic AS t WINDOW(RANGE 20 SLIDE 10)", "traffic AS u WINDOW(RANGE 5)"
+T, U = "traffic AS t WINDOW(RANGE 20 US SLIDE 10 US)", "traffic AS u WINDOW(RANGE 5 US)"
 P, L = "places AS p", "limits AS l"
 
 

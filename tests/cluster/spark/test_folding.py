@@ -20,55 +20,58 @@ from tests.cluster.spark.hosted_run import Run, plan_node
 TEMPLATES = [
     "SELECT sensor, speed FROM traffic{}",
     "SELECT speed * 2 AS twice FROM traffic{}",
-    "SELECT sensor, SUM(speed) AS total, COUNT(*) AS n FROM traffic WINDOW(RANGE 20 SLIDE 10){} GROUP BY sensor",
-    "SELECT COUNT(*) AS m, sensor FROM traffic WINDOW(RANGE 30 SLIDE 15){} GROUP BY sensor HAVING MAX(speed) > 3",
-    "SELECT AVG(speed + 1) AS mean, COUNT(DISTINCT sensor) AS s FROM traffic WINDOW(RANGE 7 SLIDE 14){}",
-    "SELECT speed % 3 AS k, MIN(sensor), LAST(speed) AS l FROM traffic WINDOW(RANGE 25 SLIDE 10){} GROUP BY speed % 3",
-    "SELECT MAX(speed) AS fastest FROM traffic WINDOW(RANGE 15){}",
-    "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12){}",
-    "SELECT LAST(speed) AS latest FROM traffic WINDOW(RANGE 30 SLIDE 10){} HAVING COUNT(*) > 1",
-    "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12){})) i",
+    "SELECT sensor, SUM(speed) AS total, COUNT(*) AS n FROM traffic WINDOW(RANGE 20 US SLIDE 10 US){} GROUP BY sensor",
+    "SELECT COUNT(*) AS m, sensor FROM traffic WINDOW(RANGE 30 US SLIDE 15 US){} GROUP BY sensor HAVING MAX(speed) > 3",
+    "SELECT AVG(speed + 1) AS mean, COUNT(DISTINCT sensor) AS s FROM traffic WINDOW(RANGE 7 US SLIDE 14 US){}",
+    (
+        "SELECT speed % 3 AS k, MIN(sensor), LAST(speed) AS l FROM traffic WINDOW(RANGE 25 US SLIDE 10 US){}"
+        " GROUP BY speed % 3"
+    ),
+    "SELECT MAX(speed) AS fastest FROM traffic WINDOW(RANGE 15 US){}",
+    "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12 US){}",
+    "SELECT LAST(speed) AS latest FROM traffic WINDOW(RANGE 30 US SLIDE 10 US){} HAVING COUNT(*) > 1",
+    "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12 US){})) i",
 ]
 OF_TWO = [
-    "SELECT t.sensor, u.speed FROM traffic t WINDOW(RANGE 5), traffic u WHERE t.sensor = u.sensor{0}{1}",
+    "SELECT t.sensor, u.speed FROM traffic t WINDOW(RANGE 5 US), traffic u WHERE t.sensor = u.sensor{0}{1}",
     "SELECT t.sensor FROM traffic t WHERE t.speed > 0{0} UNION ALL SELECT sensor FROM traffic u WHERE u.speed >= 0{1}",
     (
-        "SELECT t.sensor FROM traffic t WINDOW(RANGE 9) WHERE t.speed > 0{0} EXCEPT ALL"
-        " SELECT u.sensor FROM traffic u WINDOW(RANGE 4) WHERE u.speed >= 0{1}"
+        "SELECT t.sensor FROM traffic t WINDOW(RANGE 9 US) WHERE t.speed > 0{0} EXCEPT ALL"
+        " SELECT u.sensor FROM traffic u WINDOW(RANGE 4 US) WHERE u.speed >= 0{1}"
     ),
     (
         "SELECT t.sensor, t.speed FROM traffic t WHERE t.speed > 0{0} AND NOT EXISTS"
-        " (SELECT u.speed FROM traffic u WINDOW(RANGE 10) WHERE u.sensor = t.sensor AND u.speed > t.speed{1})"
+        " (SELECT u.speed FROM traffic u WINDOW(RANGE 10 US) WHERE u.sensor = t.sensor AND u.speed > t.speed{1})"
     ),
     (
-        "SELECT t.sensor, COUNT(*) AS n FROM traffic t WINDOW(RANGE 5), traffic u WINDOW(RANGE 6)"
+        "SELECT t.sensor, COUNT(*) AS n FROM traffic t WINDOW(RANGE 5 US), traffic u WINDOW(RANGE 6 US)"
         " WHERE t.speed < u.speed{0}{1} GROUP BY t.sensor"
     ),
     (
-        "SELECT t.sensor, u.n FROM traffic t WINDOW(RANGE 5), (SELECT sensor, COUNT(*) AS n FROM traffic u"
-        " WINDOW(RANGE 20 SLIDE 10) WHERE u.speed >= 0{1} GROUP BY sensor) u WHERE t.sensor = u.sensor{0}"
+        "SELECT t.sensor, u.n FROM traffic t WINDOW(RANGE 5 US), (SELECT sensor, COUNT(*) AS n FROM traffic u"
+        " WINDOW(RANGE 20 US SLIDE 10 US) WHERE u.speed >= 0{1} GROUP BY sensor) u WHERE t.sensor = u.sensor{0}"
     ),
     *(
-        "SELECT t.speed, u.n FROM traffic t WINDOW(RANGE 5), (SELECT sensor, COUNT(*) AS n FROM traffic u"
-        " WINDOW(RANGE 20 SLIDE 10) WHERE u.speed >= 0{1} GROUP BY sensor HAVING MAX(speed) > "
+        "SELECT t.speed, u.n FROM traffic t WINDOW(RANGE 5 US), (SELECT sensor, COUNT(*) AS n FROM traffic u"
+        " WINDOW(RANGE 20 US SLIDE 10 US) WHERE u.speed >= 0{1} GROUP BY sensor HAVING MAX(speed) > "
         f"{fastest}) u WHERE t.sensor = u.sensor AND t.speed + u.n > {least}{{0}}"
         for fastest, least in ((2, 3), (6, 3), (4, 3))
     ),
 ]
 ZIPPED = [
     (
-        "SELECT t.sensor, t.speed, u.speed FROM traffic t {2} traffic u WITHIN 4 ON t.sensor = u.sensor"
+        "SELECT t.sensor, t.speed, u.speed FROM traffic t {2} traffic u WITHIN 4 US ON t.sensor = u.sensor"
         " WHERE t.speed > 0{0}{1}"
     ),
     (
         "SELECT t.sensor AS a, u.sensor AS b, apart_us FROM (SELECT sensor, speed FROM traffic t WHERE speed >= 0{0}) t"
-        " {2} (SELECT sensor FROM traffic u WHERE speed <= 9{1}) u WITHIN 1 TO 12"
+        " {2} (SELECT sensor FROM traffic u WHERE speed <= 9{1}) u WITHIN 1 US TO 12 US"
     ),
     (
         "SELECT p.sensor, COUNT(*) AS n, MAX(far) AS far FROM (SELECT u.sensor, apart_us AS far"
         " FROM (SELECT sensor FROM traffic t WHERE speed >= 0{0}) t"
-        " {2} (SELECT sensor FROM traffic u WHERE speed >= 0{1}) u WITHIN 6 ON u.sensor = t.sensor) p"
-        " WINDOW(RANGE 20 SLIDE 5) GROUP BY p.sensor"
+        " {2} (SELECT sensor FROM traffic u WHERE speed >= 0{1}) u WITHIN 6 US ON u.sensor = t.sensor) p"
+        " WINDOW(RANGE 20 US SLIDE 5 US) GROUP BY p.sensor"
     ),
 ]
 EACH = ["", " AND {}.speed < 5", " AND {}.sensor = 'a'", " AND {}.speed BETWEEN 2 AND 6"]
@@ -204,7 +207,7 @@ def test_aggregates_that_differ_in_their_windows_share_panes() -> None:
 
 def test_a_window_of_an_hour_does_not_share_panes_of_microseconds() -> None:
     texts = [
-        f"SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE {size} SLIDE {slide}) GROUP BY sensor"
+        f"SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE {size} US SLIDE {slide} US) GROUP BY sensor"
         for size, slide in ((10, 5), (3_600_000_000, 60_000_000))
     ]
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
@@ -223,7 +226,7 @@ def test_joins_that_differ_in_the_conditions_on_their_streams_are_one_fold() -> 
 
 
 def test_equal_parts_of_a_query_run_once(tmp_path: Path) -> None:
-    half = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 20 SLIDE 10) GROUP BY sensor"
+    half = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 20 US SLIDE 10 US) GROUP BY sensor"
     text = f"SELECT sensor FROM ({half}) a UNION ALL SELECT sensor FROM ({half}) b"
     run = Run(tmp_path, Plan(1, (PlannedQuery("twice", 1, plan_node(text)),)))
     (part,) = parts_of(run.plans.read(1))

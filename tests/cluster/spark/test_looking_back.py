@@ -116,7 +116,7 @@ LOOKUPS = (
     "SELECT t.speed, p.segment FROM traffic{} AS t LEFT JOIN places AS p ON t.sensor = p.sensor",
     "SELECT t.speed FROM traffic{} AS t WHERE t.sensor NOT IN (SELECT sensor FROM places)",
     (
-        "SELECT p.segment, COUNT(*) AS n FROM traffic{} WINDOW(RANGE 9 SLIDE 3) AS t, places AS p "
+        "SELECT p.segment, COUNT(*) AS n FROM traffic{} WINDOW(RANGE 9 US SLIDE 3 US) AS t, places AS p "
         "WHERE t.sensor = p.sensor GROUP BY p.segment"
     ),
 )
@@ -149,7 +149,9 @@ def test_the_past_meets_relations_as_they_were(tmp_path_factory: pytest.TempPath
     assert coverage(run.rows.get("late", [])) == coverage(run.rows.get("early", [])), text
 
 
-TOTALS = "SELECT sensor, SUM(speed) AS total, COUNT(*) AS n FROM traffic{} WINDOW(RANGE 10 SLIDE 10) GROUP BY sensor"
+TOTALS = (
+    "SELECT sensor, SUM(speed) AS total, COUNT(*) AS n FROM traffic{} WINDOW(RANGE 10 US SLIDE 10 US) GROUP BY sensor"
+)
 TWICE = [(at, "a", 1) for at in range(60)]
 """One sample each microsecond."""
 
