@@ -180,7 +180,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     exp.Is: {"this": SCALARS, "expression": _kinds(NULL)},
     exp.In: {"this": SCALARS, "expressions": SCALARS, "query": _QUERY},
     exp.Between: {"this": SCALARS, "low": SCALARS, "high": SCALARS},
-    exp.Like: {"this": TEXTS, "expression": _kinds(TEXT), "negate": _kinds(TRUE)},
+    exp.Like: {"this": TEXTS, "expression": _kinds(TEXT)},
     exp.Escape: {"this": _kinds(CONDITION), "expression": _kinds(TEXT)},
     exp.DPipe: {"this": TEXTS, "expression": TEXTS, "safe": _kinds(TRUE)},
     **_alike(ARITHMETIC, this=NUMBERS, expression=NUMBERS),

@@ -179,8 +179,6 @@ class Checker:
             if not (isinstance(escape, exp.Literal) and escape.is_string and len(escape.this) == 1):
                 raise self.context.error(escape, "ESCAPE is followed by one character in quotes")
             built = exp.Escape(this=built, expression=exp.Literal.string(escape.this))
-        if like.args.get("negate"):
-            built = exp.Not(this=built)
         return Typed(built, FieldType.BOOLEAN, nullable=value.nullable or pattern.nullable)
 
     def concatenation(self, expression: exp.DPipe) -> Typed:

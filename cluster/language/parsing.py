@@ -205,6 +205,10 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         start = self._curr if this is None else None
         return self._spanning(start, super()._parse_range(this, *arguments, **options))
 
+    def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        # sqlglot makes NOT a part of LIKE, of which no rule knows: negation has one form.
+        return None if this is None else self.expression(exp.Not(this=this))
+
     def _parse_select_query(self, *arguments: Any, **options: Any) -> exp.Expr | None:
         start = self._curr
         return self._spanning(start, super()._parse_select_query(*arguments, **options))

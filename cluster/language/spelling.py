@@ -49,7 +49,8 @@ TYPE = "(type)"
 _MARKS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.Neg: "-", exp.DPipe: "||",
-    exp.And: "AND", exp.Or: "OR", exp.Not: "NOT", exp.Is: "IS", exp.Escape: "ESCAPE", exp.Exists: "EXISTS",
+    exp.And: "AND", exp.Or: "OR", exp.Not: "NOT", exp.Is: "IS", exp.Like: "LIKE", exp.Escape: "ESCAPE",
+    exp.Exists: "EXISTS",
     exp.All: "ALL", exp.Any: "ANY", exp.Star: "*", exp.Null: "NULL", exp.Where: "WHERE", exp.Having: "HAVING",
     exp.From: "FROM", exp.CTE: "AS", exp.DataType: TYPE, syntax.Within: "WITHIN",
     syntax.GranularityClause: "GRANULARITY", syntax.LifetimeClause: "LIFETIME",
@@ -160,7 +161,6 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Boolean: lambda node: ["TRUE" if node.this else "FALSE"],
     exp.In: _in,
     exp.Between: lambda _node: ["BETWEEN", "AND"],
-    exp.Like: lambda node: ["LIKE", *_if(node.args.get("negate"), "NOT")],
     exp.Case: _case,
     exp.Cast: _cast("CAST"),
     exp.TryCast: _cast("TRY_CAST"),

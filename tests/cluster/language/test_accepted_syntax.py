@@ -39,8 +39,10 @@ ARGUMENTS = [
     ("SELECT »nosuch«.t.* FROM traffic t", "a name before stream.column", "stream.column"),
     ("SELECT lane FROM traffic UNION ALL (SELECT lane FROM traffic) AS »x«", "a name behind a query", "FROM"),
     (
-        f"SELECT t.lane FROM traffic t {HOUR} JOIN weather w "
-        "JOIN »weather x ON x.sensor = w.sensor« ON t.sensor = w.sensor",
+        (
+            f"SELECT t.lane FROM traffic t {HOUR} JOIN weather w "
+            "JOIN »weather x ON x.sensor = w.sensor« ON t.sensor = w.sensor"
+        ),
         "not part of FjordSQL here",
         None,
     ),
