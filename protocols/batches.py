@@ -77,6 +77,9 @@ class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         The values; for text the UTF-8 bytes of all values, one after another.
     offsets
         For text: rows + 1 four-byte offsets into `data`; else empty.
+    unit
+        Of the values, as announced by the motes that measured them; empty for none. A batch may wait for long, and they
+        may announce another meanwhile.
     """
 
     name: ColumnName
@@ -84,6 +87,7 @@ class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     present: bytes
     data: bytes
     offsets: bytes = b""
+    unit: Annotated[str, Meta(max_length=32)] = ""
 
     def values(self, rows: int) -> list[Value]:
         """Return the column as Python values, None for NULL.
@@ -127,9 +131,10 @@ class Batch(Frame, frozen=True):
     rows
         Number of tuples; 0 if only the watermark moves.
     columns
-        Those of :func:`wire_fields`: Fjord's own, then every field of the stream, fixed ones included; and if not all
-        tuples are samples that count for everybody, those of :func:`aggregate_fields`; and if some tell how many
-        samples are missing, :data:`COMPLETENESS_FIELDS`.
+        Those of :func:`wire_fields`: Fjord's own, then every field of the stream as the proxy's motes announce it,
+        fixed ones included; the names say which is which, not the order. If not all tuples are samples that count for
+        everybody, also those of :func:`aggregate_fields`; and if some tell how many samples are missing,
+        :data:`COMPLETENESS_FIELDS`.
     """
 
     proxy: Name
@@ -206,12 +211,12 @@ def _check_cuts(column: Column, offsets: npt.NDArray[np.int32], *, refuse_with: 
         raise refuse_with
 
 
-def make_column(name: str, kind: FieldType, values: Values, order: Order | None = None) -> Column:
+def make_column(name: str, kind: FieldType, values: Values, order: Order | None = None, unit: str = "") -> Column:
     """Return the column that holds `values` (already checked against the field's type), None for NULL.
 
     Parameters
     ----------
-    name, kind
+    name, kind, unit
         As in :class:`Column`.
     values
         One per row. An array has no NULL.
@@ -219,19 +224,19 @@ def make_column(name: str, kind: FieldType, values: Values, order: Order | None 
         The places of the values in the order in which they are to stand; None leaves them as they are.
     """
     if isinstance(values, np.ndarray):
-        return Column(name, kind, b"", _ordered(values, _NUMBERS[kind], order))
+        return Column(name, kind, b"", _ordered(values, _NUMBERS[kind], order), unit=unit)
     known = None not in values
     present = b"" if known else _ordered([value is not None for value in values], np.dtype(np.uint8), order)
     if kind is not FieldType.TEXT:
         filled = values if known else [0 if value is None else value for value in values]
-        return Column(name, kind, present, _ordered(filled, _NUMBERS[kind], order))
+        return Column(name, kind, present, _ordered(filled, _NUMBERS[kind], order), unit=unit)
     encoded = {value: b"" if value is None else str(value).encode() for value in set(values)}  # most texts stand often
     pieces = [encoded[value] for value in values]
     if order is not None:
         pieces = [pieces[place] for place in order.tolist()]
     offsets = np.zeros(len(pieces) + 1, _OFFSETS)
     np.cumsum(list(map(len, pieces)), out=offsets[1:])
-    return Column(name, kind, present, b"".join(pieces), offsets.tobytes())
+    return Column(name, kind, present, b"".join(pieces), offsets.tobytes(), unit)
 
 
 def _ordered(values: Values, kind: np.dtype[np.generic], order: Order | None) -> bytes:
@@ -257,7 +262,10 @@ def make_columns(
         make_column(START_COLUMN, FieldType.INTEGER, starts_us, order),
         make_column(MOTE_COLUMN, FieldType.TEXT, motes, order),
         make_column(DEFAULT_RATE_COLUMN, FieldType.BOOLEAN, at_default_rate, order),
-        *(make_column(field.name, field.type, values.get(field.name, nothing), order) for field in schema.fields),
+        *(
+            make_column(field.name, field.type, values.get(field.name, nothing), order, field.unit)
+            for field in schema.fields
+        ),
     )
 
 

@@ -22,7 +22,7 @@ from protocols.frames import (
     Value,
 )
 from protocols.programs import Band, DeadBand, Measure, Threshold
-from protocols.streams import FieldName
+from protocols.streams import FieldName, StreamSchema
 
 MAX_DEMAND_BYTES = 4 * MEBIBYTE
 
@@ -160,12 +160,19 @@ class StreamDemand(Frame, frozen=True):
         The cluster's plan epoch; grows with every change.
     demands
         One per query; empty when nobody asks, and then the motes sleep.
+    declared
+        The stream as the cluster stores it. Demands name columns as it does; a proxy whose motes have other columns
+        (:func:`protocols.column_matching.match_columns`) asks none of them. None if the cluster does not say.
+    only
+        The one proxy that may feed the stream; None for any.
     """
 
     cluster: Name
     stream: Name
     epoch: Counter
     demands: Annotated[tuple[QueryDemand, ...], Meta(max_length=65536)]
+    declared: StreamSchema | None = None
+    only: Name | None = None
 
 
 decode_demand = FrameDecoder(StreamDemand, max_bytes=MAX_DEMAND_BYTES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 import structlog
@@ -137,8 +137,15 @@ class Delivery:
         deletions, self._deletions = self._deletions, {}
         return deletions
 
-    async def send(self) -> None:
-        """Publish what is due, one batch after another, until the connection breaks."""
+    async def send(self, publish_offers: Callable[[], Awaitable[None]]) -> None:
+        """Publish what is due, one batch after another, until the connection breaks.
+
+        Parameters
+        ----------
+        publish_offers
+            Publishes the offers of streams that have not been: the cluster is to know what motes offer now before it
+            judges a batch.
+        """
         topic = topics.batches(self._proxy)
         while True:
             if not self._to_send:
@@ -151,6 +158,7 @@ class Delivery:
             payload = await self._stores.in_thread(self._stores.spool.read, stream, sequence)
             if payload is None:
                 continue  # acknowledged meanwhile
+            await publish_offers()
             await self._link.publish(Message(topic, payload))
             self._metrics.count("batches_sent")
 

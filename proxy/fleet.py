@@ -102,7 +102,7 @@ class Fleet:
         self._abilities_of = abilities_of
         self._neighbours = neighbours or Neighbours(proxy, 0)
         self.motes: dict[str, MoteTracking] = {}
-        self.streams = {each.stream: StreamState(each, limits.batches, style=limits.style) for each in streams}
+        self.streams = {each.stream: StreamState(each, limits.batches, proxy, style=limits.style) for each in streams}
         self._proxy = proxy
         self._limits = limits
         self._book = ProgramBook(programs)
@@ -363,7 +363,7 @@ class Fleet:
         found = self.streams.get(name)
         if found is None and len(self.streams) < self._limits.streams:
             found = self.streams[name] = StreamState(
-                StreamProgress(name), self._limits.batches, style=self._limits.style
+                StreamProgress(name), self._limits.batches, self._proxy, style=self._limits.style
             )
         return found
 

@@ -249,7 +249,7 @@ class ProxyService:
         while True:
             self.delivery.connected(self._clocks.radio())
             try:
-                await self.delivery.send()
+                await self.delivery.send(self._publish_offers)
             except LinkError as error:
                 # Where the connection is gone, the link connects again and replaces this task.
                 log.warning("a batch was not published", error=str(error))
@@ -263,12 +263,7 @@ class ProxyService:
             await self.link.connected.wait()
             due = self.entries.due(self._clocks.radio())
             try:
-                while self.receiver.unoffered:
-                    name = min(self.receiver.unoffered)
-                    offer = StreamOffer(VERSION, self.settings.name, self.receiver.offers[name])
-                    topic = topics.stream_offer(self.settings.name, name)
-                    await self.link.publish(Message(topic, encode(offer), retain=True))
-                    self.receiver.unoffered.discard(name)
+                await self._publish_offers()
                 while self.receiver.given_up:
                     mote = min(self.receiver.given_up)
                     if not self.fleet.has(mote):
@@ -284,6 +279,16 @@ class ProxyService:
                 log.debug("catalog was not published", error=str(error))
                 for mote in due:
                     self.entries.note(mote, changed=True)
+
+    async def _publish_offers(self) -> None:
+        while self.receiver.unoffered:
+            name = min(self.receiver.unoffered)
+            schema = self.receiver.offers[name]
+            offer = StreamOffer(VERSION, self.settings.name, schema)
+            topic = topics.stream_offer(self.settings.name, name)
+            await self.link.publish(Message(topic, encode(offer), retain=True))
+            if self.receiver.offers[name] == schema:  # else another has been announced meanwhile
+                self.receiver.unoffered.discard(name)
 
     async def _tell_time(self) -> None:
         while True:

@@ -16,6 +16,7 @@ from protocols.demands import StreamDemand
 from protocols.programs import SECOND_US
 from protocols.streams import StreamSchema
 from proxy.batching import BatchLimits, CutBatch, WaitingTuples
+from proxy.declared_columns import as_offered
 from proxy.waiting_tuples import PacketTuples
 from proxy.watermarks import LOWEST_US, Promise, advance
 
@@ -49,6 +50,8 @@ class StreamState:
         From before a restart.
     limits
         Of waiting tuples and batches.
+    proxy
+        Whose motes feed it.
     schema
         None until a mote announces the stream.
     style
@@ -63,6 +66,7 @@ class StreamState:
 
     progress: StreamProgress
     limits: BatchLimits
+    proxy: str
     schema: StreamSchema | None = None
     style: ProgramStyle = field(default_factory=ProgramStyle)
     observed: Observed = field(default_factory=Observed)
@@ -205,8 +209,12 @@ class StreamState:
 
     def _fold(self) -> tuple[RefusedDemand, ...]:
         folded = FoldedDemands()
-        if self.schema is not None and self._demand is not None:
-            folded = fold_demands(self._demand.demands, self.schema)
+        if self.schema is not None and self._demand is not None and self._demand.demands:
+            asked = as_offered(self._demand, self.schema, self.proxy)
+            if isinstance(asked, RefusedDemand):
+                folded = FoldedDemands(refused=(asked,))
+            else:
+                folded = fold_demands(asked.demands, asked.schema)
         self.merger = Merger(folded, self.style, self.observed)
         counted = [each.demand.completeness for each in folded.classes if each.demand.completeness is not None]
         self._counted_panes_us = frozenset(each.pane_us for each in counted)

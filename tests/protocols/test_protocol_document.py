@@ -42,7 +42,7 @@ EXAMPLES: dict[str, tuple[Frame, FrameDecoder[Any]]] = {
     ),
     "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1), batches.decode_ack),
     "demand": (
-        demands.StreamDemand(1, "cluster", "traffic", 3, (demands.QueryDemand("q1", ("sensor", "speed")),)),
+        demands.StreamDemand(1, "cluster", "traffic", 3, (demands.QueryDemand("q1", ("sensor", "speed")),), TRAFFIC),
         demands.decode_demand,
     ),
     "status": (catalog.Status(1, "roadside", catalog.Presence.ONLINE, "e1", 0), catalog.decode_status),

@@ -1,0 +1,80 @@
+"""Pure: a demand in the words of the motes it goes to, or why they cannot answer it, as the cluster stores others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from protocols.acquisition.needs import RefusedDemand
+from protocols.column_matching import match_columns
+from protocols.demands import QueryDemand, StreamDemand
+from protocols.streams import FieldName, StreamSchema
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedDemand:
+    """What queries ask of a stream, by the names its motes know.
+
+    Parameters
+    ----------
+    demands
+        One per query.
+    schema
+        The columns that may be asked for.
+    """
+
+    demands: tuple[QueryDemand, ...]
+    schema: StreamSchema
+
+
+def as_offered(demand: StreamDemand, offered: StreamSchema, proxy: str) -> OfferedDemand | RefusedDemand:
+    """Return a demand by the names of the stream that the motes of a proxy offer; refused if they offer another.
+
+    What is refused costs no sample: the cluster could not take it.
+
+    Parameters
+    ----------
+    demand
+        Of the cluster.
+    offered
+        What the motes announced.
+    proxy
+        Whose motes they are.
+    """
+    if demand.only is not None and demand.only != proxy:
+        return RefusedDemand("*", f"stream {demand.stream!r} was created to be fed by proxy {demand.only!r}")
+    if demand.declared is None:
+        return OfferedDemand(demand.demands, offered)
+    found = match_columns(demand.declared, offered)
+    if not found.fits:
+        return RefusedDemand("*", f"the cluster stores other columns: {'; '.join(found.reasons())}")
+    names = {name: other for name, other in found.names.items() if name != other}
+    demands = tuple(_renamed(each, names) for each in demand.demands) if names else demand.demands
+    return OfferedDemand(demands, _without(offered, frozenset(found.ignored)))
+
+
+def _without(offered: StreamSchema, ignored: frozenset[FieldName]) -> StreamSchema:
+    """Return what is left to sample; where that is nothing, all: that a sample exists may be all that is asked."""
+    left = tuple(field for field in offered.fields if field.name not in ignored)
+    if all(field.fixed for field in left) or len(left) == len(offered.fields):
+        return offered
+    return StreamSchema(offered.name, left)
+
+
+def _renamed(demand: QueryDemand, names: Mapping[FieldName, FieldName]) -> QueryDemand:
+    def other(name: FieldName) -> FieldName:
+        return names.get(name, name)
+
+    events = demand.events
+    if events is not None:
+        events = replace(events, threshold=replace(events.threshold, field=other(events.threshold.field)))
+    return replace(
+        demand,
+        fields=tuple(sorted(map(other, demand.fields))),
+        bands=tuple(replace(each, field=other(each.field)) for each in demand.bands),
+        sensors=tuple(replace(each, field=other(each.field)) for each in demand.sensors),
+        tolerances=tuple(replace(each, field=other(each.field)) for each in demand.tolerances),
+        events=events,
+    )

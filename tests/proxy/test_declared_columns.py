@@ -1,0 +1,139 @@
+"""Demands name columns as the cluster stores them: motes get them by their own names, or are not asked at all."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from protocols.acquisition.needs import RefusedDemand
+from protocols.demands import EventDemand, PropertyBand, QueryDemand, StreamDemand
+from protocols.programs import Band, DeadBand, Threshold
+from protocols.streams import Field, FieldType, StreamSchema
+from proxy.declared_columns import as_offered
+from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet_instructions import ForMote, RefuseDemand
+from proxy.mote_events import SendControl
+
+SEGMENT, SPEED = Field("segment", FieldType.INTEGER, fixed=True), Field("speed", FieldType.REAL, "mph")
+FLOW, NOTE = Field("flow", FieldType.INTEGER), Field("note", FieldType.TEXT)
+OFFERED = StreamSchema("traffic", (SEGMENT, SPEED, FLOW, NOTE))
+
+
+SPEED_ASKED = (QueryDemand("a", ("Speed",)),)
+
+
+def declared(*fields, only=None, demands=SPEED_ASKED):
+    return StreamDemand(1, "c", "traffic", 1, demands, StreamSchema("traffic", fields), only)
+
+
+def renamed(field, name):
+    return replace(field, name=name)
+
+
+def test_every_name_in_a_demand_becomes_that_of_the_motes():
+    query = QueryDemand(
+        "a",
+        ("FLOW", "Speed"),
+        bands=(Band("Speed", 1.0, 2.0),),
+        sensors=(PropertyBand("SEGMENT", 3, 3),),
+        tolerances=(DeadBand("Speed", 0.5),),
+        events=EventDemand("f", Threshold("Speed", 2.0, 1.0)),
+    )
+    asked = declared(renamed(FLOW, "FLOW"), renamed(SPEED, "Speed"), renamed(SEGMENT, "SEGMENT"), demands=(query,))
+    found = as_offered(asked, OFFERED, "p")
+    assert found.demands == (
+        QueryDemand(
+            "a",
+            ("flow", "speed"),
+            bands=(Band("speed", 1.0, 2.0),),
+            sensors=(PropertyBand("segment", 3, 3),),
+            tolerances=(DeadBand("speed", 0.5),),
+            events=EventDemand("f", Threshold("speed", 2.0, 1.0)),
+        ),
+    )
+    assert found.schema.field_names == ("segment", "speed", "flow")
+
+
+def test_what_is_not_declared_may_be_sampled_only_if_nothing_else_is():
+    assert as_offered(declared(FLOW), OFFERED, "p").schema.field_names == ("flow",)
+    assert as_offered(declared(SEGMENT), OFFERED, "p").schema == OFFERED
+    assert as_offered(replace(declared(FLOW), declared=None), OFFERED, "p").schema == OFFERED
+
+
+@pytest.mark.parametrize(
+    ("demand", "reason"),
+    [
+        (
+            declared(renamed(SPEED, "Speed"), Field("flow", FieldType.REAL)),
+            "the cluster stores other columns: flow is declared as REAL and offered as INTEGER",
+        ),
+        (declared(SPEED, only="harbour"), "stream 'traffic' was created to be fed by proxy 'harbour'"),
+    ],
+)
+def test_a_demand_that_motes_cannot_answer_is_refused_once_for_all_queries(demand, reason):
+    assert as_offered(demand, OFFERED, "p") == RefusedDemand("*", reason)
+
+
+# What becomes of it in a proxy.
+
+
+def fleet_with(frames, demand):
+    proxy = Fleet("p", FleetLimits(), now_us=0)
+    proxy.announcement(frames.announcement("m1"), radio_us=0, heard_us=0)
+    return proxy, proxy.demand("traffic", demand, radio_us=0)
+
+
+def program_of(proxy, mote="m1"):
+    return proxy.motes[mote].desired
+
+
+def refused(instructions):
+    return [each.refused.reason for each in instructions if isinstance(each, RefuseDemand)]
+
+
+def told(instructions):
+    return [each for each in instructions if isinstance(each, ForMote) and isinstance(each.instruction, SendControl)]
+
+
+WRONG = declared(renamed(SPEED, "Speed"), Field("flow", FieldType.REAL))
+RIGHT = declared(FLOW, renamed(SPEED, "Speed"))
+
+
+def test_motes_with_other_columns_sleep(frames):
+    proxy, said = fleet_with(frames, WRONG)
+    assert refused(said) == ["the cluster stores other columns: flow is declared as REAL and offered as INTEGER"]
+    assert program_of(proxy).sleeping
+    heard = proxy.packet(frames.packet(0, listen=50_000), radio_us=10, heard_us=10)
+    assert told(heard) == []
+
+
+def test_a_declaration_that_is_mended_wakes_them_and_one_that_is_spoiled_lets_them_sleep(frames):
+    proxy, _ = fleet_with(frames, WRONG)
+    assert refused(proxy.demand("traffic", RIGHT, radio_us=1)) == []
+    assert program_of(proxy).fields == ("speed",)
+    assert len(refused(proxy.demand("traffic", WRONG, radio_us=2))) == 1
+    assert program_of(proxy).sleeping
+
+
+def test_an_offer_that_changes_is_judged_anew_at_once(frames):
+    proxy, _ = fleet_with(frames, RIGHT)
+    assert program_of(proxy).fields == ("speed",)
+    other = StreamSchema("traffic", (SEGMENT, Field("speed", FieldType.TEXT), FLOW, NOTE))
+    said = proxy.announcement(frames.announcement("m1", boot=2, schema=other), radio_us=5, heard_us=5)
+    assert len(refused(said)) == 1
+    assert program_of(proxy).sleeping
+    said = proxy.announcement(frames.announcement("m1", boot=3), radio_us=9, heard_us=9)
+    assert refused(said) == []
+    assert program_of(proxy).fields == ("speed",)
+
+
+def test_a_restarted_proxy_does_not_ask_them_either(frames):
+    proxy = Fleet("p", FleetLimits(), now_us=0)
+    proxy.demand("traffic", WRONG, radio_us=0)
+    assert len(refused(proxy.restore([frames.announcement("m1")]))) == 1
+    assert program_of(proxy).sleeping
+
+
+def test_nobody_is_refused_while_no_query_asks(frames):
+    _, said = fleet_with(frames, replace(WRONG, demands=()))
+    assert refused(said) == []
