@@ -13,10 +13,12 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
+from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import Compaction
 from cluster.storage.delta_tables import CONFIGURATION, renewed
@@ -160,6 +162,26 @@ class StreamTable:
     def last_sequence(self, proxy: str, epoch: str) -> int:
         """Return the highest sequence number stored of a proxy and epoch; 0 if none."""
         return self._table.transaction_version(_writer(proxy, epoch)) or 0
+
+    def sequences(self) -> dict[tuple[str, str], int]:
+        """Return, by proxy and epoch, the highest sequence number stored of all that ever fed the stream.
+
+        Raises
+        ------
+        StorageError
+            If the table cannot be read.
+        """
+        path = Path(self.root, LOG, f"{self.version:020d}.checkpoint.parquet")
+        try:
+            self._table.create_checkpoint()  # the only place where all of them stand
+            stored = pq.read_table(path, columns=["txn"]).column("txn").drop_null().to_pylist()
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise StorageError(f"could not read what proxies have stored in {self.root}: {error}") from error
+        found = {}
+        for each in stored:
+            _, proxy, epoch = each["appId"].split("/", 2)
+            found[proxy, epoch] = int(each["version"])
+        return found
 
     def append(
         self, rows: Sequence[pa.Table], position: StreamPosition, sequences: Mapping[tuple[str, str], int]

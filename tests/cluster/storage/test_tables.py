@@ -185,3 +185,16 @@ def test_tables_opened_anew_go_on_where_they_were(tmp_path: Path) -> None:
     assert stored["start_us"].to_list() == list(range(number + 1))
     logs = (tmp_path / name / "_delta_log" for name in ("traffic", "results"))
     assert all((log / f"{COMMITS_BETWEEN_CHECKPOINTS - 1:020d}.checkpoint.parquet").exists() for log in logs)
+
+
+def test_all_who_ever_fed_a_stream_are_remembered_over_checkpoints(tmp_path: Path) -> None:
+    table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
+    assert table.sequences() == {}
+    for number in range(1, COMMITS_BETWEEN_CHECKPOINTS + 5):
+        table.append([], at(number), {("p", "e"): number, (f"q{number % 2}", "with/slash"): number})
+    last = COMMITS_BETWEEN_CHECKPOINTS + 4
+    expected = {("p", "e"): last, ("q0", "with/slash"): last, ("q1", "with/slash"): last - 1}
+    assert table.sequences() == expected
+    assert open_stream_tables(tmp_path)["traffic"].sequences() == expected
+    table.append([], at(last + 1), {("p", "e"): last + 1})
+    assert table.sequences() == {**expected, ("p", "e"): last + 1}

@@ -1,0 +1,79 @@
+"""What outlives a dropped stream: which batches of its proxies were stored.
+
+Proxies have deleted those batches and number on. If the stream comes to be again, with other columns perhaps, its table
+begins with these numbers; else it would wait for batches that nobody has any more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from cluster.errors import StorageError
+
+FOLDER = ".dropped"
+"""Below that of the streams; no stream has such a name."""
+
+Lane = tuple[str, str]
+"""A proxy and an epoch of its spool."""
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    proxy: str
+    epoch: str
+    sequence: int
+
+
+_decode = msgspec.json.Decoder(tuple[_Stored, ...])
+
+
+class DroppedStreams:
+    """Sequence numbers of streams that have been dropped.
+
+    Parameters
+    ----------
+    streams
+        Folder of the streams' tables.
+    """
+
+    def __init__(self, streams: Path) -> None:
+        self._folder = streams / FOLDER
+
+    def remember(self, stream: str, sequences: Mapping[Lane, int]) -> None:
+        """Note the highest numbers stored; on return they are on disk."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(stream)
+        unfinished = path.with_suffix(".new")
+        stored = tuple(_Stored(*lane, sequence) for lane, sequence in sorted(sequences.items()))
+        with unfinished.open("wb") as file:
+            file.write(msgspec.json.encode(stored))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+
+    def recall(self, stream: str) -> Mapping[Lane, int]:
+        """Return the highest numbers stored of a stream when it was dropped; empty if it never was.
+
+        Raises
+        ------
+        StorageError
+            If they cannot be read.
+        """
+        path = self._path(stream)
+        try:
+            stored = _decode.decode(path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StorageError(f"what was stored of dropped stream {stream!r} cannot be read: {error}") from error
+        return {(each.proxy, each.epoch): each.sequence for each in stored}
+
+    def forget(self, stream: str) -> None:
+        """Remove the numbers: a table has them."""
+        self._path(stream).unlink(missing_ok=True)
+
+    def _path(self, stream: str) -> Path:
+        return self._folder / f"{stream}.json"
