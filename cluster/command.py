@@ -125,6 +125,8 @@ def add_query(
         return
     for warning in added["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
+    for text in mismatch_texts(added.get("mismatches", [])):
+        typer.echo(f"warning: {text}", err=True)
     for read in added.get("history", []):
         since = "from the beginning" if read["since"] is None else f"since {read['since']}"
         typer.echo(f"reads first: {read['stream']} {since}, about {read['rows']:,} rows", err=True)
@@ -166,6 +168,8 @@ def show_query(
     typer.echo(f"{'reads':10}{', '.join(found['reads'])}")
     typer.echo(f"{'rows':10}{found['rows']:,}")
     typer.echo(f"{'query':10}{' '.join(found['sql'].split())}")
+    for text in mismatch_texts(found.get("mismatches", [])):
+        typer.echo(f"{'mismatch':10}{text}")
 
 
 @query.command("drop")
@@ -255,6 +259,15 @@ def make_client(api: str) -> ApiClient:
     from cluster.service.client import ApiClient
 
     return ApiClient(api, token=os.environ.get("FJORD_API_TOKEN"))
+
+
+def mismatch_texts(mismatches: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence per proxy that offers a stream otherwise than it is declared."""
+    return [
+        f"proxy {each['proxy']}{'' if each['online'] else ' (offline)'} does not feed stream {each['stream']}, and its "
+        f"sensors are not asked: {'; '.join(each['reasons'])}"
+        for each in mismatches
+    ]
 
 
 def print_json(value: Any) -> None:

@@ -41,10 +41,12 @@ DETAILS = (
     "lifetime_kept",
     "clock_offset_us",
     "doing",
+    "mismatch",
 )
 """Shown only when asked for by name."""
-UNREMARKABLE = {"stretched": 1, "lifetime_kept": True}
-"""Details that are shown if a sensor has another value: its battery makes it sample less often, or will not last."""
+UNREMARKABLE = {"stretched": 1, "lifetime_kept": True, "mismatch": None}
+"""Details that are shown if a sensor has another value: its battery makes it sample less often, or will not last; or it
+is not asked, as its columns are not those of its stream."""
 SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))
 """Shown as percent."""
 WIDEST = 10_000

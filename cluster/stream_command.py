@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cluster.command import DEFAULT_API, Api, AsJson, make_client, print_json
+from cluster.command import DEFAULT_API, Api, AsJson, make_client, mismatch_texts, print_json
 
 stream = typer.Typer(help="Create, list and drop streams.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def create_stream(
 
 @stream.command("list")
 def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
-    """List streams, with their columns and how far they have come."""
+    """List streams, with their columns, how far they have come, and who offers them otherwise than they are."""
     with make_client(api) as client:
         streams = client.streams()
     if as_json:
@@ -43,6 +43,26 @@ def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
         )
         table.add_row(each["name"], columns, "derived" if each["kind"] == "derived" else each["watermark"] or "-")
     Console(markup=False).print(table if streams else "there are no streams")
+    for each in streams:
+        for text in _remarks(each):
+            typer.echo(text)
+
+
+def _remarks(stream: dict[str, Any]) -> list[str]:
+    """Return what is wrong with what proxies offer and send of a stream, a sentence each."""
+    offers = stream.get("offers", [])
+    remarks = mismatch_texts([{"stream": stream["name"], **offer} for offer in offers if not offer["fits"]])
+    remarks += [
+        f"proxy {offer['proxy']} keeps samples of stream {stream['name']} that do not fit it in its spool"
+        for offer in offers
+        if offer["held"]
+    ]
+    rejected = stream.get("rejected", {"batches": 0})
+    if rejected["batches"]:
+        remarks.append(
+            f"{rejected['samples']:,} samples of stream {stream['name']} were rejected; the last: {rejected['reason']}"
+        )
+    return remarks
 
 
 @stream.command("drop")

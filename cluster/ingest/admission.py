@@ -22,6 +22,8 @@ class Verdict(Enum):
     """Stored already: acknowledge it again."""
     GAP = "gap"
     """Something before it is missing: acknowledge what is stored, so that the proxy sends again from there."""
+    HOLD = "hold"
+    """It does not fit the stream, or comes after one that does not: say nothing, and the proxy keeps it."""
 
 
 @dataclass(slots=True)
@@ -46,7 +48,9 @@ class AdmissionCounters:
     taken: int = 0
     repeated: int = 0
     gaps: int = 0
+    held: int = 0
     rejected: int = 0
+    rejected_rows: int = 0
     rows: int = 0
     late_rows: int = 0
     silent_proxies: int = 0
@@ -68,6 +72,7 @@ class StreamAdmission:
     silence_seconds: float = 30.0
     counters: AdmissionCounters = field(default_factory=AdmissionCounters)
     _lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
+    _held: set[tuple[str, str]] = field(default_factory=set)
     _proxies: dict[str, _Proxy] = field(default_factory=dict)
     _watermark_us: int | None = None
     _latest_us: int | None = None
@@ -104,18 +109,38 @@ class StreamAdmission:
         """Set the highest sequence number stored of a proxy and epoch."""
         self._lanes[proxy, epoch] = _Lane(stored, stored)
 
-    def judge(self, proxy: str, epoch: str, sequence: int) -> Verdict:
-        """Decide what to do with a batch of a known lane."""
+    def judge(self, proxy: str, epoch: str, sequence: int, *, fits: bool = True) -> Verdict:
+        """Decide what to do with a batch of a known lane.
+
+        Parameters
+        ----------
+        proxy, epoch
+            The lane.
+        sequence
+            Of the batch.
+        fits
+            False if its samples cannot be stored as the stream is declared now, but might be later.
+        """
         lane = self._lanes[proxy, epoch]
         if sequence <= lane.taken:
             self.counters.repeated += 1
             return Verdict.REPEATED
-        if sequence > lane.taken + 1:
+        follows = sequence == lane.taken + 1
+        if (follows and not fits) or (not follows and (proxy, epoch) in self._held):
+            self._held.add((proxy, epoch))
+            self.counters.held += 1
+            return Verdict.HOLD
+        if not follows:
             self.counters.gaps += 1
             return Verdict.GAP
+        self._held.discard((proxy, epoch))
         lane.taken = sequence
         self.counters.taken += 1
         return Verdict.TAKE
+
+    def holds(self, proxy: str) -> bool:
+        """Return whether samples of a proxy wait in its spool until they fit the stream."""
+        return any(held == proxy for held, _ in self._held)
 
     def stored(self, proxy: str, epoch: str) -> int:
         """Return the highest sequence number of the lane that is stored for good."""
@@ -135,9 +160,12 @@ class StreamAdmission:
         return self._recompute()
 
     def heard(self, proxy: str, now_seconds: float) -> None:
-        """Note that a proxy is alive, though it brought nothing new."""
+        """Note that a proxy is alive, though it brought nothing new.
+
+        One whose samples are held is no better than one that is away: nobody waits for it.
+        """
         known = self._proxies.get(proxy)
-        if known is not None:
+        if known is not None and not self.holds(proxy):
             known.heard_seconds = now_seconds
 
     def time_passed(self, now_seconds: float) -> bool:
@@ -162,6 +190,7 @@ class StreamAdmission:
 
         The watermark goes back too, or the same rows, sent again, would be taken for late ones.
         """
+        self._held.clear()
         for lane in self._lanes.values():
             lane.taken = lane.stored
         self._watermark_us = self.position.watermark_us

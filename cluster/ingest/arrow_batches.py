@@ -1,6 +1,9 @@
-"""Turns the columns of a batch into an Arrow table, and sets aside rows that come too late."""
+"""Turns the columns of a batch into an Arrow table, name by name, and sets aside rows that come too late."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -10,49 +13,117 @@ from cluster.storage.stream_tables import arrow_schema
 from protocols.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
+    EXPECTED_COLUMN,
+    FORM_COLUMN,
+    MEASURES_TOLD,
     MOTE_COLUMN,
     START_COLUMN,
     Batch,
     Column,
     aggregate_fields,
+    measure_column,
     wire_fields,
 )
+from protocols.column_matching import ColumnMatch, match_columns
 from protocols.errors import SchemaError
-from protocols.streams import FieldType, StreamSchema
+from protocols.streams import RESERVED_PREFIX, Field, FieldType, StreamSchema
 
 
 def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
-    """Return the rows of a batch as a table of the stream's Arrow schema.
+    """Return the rows of a batch as a table of the stream's Arrow schema; what the stream does not have is left out.
 
     Raises
     ------
     SchemaError
-        If the batch has other columns than the stream; names the first difference.
+        If the batch lacks a column of the stream, or has another of its name; names them. Or if it is malformed.
     """
-    expected = wire_fields(schema)
-    aggregates = len(batch.columns) > len(expected)
-    if aggregates:
-        expected = (*expected, *aggregate_fields(schema))
-    completeness = len(batch.columns) > len(expected)
-    if completeness:
-        expected = (*expected, *COMPLETENESS_FIELDS)
-    if batch.rows == 0 and not batch.columns:
+    if not batch.rows:
         return arrow_schema(schema).empty_table()
-    if len(batch.columns) != len(expected):
-        raise SchemaError(f"batch has {len(batch.columns)} columns, stream {schema.name!r} has {len(expected)}")
-    arrays = []
-    for column, field in zip(batch.columns, expected, strict=True):
-        if column.name != field.name or column.type is not field.type:
-            raise SchemaError(
-                f"batch has column {column.name!r} of {column.type.value} where stream {schema.name!r} "
-                f"has {field.name!r} of {field.type.value}"
-            )
-        arrays.append(_array(column, batch.rows))
+    found = _match(batch, schema)
+    if not found.fits:
+        raise SchemaError(misfit_text(batch.proxy, schema.name, found))
+    columns = {column.name: column for column in batch.columns}
+    aggregates, completeness = FORM_COLUMN in columns, EXPECTED_COLUMN in columns
+    expected = (
+        *wire_fields(schema),
+        *(aggregate_fields(schema) if aggregates else ()),
+        *(COMPLETENESS_FIELDS if completeness else ()),
+    )
+    names_there = dict(found.names) | _measures_there(schema, found)
+    arrays = [
+        _array(_column(columns, names_there.get(field.name, field.name), field), batch.rows) for field in expected
+    ]
     table = pa.Table.from_arrays(arrays, names=[field.name for field in expected])
     for name in (START_COLUMN, MOTE_COLUMN, DEFAULT_RATE_COLUMN):
         if table.column(name).null_count:
             raise SchemaError(f"batch has a sample without {name}")
     return table.cast(arrow_schema(schema, aggregates=aggregates, completeness=completeness))
+
+
+def misfit_of(batch: Batch, schema: StreamSchema) -> str | None:
+    """Return why the samples of a batch cannot be stored as the stream's; None if they can, or are malformed anyway.
+
+    A batch says itself what its columns are: it may be of an older offer than the last one.
+    """
+    if not batch.rows:
+        return None
+    try:
+        found = _match(batch, schema)
+    except SchemaError:
+        return None
+    return None if found.fits else misfit_text(batch.proxy, schema.name, found)
+
+
+def misfit_text(proxy: str, stream: str, found: ColumnMatch) -> str:
+    """Return in a sentence why the columns that a proxy sends are not those of the stream."""
+    return f"proxy {proxy!r} sends stream {stream!r} with other columns: {'; '.join(found.reasons())}"
+
+
+def _match(batch: Batch, schema: StreamSchema) -> ColumnMatch:
+    """Return how the columns of a batch are those of the stream; raises SchemaError if they are no columns at all."""
+    folded = [column.name.casefold() for column in batch.columns]
+    if len(set(folded)) != len(folded):
+        doubled = next(name for name in folded if folded.count(name) > 1)
+        raise SchemaError(f"batch has two columns {doubled!r}")
+    own = [column.name for column in batch.columns if column.name.casefold().startswith(RESERVED_PREFIX)]
+    # Whether a column is fixed is nothing to its values.
+    fixed = {field.name.casefold(): field.fixed for field in schema.fields}
+    offered = StreamSchema(
+        schema.name,
+        tuple(
+            Field(column.name, column.type, column.unit, fixed.get(column.name.casefold(), False))
+            for column in batch.columns
+            if column.name not in own
+        ),
+    )
+    if unknown := sorted(set(own) - _own_columns(offered)):
+        raise SchemaError(f"batch has a column {unknown[0]!r} that means nothing here")
+    return match_columns(schema, offered)
+
+
+@lru_cache(maxsize=1024)
+def _own_columns(offered: StreamSchema) -> frozenset[str]:
+    measures = {measure_column(measure, field.name) for field in offered.fields for measure in MEASURES_TOLD}
+    own = (*wire_fields(offered)[:3], *aggregate_fields(offered), *COMPLETENESS_FIELDS)
+    return frozenset({field.name for field in own} | measures)
+
+
+def _measures_there(schema: StreamSchema, found: ColumnMatch) -> dict[str, str]:
+    """Return, by the column of a measure as it is stored, the column in the batch, where that is another."""
+    return {
+        measure_column(measure, field.name): measure_column(measure, found.names[field.name])
+        for field in schema.sampled
+        if found.names[field.name] != field.name
+        for measure in MEASURES_TOLD
+    }
+
+
+def _column(columns: Mapping[str, Column], name: str, field: Field) -> Column:
+    column = columns.get(name)
+    if column is None or column.type is not field.type:
+        has = "none" if column is None else f"one of {column.type.value}"
+        raise SchemaError(f"batch should have a column {name!r} of {field.type.value} and has {has}")
+    return column
 
 
 def split_late(rows: pa.Table, watermark_us: int | None) -> tuple[pa.Table, pa.Table]:

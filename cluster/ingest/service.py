@@ -10,7 +10,9 @@ from pathlib import Path
 import structlog
 
 from cluster.errors import StorageError
+from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.writer import StreamWriter
+from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from protocols import topics
 from protocols.batches import Ack, decode_batch
@@ -56,14 +58,16 @@ class Ingest:
         self._online: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._offered_by: dict[str, set[str]] = {}
-        self._only_proxy: dict[str, str] = {}
+        self.offers = Offers()
         self.writers: dict[str, StreamWriter] = {}
         self.refused: dict[str, int] = {}
-        self.taken_name: Callable[[str], bool] = lambda _: False
-        """Whether a new stream must not have a name, as something else has it."""
+        self.taken_by: Callable[[str], str | None] = lambda _: None
+        """What has a name already, besides streams with a table: no proxy may offer a stream of this name."""
+        self._dropped = DroppedStreams(folder)
         for table in open_stream_tables(folder).values():
+            self._resume(table)
             self._make_writer(table)
+            self.offers.declare(Declaration(table.schema))
 
     subscriptions = (
         Subscription(topics.batches("+")),
@@ -111,29 +115,35 @@ class Ingest:
         StorageError
             If there is a stream of this name with other columns, or too many streams.
         """
-        if only_proxy is not None:
-            self._only_proxy[schema.name] = only_proxy
         known = self.writers.get(schema.name)
         if known is None:
             if len(self.writers) >= MAX_STREAMS:
                 raise StorageError(f"there are {MAX_STREAMS} streams already")
-            writer = self._make_writer(StreamTable(str(self._folder / schema.name), schema))
+            table = StreamTable(str(self._folder / schema.name), schema)
+            self._resume(table)
+            writer = self._make_writer(table)
             if self._tasks is not None:
                 self._start(writer)
         elif known.table.schema != schema:
             StreamTable(known.table.root, schema)  # raises, and says what differs
+        self.offers.declare(Declaration(schema, only_proxy))
 
     def feeding(self, stream: str) -> set[str]:
-        """Return the proxies that offer a stream and are online."""
-        return self._offered_by.get(stream, set()) & self._online
+        """Return the proxies that offer a stream as it is declared, and are online."""
+        return {each.proxy for each in self.offers.of(stream) if each.fits and self.online(each.proxy)}
+
+    def online(self, proxy: str) -> bool:
+        """Return whether a proxy is connected."""
+        return proxy in self._online
 
     def forget(self, stream: str) -> None:
         """Remove a stream and its table."""
-        writer = self.writers.pop(stream)
+        writer = self.writers[stream]
+        self._dropped.remember(stream, {**self._dropped.recall(stream), **writer.table.sequences()})
+        del self.writers[stream]
         if (task := self._running.pop(stream, None)) is not None:
             task.cancel()
-        self._offered_by.pop(stream, None)
-        self._only_proxy.pop(stream, None)
+        self.offers.forget(stream)
         shutil.rmtree(writer.table.root)
 
     async def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
@@ -162,26 +172,36 @@ class Ingest:
         if writer is None:
             # Not acknowledged: the proxy offers its streams on connecting, and will send the batch again.
             raise FrameError("stream", f"proxy {proxy!r} sent a batch of unknown stream {batch.stream!r}")
-        await writer.receive(batch)
+        declaration = self.offers.declared(batch.stream)
+        if declaration is not None and declaration.only_proxy not in {None, proxy}:
+            raise FrameError(
+                "identity", f"stream {batch.stream!r} is fed by proxy {declaration.only_proxy!r}, not {proxy!r}"
+            )
+        await writer.receive(batch, settled=self.offers.fits(proxy, batch.stream))
 
     def _offer(self, message: Message, names: tuple[str, ...]) -> None:
         if not message.payload:
+            self.offers.withdraw(*names)
             return
         offer = decode_stream_offer(message.payload)
         if (offer.proxy, offer.stream.name) != names:
             raise FrameError("identity", f"offer of {offer.proxy}/{offer.stream.name} came on {message.topic}")
         name = offer.stream.name
-        if (only := self._only_proxy.get(name, offer.proxy)) != offer.proxy:
-            raise FrameError(
-                "identity", f"stream {name!r} was created to be fed by proxy {only!r}, not {offer.proxy!r}"
-            )
-        new = name not in self.writers
-        if new and self.taken_name(name):
-            raise FrameError("identity", f"there is a relation {name!r}: proxy {offer.proxy!r} cannot offer a stream")
-        self.declare(offer.stream)
-        self._offered_by.setdefault(name, set()).add(offer.proxy)
-        if new:
+        judged = self.offers.put(offer)
+        if judged is None:
+            if (taken_by := self.taken_by(name)) is not None:
+                raise FrameError(
+                    "identity", f"there is a {taken_by} {name!r}: proxy {offer.proxy!r} cannot offer a stream"
+                )
+            self.declare(offer.stream)
             log.info("new stream", stream=name, proxy=offer.proxy)
+        elif not judged.fits:
+            declaration = self.offers.declared(name)
+            only = None if declaration is None else declaration.only_proxy
+            raise FrameError(
+                "schema" if only in {None, offer.proxy} else "identity",
+                f"proxy {offer.proxy!r} does not feed stream {name!r}: {judged.reason}",
+            )
 
     def _status(self, message: Message, proxy: str) -> None:
         if not message.payload:
@@ -210,6 +230,16 @@ class Ingest:
     def _start(self, writer: StreamWriter) -> None:
         assert self._tasks is not None  # noqa: S101 - called while running
         self._running[writer.stream] = self._tasks.create_task(writer.run(), name=f"writer of {writer.stream}")
+
+    def _resume(self, table: StreamTable) -> None:
+        """Let a table that is new begin where the one of its name ended that was dropped."""
+        name = table.schema.name
+        stored = self._dropped.recall(name)
+        newer = {lane: sequence for lane, sequence in stored.items() if sequence > table.last_sequence(*lane)}
+        if newer:
+            table.append([], table.position(), newer)
+        if stored:
+            self._dropped.forget(name)
 
     def _make_writer(self, table: StreamTable) -> StreamWriter:
         writer = StreamWriter(

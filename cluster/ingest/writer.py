@@ -14,7 +14,7 @@ import structlog
 
 from cluster.errors import StorageError
 from cluster.ingest.admission import StreamAdmission, Verdict
-from cluster.ingest.arrow_batches import split_late, to_arrow
+from cluster.ingest.arrow_batches import misfit_of, split_late, to_arrow
 from cluster.storage.stream_tables import StreamTable
 from protocols.batches import START_COLUMN, Ack, Batch, Rejection
 from protocols.errors import SchemaError
@@ -71,21 +71,39 @@ class StreamWriter:
         self._clock = clock
         self._waiting = _Waiting()
         self._work = asyncio.Event()
+        self.last_rejection: str | None = None
+        """Why samples were rejected last."""
 
     @property
     def stream(self) -> str:
         """Name of the stream."""
         return self.table.schema.name
 
-    async def receive(self, batch: Batch) -> None:
-        """Admit a batch; it is acknowledged once it is stored."""
+    async def receive(self, batch: Batch, *, settled: bool = True) -> None:
+        """Admit a batch; it is acknowledged once it is stored.
+
+        Parameters
+        ----------
+        batch
+            Of this stream.
+        settled
+            Whether its proxy offers the stream as it is declared, so that a batch that does not fit is of an older
+            offer and never will. If not, such a batch is left to the proxy until the offer or the declaration changes.
+        """
         admission, lane = self.admission, (batch.proxy, batch.epoch)
         if not admission.knows(*lane):
             admission.open_lane(*lane, self.table.last_sequence(*lane))
         admission.heard(batch.proxy, self._clock())
         if self._waiting.count >= MAX_WAITING:
             return  # Not acknowledged, so the proxy keeps it and sends it again.
-        verdict = admission.judge(*lane, batch.sequence)
+        misfit = None if settled else misfit_of(batch, self.table.schema)
+        held_before = admission.holds(batch.proxy)
+        verdict = admission.judge(*lane, batch.sequence, fits=misfit is None)
+        if verdict is Verdict.HOLD:
+            if misfit is not None and not held_before:
+                self._quarantine("batch", misfit, f"{batch.proxy}/{batch.stream}", b"")
+                log.warning("batch is left to its proxy", stream=self.stream, proxy=batch.proxy, reason=misfit)
+            return
         if verdict is not Verdict.TAKE:
             await self._acknowledge(self._ack(lane))
             return
@@ -134,6 +152,8 @@ class StreamWriter:
         except SchemaError as error:
             # Its sequence number counts as stored: a batch that never fits must not block those after it.
             counters.rejected += 1
+            counters.rejected_rows += batch.rows
+            self.last_rejection = error.message
             waiting.rejected.setdefault(lane, []).append(Rejection(batch.sequence, error.message[:512]))
             self._quarantine("batch", error.message, f"{batch.proxy}/{batch.stream}", b"")
             log.warning("batch rejected", stream=self.stream, proxy=batch.proxy, reason=error.message)

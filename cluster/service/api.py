@@ -15,6 +15,7 @@ from cluster.errors import PlanError
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
+from cluster.plan.demand import streams_of
 from cluster.service.energy_routes import EnergyBooks, energy_routes
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.relation_registry import WaitingQuery
@@ -22,6 +23,7 @@ from cluster.service.relation_routes import relation_routes
 from cluster.service.relation_service import UnknownRelationError
 from cluster.service.result_messages import instant_text
 from cluster.service.sensor_routes import sensor_routes
+from cluster.service.stream_offers import mismatches_of
 from cluster.service.stream_routes import MAX_SQL_CHARACTERS, stream_routes
 from protocols import topics
 from protocols.errors import FjordError, TopicError
@@ -165,6 +167,10 @@ def _status_of(error: FjordError) -> int:
     return next((status for kind, status in statuses if isinstance(error, kind)), 500)
 
 
+def _streams_of(query: RegisteredQuery | WaitingQuery) -> frozenset[str]:
+    return query.reads if isinstance(query, WaitingQuery) else streams_of(query.node)
+
+
 def _describe(query: RegisteredQuery | WaitingQuery, server: ClusterServer) -> dict[str, Any]:
     waiting = query if isinstance(query, WaitingQuery) else None
     return {
@@ -176,4 +182,5 @@ def _describe(query: RegisteredQuery | WaitingQuery, server: ClusterServer) -> d
         "created": instant_text(query.created_us),
         "state": "running" if waiting is None else server.queries.waiting.state(waiting),
         "reads": sorted(query.reads),
+        "mismatches": mismatches_of(server.ingest, _streams_of(query)),
     }

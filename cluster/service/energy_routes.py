@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -65,7 +67,8 @@ class EnergyBooks:
 
     def close_period(self) -> None:
         """Put down what was spent for the demands there are: they are about to change."""
-        spent = self._server.sensors.ledger.take()
+        schemas = self._server.ingest.schemas
+        spent = tuple((as_declared(entry, schemas), joules) for entry, joules in self._server.sensors.ledger.take())
         if not spent:
             return
         period = Period(self._running(), dict(self._server.ingest.schemas), spent)
@@ -86,7 +89,7 @@ class EnergyBooks:
             If the text is not a query over the streams there are.
         """
         asked = self._server.queries.demands_for(without_explain(sql), ASKING)
-        entries, _ = self._server.sensors.snapshot()
+        entries = self._asked()
         answer = await asyncio.to_thread(
             explain_energy,
             asked,
@@ -106,7 +109,7 @@ class EnergyBooks:
             motes = sum(account.until_us > account.since_us for account in accounts)
             expected = sum(account.expected_joules for account in accounts)
             since_us = self._server.sensors.ledger.since_us
-            entries, _ = self._server.sensors.snapshot()
+            entries = self._asked()
             demands, schemas = self._running(), dict(self._server.ingest.schemas)
 
             def compute() -> tuple[Divided, Bill]:
@@ -127,12 +130,33 @@ class EnergyBooks:
             self._divided.add(divided)
             return msgspec.json.encode(bill)
 
+    def _asked(self) -> tuple[MoteEntry, ...]:
+        """Return the motes that queries may ask: those that offer their stream as it is declared."""
+        entries, _ = self._server.sensors.snapshot()
+        mismatches, schemas = self._server.ingest.offers.mismatches, self._server.ingest.schemas
+        return tuple(as_declared(entry, schemas) for entry in entries if (entry.proxy, entry.stream) not in mismatches)
+
     def _running(self) -> Demands:
         found: dict[str, list[QueryDemand]] = {}
         for query in self._server.registry.queries():
             for stream, demands in demands_of(query.name, query.node).items():
                 found.setdefault(stream, []).extend(demands)
         return found
+
+
+def as_declared(entry: MoteEntry, schemas: Mapping[str, StreamSchema]) -> MoteEntry:
+    """Return an entry with the properties of its mote as its stream spells them."""
+    schema = schemas.get(entry.stream)
+    spelled = {} if schema is None else _spellings(schema)
+    if all(spelled.get(name.casefold(), name) == name for name in entry.properties):
+        return entry
+    properties = {spelled.get(name.casefold(), name): value for name, value in entry.properties.items()}
+    return msgspec.structs.replace(entry, properties=properties)
+
+
+@lru_cache(maxsize=1024)
+def _spellings(schema: StreamSchema) -> Mapping[str, str]:
+    return {field.name.casefold(): field.name for field in schema.fixed}
 
 
 def energy_routes(books: EnergyBooks) -> APIRouter:

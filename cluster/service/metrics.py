@@ -40,21 +40,30 @@ class ClusterMetrics(Collector):
         )
         rows = CounterMetricFamily("fjord_ingest_rows_total", "Rows stored", labels=["stream"])
         late = CounterMetricFamily("fjord_ingest_late_rows_total", "Rows set aside as late", labels=["stream"])
+        rejected = CounterMetricFamily(
+            "fjord_ingest_rejected_rows_total", "Rows that can never be stored", labels=["stream"]
+        )
+        mismatches = GaugeMetricFamily(
+            "fjord_ingest_mismatches", "Proxies that offer a stream otherwise than it is declared", labels=["stream"]
+        )
         for stream, writer in self._server.ingest.writers.items():
             counters = writer.admission.counters
             for outcome, count in (
                 ("taken", counters.taken),
                 ("repeated", counters.repeated),
                 ("gap", counters.gaps),
+                ("held", counters.held),
                 ("rejected", counters.rejected),
             ):
                 batches.add_metric([stream, outcome], count)
             rows.add_metric([stream], counters.rows)
             late.add_metric([stream], counters.late_rows)
+            rejected.add_metric([stream], counters.rejected_rows)
+            mismatches.add_metric([stream], sum(not each.fits for each in self._server.ingest.offers.of(stream)))
         refused = CounterMetricFamily("fjord_ingest_refused_total", "Messages refused", labels=["reason"])
         for reason, count in self._server.ingest.refused.items():
             refused.add_metric([reason], count)
-        yield from (batches, rows, late, refused)
+        yield from (batches, rows, late, rejected, mismatches, refused)
         yield from relation_metrics(self._server.queries.store)
         waiting = self._server.queries.waiting.all()
         yield GaugeMetricFamily("fjord_queries_waiting", "Queries that wait for a relation", value=len(waiting))

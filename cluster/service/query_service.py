@@ -208,7 +208,16 @@ class QueryService:
         demands: list[QueryDemand] = []
         for query in self._registry.queries():
             demands.extend(demands_of(query.name, query.node).get(stream, ()))
-        return StreamDemand(VERSION, self._name, stream, self._registry.plan.epoch, tuple(demands))
+        declared = self._ingest.offers.declared(stream)
+        return StreamDemand(
+            VERSION,
+            self._name,
+            stream,
+            self._registry.plan.epoch,
+            tuple(demands),
+            None if declared is None else declared.schema,
+            None if declared is None else declared.only_proxy,
+        )
 
     def _understood(self, sql: str, *, registered: bool = False) -> tuple[Query, Node]:
         query = translate(sql, self.streams.catalog(), registered=registered)

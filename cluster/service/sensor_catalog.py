@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -72,6 +72,8 @@ class SensorCatalog:
     ----------
     quarantine
         Keeps entries that were refused: (kind, reason, where from, bytes).
+    mismatches
+        Returns, by proxy and stream, why sensors are not asked for samples; any thread may call it.
     most_sensors, most_proxies, most_properties
         What goes beyond is refused and counted.
     """
@@ -82,11 +84,13 @@ class SensorCatalog:
         self,
         *,
         quarantine: Callable[[str, str, str, bytes], None] | None = None,
+        mismatches: Callable[[], Mapping[tuple[str, str], str]] = dict,
         most_sensors: int = MOST_SENSORS,
         most_proxies: int = MOST_PROXIES,
         most_properties: int = MOST_PROPERTIES,
     ) -> None:
         self._quarantine = quarantine
+        self.mismatches = mismatches
         self._most_sensors = most_sensors
         self._most_proxies = most_proxies
         self._most_properties = most_properties
@@ -200,6 +204,8 @@ def loss_of(entry: MoteEntry) -> float | None:
 
 
 ONLINE_COLUMN = "proxy_online"
+MISMATCH_COLUMN = "mismatch"
+"""Why a sensor is not asked for samples: its stream is declared otherwise than its proxy offers it."""
 
 COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | None]]] = {
     "sensor": (pl.String, lambda entry: entry.mote),
@@ -229,10 +235,14 @@ COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | 
 }
 """Type and value of the columns that every sensor has, in order. A new field of an entry gets a line here."""
 
-_TAKEN = {ONLINE_COLUMN, *COLUMNS}
+_TAKEN = {ONLINE_COLUMN, MISMATCH_COLUMN, *COLUMNS}
 
 
-def sensors_relation(entries: Iterable[MoteEntry], online: Collection[str] | None = None) -> pl.DataFrame:
+def sensors_relation(
+    entries: Iterable[MoteEntry],
+    online: Collection[str] | None = None,
+    mismatches: Mapping[tuple[str, str], str] | None = None,
+) -> pl.DataFrame:
     """Return the relation ``sensors``: one row per entry, by proxy and mote.
 
     Parameters
@@ -241,18 +251,21 @@ def sensors_relation(entries: Iterable[MoteEntry], online: Collection[str] | Non
         What the catalog holds.
     online
         The proxies that are online; None if that is not known.
+    mismatches
+        By proxy and stream, why the proxy does not feed it.
 
     Returns
     -------
     polars.DataFrame
-        The columns of :data:`COLUMNS`, ``proxy_online``, and the properties of all motes by name. Names that differ in
-        case only are one property.
+        The columns of :data:`COLUMNS`, ``mismatch``, ``proxy_online``, and the properties of all motes by name. Names
+        that differ in case only are one property.
     """
     rows = sorted(entries, key=lambda entry: (entry.proxy, entry.mote))
     built_in = [
         pl.Series(name, [value(entry) for entry in rows], dtype=kind) for name, (kind, value) in COLUMNS.items()
     ]
     presence = [None if online is None else entry.proxy in online for entry in rows]
+    refused = [(mismatches or {}).get((entry.proxy, entry.stream)) for entry in rows]
     spellings: dict[str, str] = {}
     for name in sorted({name for entry in rows for name in entry.properties}):
         spellings.setdefault(name.casefold(), name)
@@ -261,7 +274,11 @@ def sensors_relation(entries: Iterable[MoteEntry], online: Collection[str] | Non
         _property_series(property_column(spellings[name]), [values.get(name) for values in folded])
         for name in sorted(spellings)
     ]
-    return pl.DataFrame([*built_in, pl.Series(ONLINE_COLUMN, presence, dtype=pl.Boolean), *properties])
+    own = [
+        pl.Series(MISMATCH_COLUMN, refused, dtype=pl.String),
+        pl.Series(ONLINE_COLUMN, presence, dtype=pl.Boolean),
+    ]
+    return pl.DataFrame([*built_in, *own, *properties])
 
 
 def property_column(name: str) -> str:

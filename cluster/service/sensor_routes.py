@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cluster.service.server import ClusterServer
-    from protocols.catalog import MoteEntry
 
 RELATION = "sensors"
 LONGEST_QUESTION = 10_000
@@ -110,9 +109,8 @@ def where(relation: pl.DataFrame, condition: str) -> pl.DataFrame:
     return _run(relation, tree, sql)
 
 
-def answer(entries: Sequence[MoteEntry], online: frozenset[str], *, condition: str | None, sql: str | None) -> bytes:
+def answer(rows: pl.DataFrame, *, condition: str | None, sql: str | None) -> bytes:
     """Return the answer as JSON: names of columns, and rows as objects."""
-    rows = sensors_relation(entries, online)
     if sql is not None:
         rows = select(rows, sql)
     elif condition is not None:
@@ -138,8 +136,10 @@ def sensor_routes(server: ClusterServer) -> APIRouter:
         """Return all sensors, those for which a condition holds, or the answer to a SELECT over ``sensors``."""
         if condition is not None and sql is not None:
             raise HTTPException(400, "send a condition (where) or a whole query (sql), not both")
-        entries, online = server.sensors.snapshot()
-        body = await asyncio.to_thread(answer, entries, online, condition=condition, sql=sql)
+        catalog = server.sensors
+        entries, online = catalog.snapshot()
+        rows = await asyncio.to_thread(sensors_relation, entries, online, catalog.mismatches())
+        body = await asyncio.to_thread(answer, rows, condition=condition, sql=sql)
         return Response(body, media_type="application/json")
 
     return api

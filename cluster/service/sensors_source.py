@@ -61,7 +61,9 @@ class SensorsSource:
     def of(cls, catalog: SensorCatalog, *, limits: Limits | None = None) -> SensorsSource:
         """Return the source of a catalog."""
         return cls(
-            lambda: sensors_relation(*catalog.snapshot()), limits=limits, connected_at=lambda: catalog.connected_at
+            lambda: sensors_relation(*catalog.snapshot(), catalog.mismatches()),
+            limits=limits,
+            connected_at=lambda: catalog.connected_at,
         )
 
     def remember(self, snapshot: Path) -> None:

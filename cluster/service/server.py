@@ -90,7 +90,9 @@ class ClusterServer:
             commit_interval_seconds=settings.commit_interval_seconds,
             silence_seconds=settings.silence_seconds,
         )
-        self.sensors = SensorCatalog(quarantine=self.registry.quarantine)
+        self.sensors = SensorCatalog(
+            quarantine=self.registry.quarantine, mismatches=lambda: self.ingest.offers.mismatches
+        )
         self.results = ResultsTable(str(folder / "results"), self._fjord)
         status = topics.cluster_status(settings.name)
         self._link = MqttLink(
@@ -178,9 +180,11 @@ class ClusterServer:
             "queries": len(self.registry.plan.queries),
             "streams": sorted(self.ingest.schemas),
             "rows_stored": sum(writer.admission.counters.rows for writer in self.ingest.writers.values()),
+            "rows_rejected": sum(writer.admission.counters.rejected_rows for writer in self.ingest.writers.values()),
             "rows_late": sum(writer.admission.counters.late_rows for writer in self.ingest.writers.values()),
             "rows_published": self.publisher.published_rows,
             "refused": dict(self.ingest.refused),
+            "mismatches": len(self.ingest.offers.mismatches),
             "sensors": {"known": len(self.sensors), "refused": dict(self.sensors.refused)},
         }
 

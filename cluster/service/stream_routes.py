@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from cluster.fjord.counters import work_of
 from cluster.plan.picture import dot, mermaid, picture_of, plan_text
 from cluster.service.result_messages import instant_text
+from cluster.service.stream_offers import offers_of, rejected_of
 from cluster.spark.placement import parts_of
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def stream_routes(server: ClusterServer) -> APIRouter:
                 "watermark": None
                 if writer.admission.watermark_us is None
                 else instant_text(writer.admission.watermark_us),
+                "offers": offers_of(server.ingest, writer.stream),
+                "rejected": rejected_of(server.ingest, writer.stream),
             }
             for writer in server.ingest.writers.values()
         ]

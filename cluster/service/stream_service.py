@@ -47,7 +47,7 @@ class StreamService:
         self._registry = registry
         self._ingest = ingest
         self._relations = relations
-        ingest.taken_name = lambda name: relations.find(name) is not None
+        ingest.taken_by = self._taken_by
         self._lock = lock
         self._stamps: dict[str, str | None] = {}
         self._derived: dict[str, DerivedStream] = {}
@@ -103,6 +103,12 @@ class StreamService:
         """
         async with self._lock:
             self._drop(name)
+
+    def _taken_by(self, name: str) -> str | None:
+        """Return what has a name, if it is no stream that proxies could feed."""
+        if self._relations.find(name) is not None:
+            return "relation"
+        return "derived stream" if name.casefold() in {each.casefold() for each in self._derived} else None
 
     def _create(self, statement: CreateStream | CreateDerivedStream) -> str:
         if (known := self.catalog().find(statement.name)) is not None:

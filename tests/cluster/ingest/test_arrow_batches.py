@@ -1,14 +1,25 @@
-"""From the wire to Arrow: same values, late rows aside, wrong columns refused."""
+"""From the wire to Arrow: same values under the same names, late rows aside, wrong columns refused."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from cluster.ingest.arrow_batches import split_late, to_arrow
+from cluster.ingest.arrow_batches import misfit_of, split_late, to_arrow
 from cluster.storage.stream_tables import arrow_schema
-from protocols.batches import MOTE_COLUMN, START_COLUMN, Batch, make_columns
+from protocols.batches import (
+    MOTE_COLUMN,
+    START_COLUMN,
+    Batch,
+    Column,
+    aggregate_columns,
+    make_column,
+    make_columns,
+)
 from protocols.errors import SchemaError
 from protocols.frames import Value
 from protocols.streams import Field, FieldType, StreamSchema
@@ -36,13 +47,96 @@ def test_a_batch_that_only_moves_the_watermark_has_no_columns() -> None:
     assert to_arrow(Batch(1, "p", "e", "all", 1, 0, True, 0, ()), ALL).num_rows == 0
 
 
-def test_other_columns_are_refused_by_name() -> None:
+def test_columns_are_found_by_name_whatever_their_order_and_case() -> None:
+    announced = StreamSchema("roads", (Field("SPEED", FieldType.REAL, "mph"), Field("lane", FieldType.INTEGER)))
+    declared = StreamSchema("roads", (Field("lane", FieldType.INTEGER), Field("speed", FieldType.REAL)))
+    table = to_arrow(batch(announced, [{"SPEED": 66.5, "lane": 3}, {"SPEED": None, "lane": None}]), declared)
+    assert table.schema == arrow_schema(declared)
+    assert table.select(["lane", "speed"]).to_pylist() == [{"lane": 3, "speed": 66.5}, {"lane": None, "speed": None}]
+
+
+def test_columns_that_are_not_declared_are_left_out() -> None:
+    declared = StreamSchema("all", (Field("real", FieldType.REAL),))
+    row = {"boolean": True, "integer": 1, "real": 2.5, "text": "a"}
+    assert to_arrow(batch(ALL, [row]), declared).column_names[3:] == ["real"]
+    assert misfit_of(batch(ALL, [row]), declared) is None
+
+
+@pytest.mark.parametrize(
+    ("declared", "reason"),
+    [
+        (Field("real", FieldType.INTEGER), "real is declared as INTEGER and offered as REAL UNIT 'mph'"),
+        (Field("real", FieldType.REAL, "km/h"), "real is declared as REAL UNIT 'km/h' and offered as REAL UNIT 'mph'"),
+        (Field("occ", FieldType.REAL), "occ is declared as REAL and not offered; offered and not declared: real"),
+    ],
+)
+def test_other_columns_are_refused_by_name(declared: Field, reason: str) -> None:
+    sent = batch(StreamSchema("all", (Field("real", FieldType.REAL, "mph"),)), [{"real": 1.0}])
+    schema = StreamSchema("all", (declared,))
+    assert misfit_of(sent, schema) == f"proxy 'p' sends stream 'all' with other columns: {reason}"
+    with pytest.raises(SchemaError, match="with other columns"):
+        to_arrow(sent, schema)
+
+
+def test_whether_a_column_is_fixed_is_nothing_to_its_values() -> None:
+    fixed = StreamSchema("all", (Field("real", FieldType.REAL, fixed=True),))
+    sampled = StreamSchema("all", (Field("real", FieldType.REAL),))
+    assert to_arrow(batch(fixed, [{"real": 1.0}]), sampled)["real"].to_pylist() == [1.0]
+
+
+def test_a_batch_without_rows_moves_the_watermark_whatever_its_columns() -> None:
     other = StreamSchema("all", (Field("speed", FieldType.REAL),))
-    with pytest.raises(SchemaError, match="4 columns"):
-        to_arrow(batch(other, [{"speed": 1.0}]), ALL)
-    wrong = StreamSchema("all", (Field("speed", FieldType.INTEGER),))
-    with pytest.raises(SchemaError, match="'speed' of integer where stream 'all' has 'speed' of real"):
-        to_arrow(batch(wrong, [{"speed": 1}]), other)
+    assert misfit_of(batch(other, []), ALL) is None
+    assert to_arrow(batch(other, []), ALL).num_rows == 0
+
+
+def test_aggregates_are_found_by_the_names_of_their_fields() -> None:
+    announced = StreamSchema("roads", (Field("occ", FieldType.REAL), Field("SPEED", FieldType.REAL)))
+    declared = StreamSchema("roads", (Field("Speed", FieldType.REAL),))
+    values: dict[str, list[Value]] = {"fjord_form": ["f"], "fjord_samples": [3], "fjord_sum_SPEED": [7.5]}
+    sent = batch(announced, [{"occ": None, "SPEED": None}])
+    sent = replace(sent, columns=sent.columns + aggregate_columns(announced, values, 1))
+    table = to_arrow(sent, declared)
+    assert table.schema == arrow_schema(declared, aggregates=True)
+    row = table.to_pylist()[0]
+    assert (row["fjord_form"], row["fjord_samples"], row["fjord_sum_Speed"]) == ("f", 3, 7.5)
+    assert not any("occ" in name for name in row)
+
+
+def columns(*names: str) -> tuple[Column, ...]:
+    return tuple(make_column(name, FieldType.REAL, [1.0]) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (lambda there: there + columns("text"), "two columns 'text'"),
+        (lambda there: there + columns("TEXT"), "two columns 'text'"),
+        (lambda there: there + columns("FJORD_start_us"), "two columns 'fjord_start_us'"),
+        (lambda there: there + columns("fjord_secret"), "'fjord_secret' that means nothing"),
+        (lambda there: there[1:], "should have a column 'fjord_start_us' of integer and has none"),
+        (
+            lambda there: columns("fjord_start_us") + there[1:],
+            "'fjord_start_us' of integer and has one of real",
+        ),
+        (
+            lambda there: there + aggregate_columns(ALL, {}, 1)[:-1],
+            "should have a column 'fjord_max_real' of real and has none",
+        ),
+    ],
+)
+def test_a_malformed_batch_never_fits_and_is_not_waited_for(changed: Any, reason: str) -> None:
+    sent = batch(ALL, [{kind.value: None for kind in FieldType}])
+    sent = replace(sent, columns=changed(sent.columns))
+    assert misfit_of(sent, ALL) is None
+    with pytest.raises(SchemaError, match=reason):
+        to_arrow(sent, ALL)
+
+
+def test_a_batch_of_very_many_columns_is_judged_all_the_same() -> None:
+    sent = batch(ALL, [{kind.value: None for kind in FieldType}])
+    many = replace(sent, columns=sent.columns + columns(*(f"c{n}" for n in range(1_500))))
+    assert to_arrow(many, ALL).num_rows == 1
 
 
 @pytest.mark.parametrize(

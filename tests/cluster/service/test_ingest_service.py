@@ -86,7 +86,7 @@ async def test_refused_messages_are_counted_by_reason_and_kept(service: Service)
     await service.handle(topics.stream_offer("p", "traffic"), encode(other))
     assert service.ingest.refused == {"garbled": 1, "identity": 1, "stream": 1, "schema": 1}
     assert len(service.registry.quarantined()) == 4
-    assert "other fields" in service.registry.quarantined()[0].reason
+    assert "sensor is declared as TEXT FIXED and not offered" in service.registry.quarantined()[0].reason
     assert acks(service) == []
 
 

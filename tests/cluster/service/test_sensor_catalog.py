@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -197,7 +198,7 @@ def test_other_messages_are_passed_over():
 
 def test_a_row_per_mote():
     relation = sensors_relation([entry("m1", lost=1, segment=3, road="I-880")], {"north"})
-    assert relation.columns == [*COLUMNS, "proxy_online", "road", "segment"]
+    assert relation.columns == [*COLUMNS, "mismatch", "proxy_online", "road", "segment"]
     assert relation.to_dicts() == [
         {
             "sensor": "m1",
@@ -224,6 +225,7 @@ def test_a_row_per_mote():
             "stretched": 1,
             "lifetime_kept": True,
             "clock_offset_us": None,
+            "mismatch": None,
             "proxy_online": True,
             "road": "I-880",
             "segment": 3,
@@ -238,9 +240,15 @@ def test_what_is_not_known_is_null():
     assert sensors_relation([entry("m1", battery=None)])["battery"].dtype == pl.Float64
 
 
+def test_motes_that_are_not_asked_have_the_reason_beside_them():
+    entries = [entry("m1"), msgspec.structs.replace(entry("m2"), proxy="south")]
+    relation = sensors_relation(entries, None, {("south", "traffic"): "other columns", ("north", "weather"): "no"})
+    assert dict(zip(relation["sensor"], relation["mismatch"], strict=True)) == {"m1": None, "m2": "other columns"}
+
+
 def test_an_empty_catalog_has_all_columns_and_types():
     empty = sensors_relation([])
-    assert empty.shape == (0, len(COLUMNS) + 1)
+    assert empty.shape == (0, len(COLUMNS) + 2)
     assert empty.schema == sensors_relation([entry("m1")]).schema
 
 

@@ -1,0 +1,484 @@
+"""What proxies offer against what is declared: who feeds a stream, what becomes of samples, and who hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import msgpack
+import polars as pl
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from typer.testing import CliRunner
+
+from cluster.command import query
+from cluster.ingest.offers import Declaration, Offers
+from cluster.ingest.service import Ingest
+from cluster.language.catalog import CatalogError
+from cluster.sensors_command import app as sensors_command
+from cluster.service.api import make_api
+from cluster.service.client import ApiClient
+from cluster.service.energy_routes import EnergyBooks
+from cluster.service.metrics import ClusterMetrics
+from cluster.service.sensor_catalog import EntryPublished, SensorCatalog
+from cluster.stream_command import stream as stream_command
+from protocols import topics
+from protocols.batches import Ack, Batch, decode_ack, encode_batch, make_columns
+from protocols.catalog import Presence, Status, StreamOffer
+from protocols.demands import decode_demand
+from protocols.errors import FrameError
+from protocols.frames import encode
+from protocols.streams import Field, FieldType, StreamSchema
+from tests.cluster.service.energy_cases import entry
+
+BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
+SENSOR = Field("sensor", TEXT, fixed=True)
+LANE, OCC, SPEED = Field("lane", INTEGER), Field("occ", REAL), Field("speed", REAL, "mph")
+ROADS = "CREATE STREAM roads (sensor TEXT FIXED, lane INTEGER, occ REAL, speed REAL) SOURCE mqtt()"
+WRONG = ROADS.replace("lane INTEGER", "lane REAL")
+ANNOUNCED = StreamSchema("roads", (SENSOR, SPEED, LANE, OCC))
+VALUES: dict[str, Any] = {"sensor": "s", "speed": 66.5, "lane": 3, "occ": 0.25}
+REASON = "lane is declared as REAL and offered as INTEGER"
+
+
+def schema_of(*fields):
+    return StreamSchema("roads", fields)
+
+
+async def offer(service, schema=ANNOUNCED, proxy="north"):
+    await service.handle(topics.stream_offer(proxy, schema.name), encode(StreamOffer(1, proxy, schema)))
+
+
+async def presence(service, proxy, state=Presence.ONLINE):
+    await service.handle(topics.proxy_status(proxy), encode(Status(1, proxy, state, "e", 0)))
+
+
+def batch(sequence, *starts, schema=ANNOUNCED, proxy="north", watermark=0, sampling=True):
+    count = len(starts)
+    values = {field.name: [VALUES.get(field.name.lower())] * count for field in schema.fields}
+    columns = make_columns(schema, list(starts), ["m"] * count, [True] * count, values)
+    return encode_batch(Batch(1, proxy, "e", schema.name, sequence, watermark, sampling, count, columns))
+
+
+async def send(service, *args, **options):
+    await service.handle(topics.batches(options.get("proxy", "north")), batch(*args, **options))
+
+
+async def commit(service):
+    await service.ingest.writers["roads"].commit()
+
+
+def acks(service, proxy="north") -> list[Ack]:
+    return [decode_ack(each.payload) for each in service.link.published if each.topic == topics.acks(proxy)]
+
+
+def stored(service) -> list[dict[str, Any]]:
+    rows = pl.read_delta(service.ingest.writers["roads"].table.root).sort("fjord_start_us")
+    return rows.select(pl.exclude("fjord_mote", "fjord_default_rate")).to_dicts()
+
+
+def counters(service):
+    return service.ingest.writers["roads"].admission.counters
+
+
+async def declared(service, text=ROADS):
+    assert await service.queries.streams.execute(text) == "roads"
+
+
+def demand(service):
+    published = [each.payload for each in service.link.published if each.topic == topics.demand("roads")]
+    return decode_demand(published[-1])
+
+
+# --- columns match by name ---
+
+
+async def test_samples_of_columns_in_another_order_are_stored_under_their_names(service):
+    await declared(service)
+    await offer(service)
+    await send(service, 1, 10, 20, watermark=30)
+    await commit(service)
+    assert [(each.through, each.rejected) for each in acks(service)] == [(1, ())]
+    assert stored(service) == [{"fjord_start_us": start, **VALUES} for start in (10, 20)]
+    assert service.ingest.refused == {}
+
+
+async def test_columns_that_are_not_declared_are_not_stored(service):
+    await declared(service, "CREATE STREAM roads (SPEED REAL) SOURCE mqtt()")
+    await offer(service)
+    await send(service, 1, 10)
+    await commit(service)
+    assert stored(service) == [{"fjord_start_us": 10, "SPEED": 66.5}]
+    (found,) = service.ingest.offers.of("roads")
+    assert (found.fits, found.ignored) == (True, ("sensor", "lane", "occ"))
+
+
+async def test_a_demand_says_how_its_stream_is_declared(service):
+    await declared(service, ROADS.replace("mqtt()", "mqtt('north')"))
+    await service.queries.add("SELECT speed FROM roads", "q")
+    asked = demand(service)
+    assert asked.declared == service.ingest.schemas["roads"]
+    assert asked.declared.field_names == ("sensor", "lane", "occ", "speed")
+    assert (asked.only, [each.fields for each in asked.demands]) == ("north", [("speed",)])
+
+
+async def test_a_second_proxy_may_offer_more_and_in_another_order(service):
+    await offer(service)
+    await offer(service, schema_of(OCC, Field("weather", TEXT), LANE, Field("speed", REAL), SENSOR), "south")
+    assert [each.fits for each in service.ingest.offers.of("roads")] == [True, True]
+    assert service.ingest.schemas["roads"] == ANNOUNCED
+
+
+# --- a mismatch ---
+
+
+async def test_a_mismatch_costs_its_proxy_only_and_samples_wait_for_it_to_be_mended(service):
+    await declared(service, WRONG)
+    await offer(service)
+    right = schema_of(SENSOR, Field("lane", REAL), OCC, SPEED)
+    await offer(service, right, "south")
+    for sequence in (1, 2, 3, 1):
+        await send(service, sequence, 10 * sequence)
+    await send(service, 1, 5, schema=right, proxy="south")
+    await commit(service)
+    assert acks(service) == []
+    assert [each.through for each in acks(service, "south")] == [1]
+    assert [each["fjord_start_us"] for each in stored(service)] == [5]
+    assert (counters(service).held, counters(service).gaps, counters(service).rejected) == (4, 0, 0)
+    assert service.ingest.refused == {"schema": 1}
+    kinds = [(each.kind, REASON in each.reason) for each in service.registry.quarantined()]
+    assert kinds == [("batch", True), ("stream_offer", True)], "once, however often it is sent"
+
+
+async def test_a_batch_that_only_moves_the_watermark_is_taken_from_whoever_sends_it(service):
+    await declared(service, WRONG)
+    await offer(service)
+    await send(service, 1, watermark=70, sampling=False)
+    await commit(service)
+    assert [each.through for each in acks(service)] == [1]
+    assert service.ingest.writers["roads"].admission.watermark_us == 70
+
+
+async def test_a_proxy_whose_samples_wait_holds_back_nobody(service):
+    admission = (await fed_by_two(service)).admission
+    assert admission.watermark_us == 100
+    await offer(service, schema_of(SENSOR, Field("lane", TEXT), OCC, SPEED))
+    await send(service, 2, 200, schema=schema_of(SENSOR, Field("lane", TEXT), OCC, SPEED), watermark=300)
+    admission.heard("north", 1e9)
+    admission.heard("south", 1e9)
+    admission.time_passed(1e9)
+    await send(service, 2, proxy="south", watermark=500)
+    assert admission.watermark_us == 500
+
+
+async def fed_by_two(service):
+    await declared(service)
+    for proxy in ("north", "south"):
+        await offer(service, proxy=proxy)
+        await send(service, 1, 50, proxy=proxy, watermark=100)
+    await commit(service)
+    return service.ingest.writers["roads"]
+
+
+async def test_samples_of_an_older_offer_are_taken_for_what_they_were(service):
+    """The proxy wrote two batches, then its motes announced other columns, then the cluster came back."""
+    await declared(service)
+    await offer(service, schema_of(SENSOR, SPEED, Field("lane", TEXT), OCC))
+    await send(service, 1, 10)
+    await send(service, 2, 20, schema=schema_of(OCC, LANE, SPEED, SENSOR))
+    await commit(service)
+    assert [each.through for each in acks(service)] == [2]
+    assert stored(service) == [{"fjord_start_us": start, **VALUES} for start in (10, 20)]
+
+
+async def test_samples_in_another_unit_are_known_by_the_batch(service):
+    await declared(service, ROADS.replace("speed REAL", "speed REAL UNIT 'mph'"))
+    metric = schema_of(SENSOR, Field("speed", REAL, "km/h"), LANE, OCC)
+    await offer(service, metric)
+    await send(service, 1, 10)
+    await send(service, 2, 20, schema=metric)
+    await commit(service)
+    assert [each.through for each in acks(service)] == [1]
+    assert [each["fjord_start_us"] for each in stored(service)] == [10]
+
+
+async def test_once_the_offer_is_mended_what_never_fits_is_rejected_and_the_rest_goes_on(service):
+    wrong = schema_of(SENSOR, SPEED, Field("lane", TEXT), OCC)
+    await declared(service)
+    await offer(service, wrong)
+    await send(service, 1, 10, 11, schema=wrong)
+    await offer(service)
+    for sequence in (1, 2):
+        await send(service, sequence, 10 * sequence, schema=wrong if sequence == 1 else ANNOUNCED)
+    await commit(service)
+    (ack,) = acks(service)
+    assert ack.through == 2
+    (rejected,) = ack.rejected
+    assert "lane is declared as INTEGER and offered as TEXT" in rejected.reason
+    assert [each["fjord_start_us"] for each in stored(service)] == [20]
+    assert (counters(service).rejected, counters(service).rejected_rows) == (1, 1)
+
+
+async def test_once_the_declaration_is_mended_the_samples_that_waited_are_stored(service):
+    await declared(service, WRONG)
+    await offer(service)
+    await presence(service, "north")
+    await send(service, 1, 10)
+    await service.queries.streams.execute("DROP STREAM roads")
+    assert service.ingest.offers.mismatches == {}
+    await declared(service)
+    assert [each.fits for each in service.ingest.offers.of("roads")] == [True], "the offer is remembered"
+    await send(service, 1, 10)
+    await commit(service)
+    assert [each.through for each in acks(service)] == [1]
+    assert [each["fjord_start_us"] for each in stored(service)] == [10]
+
+
+async def test_a_stream_that_is_made_anew_goes_on_where_its_proxies_are(service, tmp_path):
+    """Proxies have deleted what was stored before the stream was dropped: nobody may wait for it."""
+    await declared(service)
+    await offer(service)
+    await send(service, 1, 10)
+    await send(service, 2, 20)
+    await commit(service)
+    await service.queries.streams.drop("roads")
+    await service.queries.streams.execute("CREATE STREAM roads (speed REAL) SOURCE mqtt()")
+    await send(service, 3, 30)
+    await commit(service)
+    assert [each.through for each in acks(service)] == [2, 3]
+    assert stored(service) == [{"fjord_start_us": 30, "speed": 66.5}]
+    # Also over a second drop, and a cluster that is started again in between.
+    await service.queries.streams.drop("roads")
+    again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine)
+    again.declare(schema_of(SPEED))
+    assert again.writers["roads"].table.last_sequence("north", "e") == 3
+    assert Ingest(tmp_path / "streams", quarantine=service.registry.quarantine).writers["roads"].table.sequences() == {
+        ("north", "e"): 3
+    }
+
+
+async def test_a_stream_may_be_dropped_while_only_mismatching_proxies_are_there(service):
+    await declared(service, WRONG)
+    await offer(service)
+    await presence(service, "north")
+    assert service.ingest.feeding("roads") == set()
+    await service.queries.streams.drop("roads")
+    await declared(service)
+    with pytest.raises(CatalogError, match="fed by proxy north"):
+        await service.queries.streams.drop("roads")
+
+
+async def test_an_offer_that_is_withdrawn_is_no_mismatch_any_more(service):
+    await declared(service, WRONG)
+    await offer(service)
+    await service.handle(topics.stream_offer("north", "roads"), b"")
+    assert (service.ingest.offers.of("roads"), service.ingest.offers.mismatches) == ((), {})
+
+
+async def test_a_restarted_cluster_judges_by_what_was_declared(service, tmp_path):
+    await declared(service, WRONG)
+    again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine)
+    judged = again.offers.put(StreamOffer(1, "north", ANNOUNCED))
+    assert judged is not None
+    assert judged.reason == REASON
+
+
+# --- other doors ---
+
+
+async def test_only_the_named_proxy_is_stored(service):
+    await declared(service, ROADS.replace("mqtt()", "mqtt('harbour')"))
+    await offer(service)
+    await send(service, 1, 10)
+    await commit(service)
+    assert service.ingest.refused == {"identity": 2}
+    assert stored(service) == []
+    assert acks(service) == []
+    assert service.ingest.offers.mismatches == {("north", "roads"): "it was created to be fed by proxy harbour only"}
+
+
+async def test_a_name_that_differs_in_case_is_one_name_for_queries_and_two_for_topics(service):
+    assert await service.queries.streams.execute(ROADS.replace("roads", "Roads")) == "Roads"
+    await offer(service)
+    assert service.ingest.schemas.keys() == {"traffic", "Roads"}
+    assert service.ingest.refused == {"schema": 1}
+    (found,) = service.ingest.offers.of("Roads")
+    assert "declared as Roads and offered as roads" in found.reason
+    query, _ = await service.queries.add("SELECT speed FROM roads")
+    assert query.reads == {"Roads"}
+
+
+async def test_a_proxy_cannot_take_the_name_of_a_derived_stream(service):
+    await service.queries.streams.execute("CREATE STREAM busy AS SELECT sensor FROM traffic WHERE speed > 1")
+    for name in ("busy", "Busy"):
+        await offer(service, StreamSchema(name, (SPEED,)))
+    assert service.ingest.refused == {"identity": 2}
+    assert "derived stream 'Busy'" in service.registry.quarantined()[0].reason
+    await service.queries.add("SELECT sensor FROM busy")
+
+
+def raw_offer(*fields):
+    return msgpack.packb([1, "north", ["roads", list(fields)]])
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (raw_offer(["speed", "real", "", False], ["speed", "real", "", False]), "two fields named 'speed'"),
+        (raw_offer(["speed", "real", "", False], ["Speed", "text", "", False]), "two fields named 'Speed'"),
+        (raw_offer(["fjord_speed", "real", "", False]), "reserved name"),
+        (raw_offer(["FJORD_x", "real", "", False]), "reserved name"),
+        (raw_offer(["tempo\u00e9", "real", "", False]), "matching regex"),
+        (raw_offer(["x" * 65, "real", "", False]), "length <= 64"),
+        (raw_offer(["speed", "decimal", "", False]), "decimal"),
+        (raw_offer(["speed", "real", "m" * 33, False]), "length <= 32"),
+        (raw_offer(), "length >= 1"),
+        (raw_offer(*([f"c{n}", "real", "", False] for n in range(257))), "length <= 256"),
+        (raw_offer(*([f"column_{n}", "real", "mph", False] for n in range(10_000))), "the limit is 65,536"),
+    ],
+)
+async def test_an_offer_that_is_no_stream_is_counted_and_kept_with_the_reason(service, payload, reason):
+    await service.handle(topics.stream_offer("north", "roads"), payload)
+    assert sum(service.ingest.refused.values()) == 1
+    assert reason in service.registry.quarantined()[0].reason
+    assert "roads" not in service.ingest.schemas
+
+
+async def test_offers_are_bounded():
+    offers = Offers(most=2)
+    offers.declare(Declaration(ANNOUNCED))
+    for proxy in ("a", "b", "b"):
+        offers.put(StreamOffer(1, proxy, ANNOUNCED))
+    with pytest.raises(FrameError, match="2 streams already"):
+        offers.put(StreamOffer(1, "c", ANNOUNCED))
+    offers.withdraw("a", "roads")
+    offers.put(StreamOffer(1, "c", ANNOUNCED))
+    assert [each.proxy for each in offers.of("ROADS")] == ["b", "c"]
+
+
+# --- who hears of it ---
+
+
+@pytest.fixture
+async def server(service):
+    await declared(service, WRONG)
+    await offer(service)
+    await presence(service, "north")
+    catalog = SensorCatalog(mismatches=lambda: service.ingest.offers.mismatches)
+    mote = entry("m1", stream="roads")
+    catalog.apply(EntryPublished(mote))
+    return SimpleNamespace(
+        queries=service.queries,
+        registry=service.registry,
+        ingest=service.ingest,
+        sensors=catalog,
+        counters={},
+        results=SimpleNamespace(last_sequence=lambda name: 0),
+        publisher=SimpleNamespace(published_rows=0),
+        fjord_restarts=0,
+    )
+
+
+@pytest.fixture
+async def run(server, monkeypatch):
+    """The commands, each in a thread of its own, asking this server."""
+    loop = asyncio.get_running_loop()
+
+    async def ask(request):
+        transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), None))
+        async with httpx.AsyncClient(transport=transport) as asking:
+            sent = {"content": request.content, "headers": request.headers}
+            answered = await asking.request(request.method, request.url, **sent)
+            return httpx.Response(answered.status_code, content=answered.content, headers=answered.headers)
+
+    def answer(request):
+        return asyncio.run_coroutine_threadsafe(ask(request), loop).result()
+
+    def in_process(client, address, *, token=None):
+        client._address = address
+        client._http = httpx.Client(base_url=address, transport=httpx.MockTransport(answer))
+
+    monkeypatch.setattr(ApiClient, "__init__", in_process)
+    monkeypatch.setenv("COLUMNS", "250")
+    return lambda command, *arguments: asyncio.to_thread(CliRunner().invoke, command, list(arguments))
+
+
+SENTENCE = f"proxy north does not feed stream roads, and its sensors are not asked: {REASON}"
+
+
+async def test_adding_and_showing_a_query_says_who_does_not_feed_it(run, service):
+    added = await run(query, "add", "SELECT speed FROM roads", "--name", "q")
+    assert (added.exit_code, added.stderr.strip()) == (0, f"warning: {SENTENCE}")
+    assert added.stdout.splitlines()[-1] == "q  fjord/v1/results/q"
+    shown = await run(query, "show", "q")
+    assert shown.stdout.splitlines()[-1] == f"mismatch  {SENTENCE}"
+    (found,) = json.loads((await run(query, "show", "q", "--json")).stdout)["mismatches"]
+    assert found == {"stream": "roads", "proxy": "north", "online": True, "reasons": [REASON]}
+    await presence(service, "north", Presence.OFFLINE)
+    assert "proxy north (offline) does not feed" in (await run(query, "show", "q")).stdout
+    other = await run(query, "add", "SELECT speed FROM traffic", "--name", "other")
+    assert other.stderr == ""
+
+
+async def test_a_query_over_a_derived_stream_says_it_too(run, service):
+    await service.queries.streams.execute("CREATE STREAM fast AS SELECT speed FROM roads WHERE speed > 50")
+    assert SENTENCE in (await run(query, "add", "SELECT COUNT(*) FROM fast WINDOW(RANGE 1 MINUTE)")).stderr
+
+
+async def test_streams_are_listed_with_who_does_not_feed_them_and_what_was_rejected(run, service):
+    await send(service, 1, 10)
+    listed = (await run(stream_command, "list")).stdout
+    assert SENTENCE in listed
+    assert "proxy north keeps samples of stream roads that do not fit it in its spool" in listed
+    found = {each["name"]: each for each in json.loads((await run(stream_command, "list", "--json")).stdout)}
+    assert found["roads"]["offers"] == [
+        {"proxy": "north", "online": True, "fits": False, "reasons": [REASON], "ignored": [], "held": True}
+    ]
+    assert found["roads"]["rejected"] == {"batches": 0, "samples": 0, "reason": None}
+    assert [each["fits"] for each in found["traffic"]["offers"]] == [True]
+    await offer(service, schema_of(SENSOR, Field("lane", REAL), OCC, SPEED))
+    await send(service, 1, 10, 11)
+    listed = (await run(stream_command, "list")).stdout
+    assert "2 samples of stream roads were rejected; the last: proxy 'north' sends stream 'roads' with" in listed
+    assert SENTENCE not in listed
+
+
+async def test_sensors_say_why_they_are_not_asked(run, service):
+    shown = (await run(sensors_command)).stdout
+    assert "mismatch" in shown.splitlines()[0]
+    assert REASON in shown.splitlines()[1]
+    found = await run(sensors_command, "--sql", "SELECT sensor FROM sensors WHERE mismatch LIKE '%lane%'")
+    assert found.stdout.split() == ["sensor", "m1"]
+    await offer(service, schema_of(SENSOR, Field("lane", REAL), OCC, SPEED))
+    assert "mismatch" not in (await run(sensors_command)).stdout
+
+
+async def test_metrics_count_them(server, service):
+    await send(service, 1, 10)
+    registry = CollectorRegistry()
+    ClusterMetrics(server, registry)
+    text = generate_latest(registry).decode()
+    assert 'fjord_ingest_mismatches{stream="roads"} 1.0' in text
+    assert 'fjord_ingest_mismatches{stream="traffic"} 0.0' in text
+    assert 'fjord_ingest_batches_total{outcome="held",stream="roads"} 1.0' in text
+    assert 'fjord_ingest_rejected_rows_total{stream="roads"} 0.0' in text
+
+
+async def test_what_is_not_asked_costs_nothing(server, service):
+    books = EnergyBooks(server)
+    assert json.loads(await books.explain("SELECT speed FROM roads SAMPLE EVERY 1 SECOND"))["lines"] == []
+    await offer(service, schema_of(SENSOR, Field("lane", REAL), OCC, SPEED))
+    (line,) = json.loads(await books.explain("SELECT speed FROM roads SAMPLE EVERY 1 SECOND"))["lines"]
+    assert line["motes"] == 1
+
+
+async def test_a_property_is_known_by_its_name_whatever_its_case(server, service):
+    await offer(service, schema_of(Field("SENSOR", TEXT, fixed=True), Field("lane", REAL), OCC, SPEED))
+    server.sensors.apply(EntryPublished(entry("m1", stream="roads", properties={"SENSOR": "s"})))
+    books = EnergyBooks(server)
+    asked = "SELECT speed FROM roads SAMPLE EVERY 1 SECOND WHERE sensor = '{}'"
+    assert len(json.loads(await books.explain(asked.format("s")))["lines"]) == 1
+    assert json.loads(await books.explain(asked.format("other")))["lines"] == []
