@@ -49,6 +49,12 @@ def run_cluster(
     max_state: Annotated[
         int, byte_size_option("--max-state", help="Queries that would keep more are refused.", shown_default="4GiB")
     ] = 4 * 1024**3,
+    max_rows_per_tuple: Annotated[
+        int, typer.Option(min=1, help="Queries that would make more rows of one tuple are refused.")
+    ] = 100_000,
+    max_rows_per_second: Annotated[
+        int, typer.Option(min=1, help="Queries with which windows would make more rows in a second are refused.")
+    ] = 2_000_000,
     max_relation: Annotated[
         int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")
     ] = 2 * 1024**3,
@@ -101,6 +107,8 @@ def run_cluster(
             silence_seconds=silence_after / 1e6,
             max_queries=max_queries,
             max_state_bytes=max_state,
+            max_rows_per_tuple=max_rows_per_tuple,
+            max_rows_per_second=max_rows_per_second,
             max_relation_bytes=max_relation,
             relation_memory_bytes=relation_memory,
         )

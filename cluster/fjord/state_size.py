@@ -1,7 +1,7 @@
 """How much state a plan would keep: an estimate from above, made before a query is let in.
 
-Rows are counted as if every tuple of a stream were kept as long as it is valid; partial rows of panes and of slides as
-if there were :data:`KEYS_ASSUMED` keys, since nobody knows how many there will be.
+Rows are counted as if every tuple of a stream, and all that is made of it (:mod:`cluster.fjord.made_rows`), were kept
+as long as it is valid; partial rows of panes and of slides as if there were so many keys as assumed there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster.errors import PlanError
+from cluster.fjord.made_rows import KEYS_ASSUMED, RowFlows, groups_of
 from cluster.fjord.validity import longest_validity_us
 from cluster.language.algebra import (
     MEMBER,
@@ -36,7 +37,6 @@ from cluster.plan.pane_folding import PaneFold
 from protocols.byte_sizes import format_byte_size
 from protocols.streams import FieldType
 
-KEYS_ASSUMED = 1_000
 BYTES_OF_INTERVAL = 16
 BYTES_PER_VALUE = {FieldType.TEXT: 32}
 """Of other types: 8."""
@@ -115,7 +115,8 @@ def kept_by(plan: Plan, tuples_per_second: Mapping[str, float]) -> Iterator[Kept
 
 
 def _kept(node: Node, names: tuple[str, ...], rates: Mapping[str, float], *, times: int = 1) -> KeptState:
-    found = [(_rows_kept(each, rates) * times, _row_bytes(_schema_kept(each))) for each in _all(node)]
+    flows = RowFlows(node, rates)
+    found = [(_rows_kept(each, flows) * times, _row_bytes(_schema_kept(each))) for each, _ in flows]
     return KeptState(names, sum(rows for rows, _ in found), sum(rows * size for rows, size in found))
 
 
@@ -131,18 +132,12 @@ def _kept_panes(panes: PaneFold, rates: Mapping[str, float]) -> KeptState:
     return KeptState(names, rows, rows * _row_bytes(schema_of(panes.aggregate)))
 
 
-def _all(node: Node) -> Iterator[Node]:
-    yield node
-    for each in inputs_of(node):
-        yield from _all(each)
-
-
 def _schema_kept(node: Node) -> Schema:
     inputs = inputs_of(node)
     return schema_of(inputs[0]) if inputs and not isinstance(node, Aggregate | Zip) else schema_of(node)
 
 
-def _rows_kept(node: Node, rates: Mapping[str, float]) -> float:
+def _rows_kept(node: Node, flows: RowFlows) -> float:
     """Return how many rows the operator of a node keeps at most."""
     match node:
         case CountWindow():
@@ -150,28 +145,31 @@ def _rows_kept(node: Node, rates: Mapping[str, float]) -> float:
         case PartitionedWindow():
             return float((node.rows or 0) * (1 if node.keys == (MEMBER.name,) else KEYS_ASSUMED))
         case Aggregate() if is_chain(node.input):
-            keys = KEYS_ASSUMED if node.keys else 1
+            keys = groups_of(node)
             spans = (longest_validity_us(node.input) or 0) / slide_of(node.input)
-            return min(_alive(node.input, rates), keys * spans)
+            return min(_alive(node.input, flows), keys * spans)
         case Aggregate() | Distinct() | Difference() | Intersection() | Join() | SemiJoin() | AntiJoin():
-            return sum(_alive(each, rates) for each in inputs_of(node))
+            return sum(_alive(each, flows) for each in inputs_of(node))
         case Zip():
-            left, right = (_per_second(each, rates) / 1e6 for each in inputs_of(node))
+            left, right = (flows.of(each).per_second / 1e6 for each in inputs_of(node))
             return left * (max(node.high_us, 0) + 1) + right * (max(-node.low_us, 0) + 1)
         case _:
             return 0.0
 
 
-def _alive(node: Node, rates: Mapping[str, float]) -> float:
+def _alive(node: Node, flows: RowFlows) -> float:
     """Return how many rows of a node are valid at one instant, at most."""
-    lasting_us = longest_validity_us(node)
-    if lasting_us is None:  # count windows below say how many themselves
-        return sum(_rows_kept(each, rates) for each in _all(node))
-    return _per_second(node, rates) * lasting_us / 1e6
+    flow = flows.of(node)
+    if flow.lasting_us is None:  # count windows below say how many themselves
+        return sum(_rows_kept(each, flows) for each in _below(node))
+    alive = flow.per_second * flow.lasting_us / 1e6
+    return min(alive, _alive(node.input, flows), groups_of(node)) if isinstance(node, Aggregate) else alive
 
 
-def _per_second(node: Node, rates: Mapping[str, float]) -> float:
-    return sum(rates.get(each.stream, 0.0) for each in _all(node) if isinstance(each, Source))
+def _below(node: Node) -> Iterator[Node]:
+    yield node
+    for each in inputs_of(node):
+        yield from _below(each)
 
 
 def _row_bytes(schema: Schema) -> int:

@@ -12,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from pydantic import BaseModel, Field
 
 from cluster.errors import PlanError
+from cluster.fjord.row_limits import RowLimitError
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
@@ -159,6 +160,7 @@ def _status_of(error: FjordError) -> int:
         (QueryExistsError, 409),
         (TooManyQueriesError, 429),
         (StateLimitError, 429),
+        (RowLimitError, 429),
         (CatalogError, 409),
         (FjordSqlError, 400),
         (PlanError, 400),

@@ -10,6 +10,7 @@ import structlog
 
 from cluster.errors import ClusterError
 from cluster.fjord.compilation import check_supported
+from cluster.fjord.row_limits import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
 from cluster.language.algebra import Node
@@ -55,6 +56,8 @@ class QueryService:
         Where demands are published.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
+    row_limits
+        Queries that would make more rows than this are refused.
     relation_memory_bytes, buckets
         What one table of relations may take of a worker's memory; how many buckets there are downstream.
     relations
@@ -71,6 +74,7 @@ class QueryService:
         link: MqttLink,
         *,
         max_state_bytes: int = 4 * 1024**3,
+        row_limits: RowLimits | None = None,
         relation_memory_bytes: int = MEMORY_BYTES,
         buckets: int = 4,
         relations: RelationStore | None = None,
@@ -81,6 +85,7 @@ class QueryService:
         self._ingest = ingest
         self._link = link
         self._max_state_bytes = max_state_bytes
+        self._row_limits = row_limits or RowLimits()
         self._relation_memory_bytes = relation_memory_bytes
         self._buckets = buckets
         self._history_rows = history_rows
@@ -115,6 +120,8 @@ class QueryService:
             If it has an operator that cannot be run yet.
         StateLimitError
             If the plan would keep too much state with it.
+        RowLimitError
+            If it would make too many rows of a tuple, or the plan too many in a second with it.
         QueryExistsError, TooManyQueriesError, TopicError
             See :meth:`Registry.add`.
         """
@@ -238,7 +245,9 @@ class QueryService:
     def _check_state(self, name: str | None, node: Node) -> None:
         plan = self._registry.plan
         added = PlannedQuery(name or "", plan.epoch + 1, node)
-        check_state(plan, added, self._rates(streams_of(node)), limit_bytes=self._max_state_bytes)
+        rates = self._rates(streams_of(node))
+        check_rows(plan, added, rates, self._row_limits)
+        check_state(plan, added, rates, limit_bytes=self._max_state_bytes)
 
     async def _start(
         self, name: str | None, sql: str, query: Query, node: Node, *, waited: bool = False

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters, added
+from cluster.fjord.row_limits import RowLimits
 from cluster.ingest.service import Ingest
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlanFiles
@@ -112,6 +113,7 @@ class ClusterServer:
             self.ingest,
             self._link,
             max_state_bytes=settings.max_state_bytes,
+            row_limits=RowLimits(settings.max_rows_per_tuple, settings.max_rows_per_second),
             relation_memory_bytes=settings.relation_memory_bytes,
             buckets=self.buckets,
             relations=RelationStore.of(self.registry.relations, folder / "relations", self.sensors, limits),

@@ -48,6 +48,11 @@ class ClusterSettings:
         More are refused.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
+    max_rows_per_tuple
+        Queries that would make more rows than this of one tuple are refused, whatever the stream brings.
+    max_rows_per_second
+        Queries with which the plan would make more rows than this in a second, beyond those that come, are refused.
+        A core makes about three million of them.
     max_relation_bytes
         Larger relations are not read.
     relation_memory_bytes
@@ -71,5 +76,7 @@ class ClusterSettings:
     silence_seconds: float = 30.0
     max_queries: int = 10_000
     max_state_bytes: int = 4 * 1024**3
+    max_rows_per_tuple: int = 100_000
+    max_rows_per_second: int = 2_000_000
     max_relation_bytes: int = 2 * 1024**3
     relation_memory_bytes: int = 256 * 1024**2

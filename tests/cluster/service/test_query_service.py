@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.edges import UnsupportedPlanError
+from cluster.fjord.row_limits import RowLimitError, RowLimits
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.errors import FjordSqlError
 from cluster.service.query_service import QueryService
@@ -119,6 +120,21 @@ async def test_a_query_that_would_keep_too_much_is_refused_with_the_figures(serv
     await queries.add("SELECT DISTINCT lane FROM traffic WINDOW(RANGE 1 MINUTE)")
     with pytest.raises(StateLimitError, match=r"for this query alone .traffic brings 50 tuples.*limit is 10.0 MiB"):
         await queries.add("SELECT DISTINCT lane FROM traffic WINDOW(RANGE 1 DAY)")
+    assert len(service.registry.plan.queries) == 1
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR SLIDE 2 US)",
+    "SELECT lane, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 DAY SLIDE 100 MS) GROUP BY lane",
+])  # fmt: skip
+async def test_a_query_that_would_make_too_much_of_a_tuple_is_refused_before_anything_has_come(
+    service: Service, text: str
+) -> None:
+    with pytest.raises(RowLimitError, match="one tuple would make up to"):
+        await service.queries.add(text)
+    limits = RowLimits(per_tuple=2_000_000_000)
+    queries = QueryService("cluster", service.registry, service.ingest, service.link, row_limits=limits)  # type: ignore[arg-type]
+    await queries.add(text)
     assert len(service.registry.plan.queries) == 1
 
 

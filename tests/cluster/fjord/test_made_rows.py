@@ -1,0 +1,165 @@
+"""What one tuple makes, what a second makes, and that a query which makes too much is refused before it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.fjord.batch import NEVER
+from cluster.fjord.compilation import check_supported
+from cluster.fjord.made_rows import RowFlows
+from cluster.fjord.row_limits import RowLimitError, RowLimits, check_rows, made_per_second
+from cluster.fjord.state_size import StateLimitError, check_state
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.rewrite import rewrite
+from protocols.streams import Field, FieldType, StreamSchema
+from tests.cluster.oracle.running import Arrival, run_plan
+
+CATALOG = Catalog.of([StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("speed", FieldType.REAL)))])
+RATES = {"traffic": 100.0}
+EMPTY = Plan(1)
+YEAR_US = 365 * 86_400_000_000
+
+SLID = "SELECT MAX(speed) AS m FROM traffic WINDOW(RANGE {} SLIDE {})"
+KEYED = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE {} SLIDE {}) GROUP BY sensor"
+NESTED = "SELECT {} FROM (SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE {})) AS q WINDOW(RANGE {})"
+
+
+def query(text: str, number: int = 1) -> PlannedQuery:
+    node = rewrite(translate(text, CATALOG).node).node
+    check_supported(node)
+    return PlannedQuery(f"q{number}", number, node)
+
+
+MADE = {
+    "SELECT sensor, speed FROM traffic": 1,
+    "SELECT MAX(speed) AS m FROM traffic WINDOW(RANGE 1 HOUR)": 1,
+    SLID.format("1 HOUR", "1 HOUR"): 1,
+    SLID.format("1 HOUR", "2 HOURS"): 1,
+    SLID.format("1 HOUR", "7 MINUTES"): 9,
+    SLID.format("1000 US", "3 US"): 334,
+    KEYED.format("1 MS", "2 US"): 500,
+    "SELECT speed FROM traffic WINDOW(RANGE 1 MS SLIDE 2 US)": 1,
+    "SELECT DISTINCT speed FROM traffic WINDOW(RANGE 1 MS SLIDE 2 US)": 1,
+    "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) GRANULARITY(1 MS)": 1,
+    NESTED.format("COUNT(*) AS c", "99 US", "1 MS"): 101,  # Split: a row for every microsecond of 99, and its slide
+    NESTED.format("MAX(n) AS c", "99 US", "1 MS"): 1,
+    NESTED.format("MAX(n) AS c", "100 US SLIDE 10 US", "1 MS"): 10,
+    NESTED.format("COUNT(*) AS c", "100 US SLIDE 10 US", "1 MS"): 100,
+    NESTED.format("COUNT(*) AS c", "100 US SLIDE 10 US", "1 MS SLIDE 1 MS"): 100,
+    "SELECT COUNT(*) AS c FROM ISTREAM((SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 100 US SLIDE 5 US))) AS q"
+    " WINDOW(RANGE 1 SECOND)": 20,
+    f"SELECT a.m, b.m FROM ({SLID.format('1 MS', '10 US')}) AS a, ({SLID.format('1 MS', '20 US')}) AS b": 150,
+    f"SELECT a.m, b.sensor FROM ({SLID.format('1 MS', '10 US')}) AS a, traffic AS b WINDOW(RANGE 1 HOUR)": 101,
+    f"{SLID.format('1 MS', '10 US')} UNION ALL {SLID.format('1 MS', '20 US')}": 150,
+    f"{SLID.format('1 MS', '10 US')} EXCEPT {SLID.format('1 MS', '20 US')}": 150,
+    f"{SLID.format('1 MS', '10 US')} INTERSECT ALL {SLID.format('1 MS', '20 US')}": 150,
+    f"SELECT a.m FROM ({SLID.format('1 MS', '10 US')}) AS a WHERE a.m IN ({SLID.format('1 MS', '20 US')})": 150,
+}
+
+
+@pytest.mark.parametrize(("text", "rows"), MADE.items())
+def test_rows_of_one_tuple(text, rows):
+    node = query(text).node
+    assert RowFlows(node, {}).of(node).per_tuple == rows
+
+
+@pytest.mark.parametrize("text", MADE)
+def test_no_tuple_makes_more(text):
+    node = query(text).node
+    most = RowFlows(node, {}).of(node).per_tuple
+    for at in (0, 1, 999, 12_345):
+        found = run_plan(node, [{"traffic": Arrival((((at, ("s", 1.0)),),), NEVER)}])
+        # A row may be cut in two where another begins or ends.
+        assert len(found) <= 2 * most + 1
+
+
+def test_a_year_of_silence_makes_no_rows():
+    node = query(SLID.format("1 SECOND", "1 MS")).node
+    arrivals = [{"traffic": Arrival((((at, ("s", 1.0)),),), at)} for at in (0, YEAR_US)]
+    found = run_plan(node, [*arrivals, {"traffic": Arrival(((),), NEVER)}])
+    assert len(found) == 2000
+
+
+@pytest.mark.parametrize(("text", "said", "hint"), [
+    (
+        SLID.format("1 HOUR", "2 US"),
+        ("one tuple would make up to 1,800,000,000 rows, because of a window of 1 HOUR that moves every "
+        "2 MICROSECONDS; the limit is 100,000"),
+        "for example SLIDE 100 MILLISECONDS, or start the cluster with a higher --max-rows-per-tuple",
+    ),
+    (KEYED.format("1 SECOND", "1 US") .replace("SLIDE 1 US", "SLIDE 5 US"), "200,000 rows", "SLIDE 1 MILLISECOND,"),
+    (SLID.format("36500 DAYS", "1 MS"), "window of 36500 DAYS that moves", "SLIDE 1 DAY,"),
+    (
+        (f"SELECT b.sensor FROM ({SLID.format('1 HOUR', '1 MS')}) AS a, traffic AS b WINDOW(RANGE 1 HOUR) "
+        "WHERE a.m = b.speed"),
+        "3,600,000 rows, because of a window of 1 HOUR that moves every 1 MILLISECOND", "in longer steps",
+    ),
+    (
+        NESTED.format("COUNT(*) AS c", "90 MS SLIDE 1 US", "1 HOUR") + " HAVING COUNT(*) > 1 UNION ALL "
+        + NESTED.format("SUM(n) AS c", "90 MS", "2 HOURS"), "rows that last", "make it shorter",
+    ),
+])  # fmt: skip
+def test_what_makes_too_much_of_a_tuple_is_refused_though_nothing_has_come(text, said, hint):
+    for rates in ({}, {"traffic": 0.0}):
+        with pytest.raises(RowLimitError) as caught:
+            check_rows(EMPTY, query(text), rates, RowLimits())
+        assert said in str(caught.value)
+        assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("text", [
+    SLID.format("1 HOUR", "1 HOUR"), SLID.format("1 DAY", "1 SECOND"), KEYED.format("1 WEEK", "10 SECONDS"),
+    "SELECT MAX(speed) AS m FROM traffic WINDOW(RANGE 1 WEEK)", NESTED.format("SUM(n) AS c", "90 MS", "1 HOUR"),
+])  # fmt: skip
+def test_what_people_ask_for_is_let_in(text):
+    check_rows(EMPTY, query(text), {}, RowLimits())
+
+
+@pytest.mark.parametrize(("text", "rows"), [
+    ("SELECT sensor, speed FROM traffic", 0),
+    ("SELECT a.speed FROM traffic a WINDOW(RANGE 1 HOUR), traffic b WINDOW(RANGE 1 HOUR) WHERE a.sensor = b.sensor", 0),
+    (SLID.format("1 HOUR", "1 HOUR"), 0),
+    (SLID.format("1 HOUR", "1 SECOND"), 3600 - 100),  # one partial row a second, in 3,600 windows
+    (KEYED.format("1 HOUR", "1 SECOND"), 100 * 3600 - 100),
+    (KEYED.format("1 SECOND", "100 US"), 100 * 10_000 - 100),
+    (SLID.format("3600 SECONDS", "7001 MS"), 100 * 515 - 100),  # panes of a millisecond
+    (NESTED.format("COUNT(*) AS c", "10 MS", "1 SECOND"), 100 * 10_001),
+    (f"SELECT a.m, b.m FROM ({SLID.format('1 S', '10 MS')}) AS a, ({SLID.format('1 S', '10 MS')}) AS b", 2 * 9900),
+])  # fmt: skip
+def test_rows_of_a_second(text, rows):
+    assert made_per_second(Plan(1, (query(text),)), RATES) == pytest.approx(rows, rel=0.01)
+    assert made_per_second(Plan(1, (query(text),)), {}) == 0
+
+
+def test_equal_windows_over_equal_conditions_are_counted_once():
+    one = Plan(1, (query(KEYED.format("1 HOUR", "1 SECOND")),))
+    both = Plan(1, (*one.queries, query(KEYED.format("1 HOUR", "1 SECOND").replace("MAX", "AVG"), 2)))
+    assert made_per_second(both, RATES) == made_per_second(one, RATES)
+    other = Plan(1, (*one.queries, query(f"{KEYED.format('1 HOUR', '1 SECOND')} HAVING MAX(speed) > 1", 2)))
+    assert made_per_second(other, RATES) == made_per_second(one, RATES)
+    slow = KEYED.format("1 HOUR", "1 SECOND").replace("GROUP", "WHERE speed < 20 GROUP")
+    assert made_per_second(Plan(1, (*one.queries, query(slow, 2))), RATES) == 2 * made_per_second(one, RATES)
+
+
+def test_what_makes_too_much_in_a_second_is_refused_with_the_figures():
+    running = Plan(1, (query(KEYED.format("1 HOUR", "1 SECOND")),))
+    more = query(KEYED.format("10 MINUTES", "100 MS"), 2)
+    limits = RowLimits(per_second=500_000)
+    check_rows(running, more, {}, limits)
+    with pytest.raises(RowLimitError) as caught:
+        check_rows(running, more, RATES, limits)
+    assert "up to 959,800 rows per second, 599,900 of them for this query alone" in str(caught.value)
+    assert "traffic brings 100 tuples per second); the limit is 500,000" in str(caught.value)
+    assert "--max-rows-per-second" in (caught.value.hint or "")
+    # What makes nothing is let in even when the limit has been lowered below what is made already.
+    check_rows(running, query("SELECT sensor FROM traffic", 2), RATES, RowLimits(per_second=1))
+    check_rows(running, query(KEYED.format("1 HOUR", "1 SECOND"), 2), RATES, RowLimits(per_second=1))
+
+
+def test_what_is_made_of_a_tuple_is_kept_too():
+    kept = query(NESTED.format("COUNT(*) AS c", "90 MS", "1 HOUR"))
+    with pytest.raises(StateLimitError, match="GiB of state"):  # 100 tuples a second, 90,000 rows each, for an hour
+        check_state(EMPTY, kept, RATES, limit_bytes=4 * 1024**3)
+    check_state(EMPTY, query(NESTED.format("MAX(n) AS c", "90 MS", "1 HOUR")), RATES, limit_bytes=4 * 1024**3)
