@@ -68,6 +68,7 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.language.bounds import named_operator
 from cluster.language.instants import has_chronons
 from cluster.plan.completeness import check_completeness
 from cluster.plan.cuts import is_chain, slide_of
@@ -217,7 +218,7 @@ def build_operator(node: Node) -> Operator:  # noqa: C901 - one case per kind of
         case Istream() | Dstream():
             return Changes(empty_rows(schema_of(node)), insertions=isinstance(node, Istream))
         case Source() | Aggregate() | Relation() | Lookup():
-            raise UnsupportedPlanError(f"{type(node).__name__} is no single operator")
+            raise UnsupportedPlanError(f"{named_operator(node)} cannot be run here")
 
 
 class _Downstream:
@@ -279,8 +280,9 @@ class _Downstream:
         lasting_us = longest_validity_us(node)
         if lasting_us is None or lasting_us > LONGEST_SPLIT_US:
             raise UnsupportedPlanError(
-                f"a window over {type(node).__name__} would count a tuple once for every microsecond of its validity",
-                hint="put the window on the stream itself, or ISTREAM(...) around the subquery to count a tuple once, "
+                f"a window over a subquery with {named_operator(node)} would count a row once for every microsecond "
+                "for which it is valid",
+                hint="put the window on the stream itself, or ISTREAM(...) around the subquery to count a row once, "
                 "or ask for DISTINCT, MIN or MAX only, for which copies do not count",
             )
         return self._place(Split(empty_rows(schema_of(node))), below)

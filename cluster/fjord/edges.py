@@ -28,6 +28,7 @@ from cluster.language.algebra import (
     TimeWindow,
     schema_of,
 )
+from cluster.language.bounds import named_operator
 from cluster.plan.cuts import cuts_of, partition_keys
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pane_folding import PaneFold
@@ -75,7 +76,7 @@ class Edge:
         node = self.chain
         while not isinstance(node, Source):
             if not isinstance(node, Filter | Project | TimeWindow):
-                raise UnsupportedPlanError(f"{type(node).__name__} is no stateless operator")
+                raise UnsupportedPlanError(f"{named_operator(node)} cannot be run where the stream is read")
             node = node.input
         return node
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from cluster.errors import PlanError
 from cluster.language.algebra import Scalar
-from cluster.language.dialect import FIELD_TYPES, parse_scalar
+from cluster.language.dialect import FIELD_TYPES, canonical, parse_scalar
 from protocols.streams import FieldType
 
 POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
@@ -40,7 +40,7 @@ def compile_scalar(scalar: Scalar) -> pl.Expr:
 def _compile(node: exp.Expr) -> pl.Expr:
     rule = _RULES.get(type(node))
     if rule is None:
-        raise PlanError(f"{type(node).__name__} in {node.sql()!r} cannot be evaluated")
+        raise PlanError(f"{canonical(node)} cannot be evaluated")
     found = rule(node)
     return found if found.meta.root_names() else _folded(found)
 
@@ -116,7 +116,7 @@ def _case(node: exp.Expr) -> pl.Expr:
 def _cast(node: exp.Expr) -> pl.Expr:
     kind = FIELD_TYPES.get(node.args["to"].this)
     if kind is None:
-        raise PlanError(f"the type in {node.sql()!r} is not one of FjordSQL's")
+        raise PlanError(f"the type in {canonical(node)} is not one of FjordSQL's")
     value = _compile(node.this)
     text = value.cast(pl.String)
     if kind is FieldType.TEXT:
@@ -142,7 +142,7 @@ _TRUE, _FALSE = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
 def _like(node: exp.Expr) -> pl.Expr:
     pattern = node.args["expression"]
     if not isinstance(pattern, exp.Literal):
-        raise PlanError(f"the pattern in {node.sql()!r} is not a constant text")
+        raise PlanError(f"the pattern in {canonical(node)} is not a constant text")
     return _compile(node.this).str.contains(like_to_regex(str(pattern.this)))
 
 
@@ -194,7 +194,7 @@ def _arguments(node: exp.Expr) -> list[pl.Expr]:
 def _round(node: exp.Expr) -> pl.Expr:
     decimals = node.args.get("decimals")
     if decimals is not None and not isinstance(decimals, exp.Literal):
-        raise PlanError(f"the number of decimals in {node.sql()!r} is not a constant")
+        raise PlanError(f"the number of decimals in {canonical(node)} is not a constant")
     return _compile(node.this).round(int(str(decimals.this)) if decimals is not None else 0, mode="half_away_from_zero")
 
 

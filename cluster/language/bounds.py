@@ -27,9 +27,20 @@ OPERATOR_WORDS = {
     "Difference": "EXCEPT",
     "Intersection": "INTERSECT",
     "Aggregate": "an aggregate",
+    "Union": "UNION",
+    "Lookup": "LEFT JOIN",
+    "Granularity": "GRANULARITY",
     "Istream": "Istream",
     "Dstream": "Dstream",
 }
+"""Operators as their queries write them."""
+
+
+def named_operator(node: Node) -> str:
+    """Return, in words, the topmost operator of a plan that its query names: not what chooses rows and columns."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return OPERATOR_WORDS.get(type(node).__name__, "a stream")
 
 
 def stays_for_ever(node: Node) -> bool:
@@ -58,7 +69,7 @@ def unbounded_operator(node: Node) -> str | None:
     if isinstance(node, Istream) and _over_unbounded_stream(node.input):
         return None
     if any(stays_for_ever(each) for each in inputs_of(node)):
-        return OPERATOR_WORDS.get(type(node).__name__, type(node).__name__)
+        return named_operator(node)
     return None
 
 

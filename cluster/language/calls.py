@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.language.arguments import called, unknown_function, wrong_number
 from cluster.language.dialect import FIELD_TYPES
 from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.foreign_functions import INSTEAD
 from cluster.language.functions import (
-    AGGREGATE_NAMES,
     AGGREGATES,
-    FUNCTION_NAMES,
     FUNCTIONS,
     UNBOUNDED_AGGREGATES,
     Family,
     Function,
     Result,
 )
-from cluster.language.syntax import ErrorBound
+from cluster.language.syntax import QUERIES, ErrorBound, span_of
 from cluster.language.typing_rules import Typed, common_unit
+from cluster.language.words import FOREIGN_OPERATORS, QUOTES
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -74,12 +76,16 @@ def _arguments_of(checker: Checker, call: exp.Expr, function: Function) -> list[
     for slot in function.slots:
         value = call.args.get(slot)
         arguments.extend(value if isinstance(value, list) else [] if value is None else [value])
-    for slot, value in call.args.items():
-        if slot not in function.slots and isinstance(value, exp.Expr | str):
-            raise checker.context.error(call, f"{function.name} does not take {slot.upper()}")
-    several = "expressions" in function.slots
-    if len(arguments) < function.required or (not several and len(arguments) > len(function.slots)):
-        raise checker.context.error(call, f"{function.name} takes {function.required} arguments or more")
+    name = called(call, function.name)
+    if any(isinstance(value, exp.Expr | str) for slot, value in call.args.items() if slot not in function.slots):
+        if name.upper() in INSTEAD:
+            raise unsupported(checker.context, call)
+        reason, hint = wrong_number(name)
+        if "," not in checker.context.source_text(call):
+            reason = f"{name.upper()} does not take all that is written here"
+        raise checker.context.error(call, reason, hint)
+    if len(arguments) < function.required or (not function.several and len(arguments) > len(function.slots)):
+        raise checker.context.error(call, *wrong_number(name))
     return arguments
 
 
@@ -145,9 +151,9 @@ def check_cast(checker: Checker, cast: exp.Cast) -> Typed:
     target = cast.args["to"]
     found = FIELD_TYPES.get(target.this) if isinstance(target, exp.DataType) and not target.expressions else None
     if found is None:
-        raise checker.context.error(
-            cast, f"{target.sql()} is no type of FjordSQL", "types are boolean, integer, real and text"
-        )
+        hint = did_you_mean(target.sql(), (each.value.upper() for each in FieldType))
+        hint = hint or "types are boolean, integer, real and text"
+        raise checker.context.error(cast, f"{target.sql()} is no type of FjordSQL", hint)
     inner = checker.check(cast.this)
     unit = inner.unit if found in (FieldType.INTEGER, FieldType.REAL) else ""
     widens = inner.type == found or (inner.type == FieldType.INTEGER and found == FieldType.REAL)
@@ -158,12 +164,10 @@ def check_cast(checker: Checker, cast: exp.Cast) -> Typed:
 def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
     """Return the error for what is no scalar expression of FjordSQL."""
     match expression:
-        case exp.Anonymous():
-            name = expression.name
-            hint = did_you_mean(name, (*FUNCTION_NAMES, *AGGREGATE_NAMES)) or f"functions are {_listed()}"
-            return context.error(expression, f"there is no function {name!r}", hint)
         case ErrorBound():
             return context.error(expression, "ERROR_BOUND takes one aggregate", "ERROR_BOUND(AVG(speed))")
+        case exp.WithinGroup() if "called" in expression.this.meta:
+            return unsupported_call(context, expression, expression.this)
         case exp.Window():
             return context.error(
                 expression, "OVER is not part of FjordSQL", "windows belong to streams: FROM stream WINDOW(...)"
@@ -181,19 +185,41 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
             return context.error(
                 expression, f"the aggregate {name} cannot stand here", "conditions on aggregates belong into HAVING"
             )
+        case exp.Func() if "called" in expression.meta or isinstance(expression, exp.Anonymous):
+            return unsupported_call(context, expression, expression)
+        case exp.Tuple() | exp.Paren() if not (expression.this or expression.expressions):
+            return context.error(expression, "there is nothing in these parentheses")
+        case _ if (operator := _operator(context, expression)) is not None:
+            hint = FOREIGN_OPERATORS.get(operator) if isinstance(expression, exp.Binary | exp.Func) else None
+            return context.error(expression, f"{operator} is not part of FjordSQL", hint)
         case _ if isinstance(expression, UNBOUNDED_AGGREGATES):
-            return context.error(
-                expression,
-                "this aggregate keeps every value it sees, so its size has no bound",
-                "aggregate to a number",
-            )
-        case exp.Func():
-            name = expression.sql_name()
-            hint = did_you_mean(name, (*FUNCTION_NAMES, *AGGREGATE_NAMES)) or f"functions are {_listed()}"
-            return context.error(expression, f"{name} is not part of FjordSQL", hint)
+            reason = "this aggregate keeps every value it sees, so its size has no bound"
+            return context.error(expression, reason, "aggregate to a number")
         case _:
-            return context.error(expression, f"{context.source_text(expression)!r} is not part of FjordSQL")
+            hint = QUOTES if isinstance(expression, exp.Array) else None
+            return context.error(expression, f"{context.source_text(expression)!r} is not part of FjordSQL", hint)
 
 
-def _listed() -> str:
-    return ", ".join(FUNCTION_NAMES)
+def unsupported_call(context: Context, at: exp.Expr, call: exp.Expr) -> FjordSqlError:
+    """Return the error for a call of a function that FjordSQL does not have; `at` is what it stands in."""
+    elsewhere = not isinstance(call, exp.Anonymous)
+    of_query = any(isinstance(each, QUERIES) for each in call.expressions)
+    name = called(call, call.name)
+    return context.error(at, *unknown_function(name, elsewhere=elsewhere, of_query=of_query))
+
+
+def _operator(context: Context, expression: exp.Expr) -> str | None:
+    """Return what stands between two operands, or before one, as it was written; None if that is no operator."""
+    whole, first = span_of(expression), expression.this
+    operand = span_of(first) if isinstance(first, exp.Expr) else None
+    second = expression.args.get("expression")
+    behind = span_of(second) if isinstance(second, exp.Expr) else None
+    if whole is None or operand is None:
+        return None
+    before = context.text[whole[0] : operand[0]].strip()
+    between = context.text[operand[1] : behind[0]].strip(" \t\n()") if behind is not None else ""
+    found = (between if behind is not None else before).upper()
+    return found if _OPERATOR.fullmatch(found) else None
+
+
+_OPERATOR = re.compile(r"[A-Z][A-Z ]*|[^\w\s(),'\"]+")

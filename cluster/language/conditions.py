@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.algebra import AntiJoin, Filter, Node, Scalar, SemiJoin, Union
+from cluster.language.calls import unsupported
 from cluster.language.dialect import canonical
 from cluster.language.expressions import COMPARISONS, Checker, grouped
 from cluster.language.functions import Family
@@ -130,6 +131,8 @@ class Conditions:
                 return self._join(node, operand, predicate, keep=wanted != negated)
             case _ if isinstance(inner, COMPARISONS) and not negated:
                 return self._compared(node, inner, wanted=wanted)
+            case exp.Anonymous():
+                raise unsupported(self.context, inner)
             case _:
                 raise self.context.error(
                     inner,
@@ -143,6 +146,8 @@ class Conditions:
             if holds_query(right):
                 raise self.context.error(comparison, "only one side of a comparison can be a subquery")
             left, right, operator = right, left, SWAPPED[operator]
+        if isinstance(right, exp.Anonymous):
+            raise unsupported(self.context, right)
         for_all = isinstance(right, exp.All)
         quantified = isinstance(right, exp.All | exp.Any)
         query = right.this if quantified else right

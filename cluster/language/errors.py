@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
+import unicodedata
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
+from cluster.language.closeness import closest
 from cluster.language.secrets import masked, masked_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+SHOWN, SHOWN_BEFORE = 160, 80
+"""Characters of a line that are shown at most, and how many of them before the offending part."""
+MOST_MEANT = 2
+"""Words that are equally close to another; more are no help."""
 
 
 class FjordSqlError(ClusterError):
@@ -43,12 +49,30 @@ class FjordSqlError(ClusterError):
         super().__init__(f"{reason}, at line {self.line}, column {self.column}", hint=hint)
 
     def underlined(self) -> str:
-        """Return the line of the text with carets under the offending part."""
-        lines = self.text.split("\n")
-        line = lines[self.line - 1].replace("\t", " ")
-        width = min(max(self.end - self.start, 1), max(len(line) - self.column + 1, 1))
-        margin = f"{self.line} | "
-        return f"{margin}{line}\n{' ' * (len(margin) - 2)}| {' ' * (self.column - 1)}{'^' * width}"
+        """Return the line of the text, or its part around, with carets under the offending part."""
+        line = self.text.split("\n")[self.line - 1].removesuffix("\r")
+        first = min(self.column - 1, len(line))
+        last = min(max(first + self.end - self.start, first + 1), max(len(line), first + 1))
+        cut = max(first - SHOWN_BEFORE, 0)
+        shown = "".join(_printable(letter) for letter in line[cut : cut + SHOWN])
+        before, under = line[cut:first], line[first : min(last, cut + SHOWN)]
+        margin, more = f"{self.line} | ", "... " if cut else ""
+        rest = " ..." if len(line) > cut + SHOWN else ""
+        indent = " " * (len(more) + sum(map(_columns, before)))
+        carets = "^" * max(sum(map(_columns, under)), 1)
+        return f"{margin}{more}{shown}{rest}\n{' ' * (len(margin) - 2)}| {indent}{carets}"
+
+
+def _columns(letter: str) -> int:
+    """Return how many columns of a terminal a character takes."""
+    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Cf", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
+
+
+def _printable(letter: str) -> str:
+    """Return a character that takes as many columns: a space for tabs and what else moves the rest."""
+    return " " if unicodedata.category(letter) in ("Cc", "Zl", "Zp", "Cs") else letter
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
@@ -59,9 +83,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     >>> did_you_mean("altitude", ["speed", "lane"]) is None
     True
     """
-    by_folded = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
-    return f"did you mean {by_folded[close[0]]}?" if close else None
+    found = closest(word, known)
+    return f"did you mean {' or '.join(found)}?" if 0 < len(found) <= MOST_MEANT else None
 
 
 def suggest(word: str, known: Iterable[str], *, what: str) -> str | None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cluster.language.calls import check_case, check_cast, check_function, unsupported
+from cluster.language.errors import did_you_mean
 from cluster.language.functions import Family
+from cluster.language.mismatches import converted, reconciled
 from cluster.language.syntax import Slot, Within
 from cluster.language.typing_rules import (
     Typed,
@@ -49,8 +51,8 @@ class Checker:
                 return rule(self, expression)
         raise unsupported(self.context, expression)
 
-    def check_as(self, expression: exp.Expr, family: Family) -> Typed:
-        """Return `expression`, resolved and typed, if it belongs to `family`.
+    def check_as(self, expression: exp.Expr, family: Family, hint: str | None = None) -> Typed:
+        """Return `expression`, resolved and typed, if it belongs to `family`; `hint` says what to do if it does not.
 
         Raises
         ------
@@ -60,7 +62,8 @@ class Checker:
         typed = self.check(expression)
         if not belongs(typed.type, family):
             found = typed.type.value if typed.type else "null"
-            raise self.context.error(expression, f"{family.value} was expected here, but this is {found}")
+            reason = f"{family.value} was expected here, but this is {found}"
+            raise self.context.error(expression, reason, hint or converted(typed.type, family))
         return typed
 
     def common(self, at: exp.Expr, operands: list[Typed], *, action: str) -> FieldType | None:
@@ -74,7 +77,7 @@ class Checker:
         try:
             found = common_type(operand.type for operand in operands)
         except TypeMismatchError as mismatch:
-            raise self.context.error(at, f"cannot {action}: {mismatch}", "convert one of them with CAST") from None
+            raise self.context.error(at, f"cannot {action}: {mismatch}", reconciled(at, operands)) from None
         if units := clashing_units(operands):
             self.context.warn(f"{self.context.source_text(at)} mixes {units[0]} and {units[1]}")
         return found
@@ -140,7 +143,9 @@ class Checker:
     def is_null(self, expression: exp.Is) -> Typed:
         """Return IS NULL."""
         if not isinstance(expression.expression, exp.Null):
-            raise self.context.error(expression, "IS is followed by NULL or NOT NULL")
+            other = expression.expression
+            hint = did_you_mean(other.name, ("NULL",)) if isinstance(other, exp.Column) else "compare with ="
+            raise self.context.error(expression, "IS is followed by NULL or NOT NULL", hint)
         inner = self.check(expression.this)
         return Typed(exp.Is(this=inner.expression, expression=exp.Null()), FieldType.BOOLEAN, nullable=False)
 
@@ -183,7 +188,10 @@ class Checker:
 
     def concatenation(self, expression: exp.DPipe) -> Typed:
         """Return `||`."""
-        left, right = (self.check_as(each, Family.TEXT) for each in (expression.this, expression.expression))
+        sides = (expression.this, expression.expression)
+        conditions = any(self.check(each).type == FieldType.BOOLEAN for each in sides)
+        hint = "|| joins texts; conditions are connected by OR" if conditions else None
+        left, right = (self.check_as(each, Family.TEXT, hint) for each in sides)
         built = exp.DPipe(this=left.expression, expression=right.expression, safe=True)
         return Typed(built, FieldType.TEXT, nullable=left.nullable or right.nullable)
 
@@ -196,7 +204,8 @@ class Checker:
 
     def arithmetic(self, expression: exp.Expr) -> Typed:
         """Return +, -, *, / or %."""
-        left, right = (self.check_as(each, Family.NUMBER) for each in (expression.this, expression.expression))
+        hint = "texts are joined by ||" if isinstance(expression, exp.Add) else None
+        left, right = (self.check_as(each, Family.NUMBER, hint) for each in (expression.this, expression.expression))
         divides = isinstance(expression, exp.Div | exp.Mod)
         result = FieldType.REAL if isinstance(expression, exp.Div) else common_type((left.type, right.type))
         unit = ""

@@ -110,7 +110,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
     if isinstance(reference, exp.Table):
         entry = context.catalog.find(reference.name)
         if entry is None:
-            hint = suggest(reference.name, context.catalog.names, what="streams are")
+            hint = suggest(reference.name, context.catalog.names, what="there are")
             raise context.error(reference, f"there is no stream {reference.name!r}", hint)
         alias = alias or reference.name
         context.reads.add(entry.name)

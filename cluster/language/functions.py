@@ -69,6 +69,34 @@ class Function:
     keeps_unit: bool = False
     null_if_null: bool = True
 
+    @property
+    def several(self) -> bool:
+        """True if it takes any number of arguments from :attr:`required` on."""
+        return "expressions" in self.slots
+
+    @property
+    def arity(self) -> str:
+        """How many arguments it takes, in words."""
+        if self.several:
+            return "one argument or more"
+        counts = [_COUNTED[count] for count in range(self.required, len(self.slots) + 1)]
+        return f"{' or '.join(counts)} argument{'' if counts == ['one'] else 's'}"
+
+    def shape(self, name: str) -> str:
+        """Return how a call under a name is written."""
+        words = [_PARAMETER_WORDS.get(slot) or family.value.split()[-1] for slot, family in self._parameters]
+        needed, optional = words[: self.required], words[self.required :]
+        more = ", ..." if self.several else "".join(f"[, {word}]" for word in optional)
+        return f"{name}({', '.join(needed)}{more})"
+
+    @property
+    def _parameters(self) -> list[tuple[str, Family]]:
+        last = len(self.parameters) - 1
+        return [(slot, self.parameters[min(place, last)]) for place, slot in enumerate(self.slots)]
+
+
+_COUNTED = ("no", "one", "two", "three")
+_PARAMETER_WORDS = {"start": "start", "length": "length", "decimals": "decimals"}
 
 _NUMBER, _TEXT, _ANY, _INTEGER = Family.NUMBER, Family.TEXT, Family.ANY, Family.INTEGER
 

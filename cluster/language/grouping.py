@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.algebra import Aggregate, AggregateCall, Distinct, Node, Output, Project, schema_of
+from cluster.language.arguments import called, wrong_number
 from cluster.language.dialect import parse_scalar
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
@@ -199,7 +200,7 @@ def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
         argument = argument.expressions[0]
     extra = [name for name, value in call.args.items() if name not in ("this", "quantile", "big_int") and value]
     if argument is None or extra:
-        raise context.error(call, f"{function_name(call)} takes one argument")
+        raise context.error(call, *wrong_number(called(call, function_name(call)), too_many=argument is not None))
     return argument, distinct
 
 
@@ -213,7 +214,7 @@ def _share(call: exp.Quantile, context: Context) -> float:
 def function_name(call: exp.Expr) -> str:
     """Return the name of an aggregate as messages write it."""
     function = AGGREGATES.get(type(call))
-    return function.name.upper() if function else "this aggregate"
+    return called(call, function.name).upper() if function else "this aggregate"
 
 
 def _readable(scalar: Scalar) -> str:

@@ -8,40 +8,16 @@ from sqlglot import exp, parser
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from cluster.language.arguments import wrong_number
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.statements import StatementParsing
-from cluster.language.syntax import Completeness, ErrorBound, span_of
+from cluster.language.syntax import Completeness, ErrorBound
+from cluster.language.unexpected import Stop, explained, misspelled
+from cluster.language.words import LAST_TUPLES
 from cluster.language.zip_parsing import ZipJoinParsing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-CLAUSES = (
-    "SELECT",
-    "DISTINCT",
-    "FROM",
-    "WHERE",
-    "GROUP",
-    "HAVING",
-    "UNION",
-    "EXCEPT",
-    "INTERSECT",
-    "WINDOW",
-    "RANGE",
-    "ROWS",
-    "SLIDE",
-    "PARTITION",
-    "UNBOUNDED",
-    "GRANULARITY",
-    "SAMPLE",
-    "EVERY",
-    "EVENTS",
-    "SINCE",
-    "LIFETIME",
-    "WITHIN",
-    "ZIP",
-)
-"""Words a text may have meant where it makes no sense as written."""
+    from collections.abc import Callable, Collection, Iterable
 
 REFUSED_CLAUSES: dict[TokenType, tuple[str, str | None]] = {
     TokenType.ORDER_BY: (
@@ -50,9 +26,9 @@ REFUSED_CLAUSES: dict[TokenType, tuple[str, str | None]] = {
     ),
     TokenType.LIMIT: (
         "LIMIT is not part of FjordSQL: which rows of a stream come first is no property of a snapshot",
-        "use a window, WINDOW(ROWS n), for the last n tuples",
+        LAST_TUPLES,
     ),
-    TokenType.FETCH: ("FETCH is not part of FjordSQL", "use a window, WINDOW(ROWS n), for the last n tuples"),
+    TokenType.FETCH: ("FETCH is not part of FjordSQL", LAST_TUPLES),
     TokenType.OFFSET: ("OFFSET is not part of FjordSQL", None),
     TokenType.QUALIFY: ("QUALIFY is not part of FjordSQL", "put the query into FROM and filter it with WHERE"),
     TokenType.WINDOW: (
@@ -73,6 +49,14 @@ class PositionedParseError(ParseError):
         super().__init__(message, errors=[{"description": message, "start": start, "end": end}])
         self.start = start
         self.end = end
+
+
+class ArgumentsError(PositionedParseError):
+    """A call with a wrong number of arguments; its place is known only where the call began."""
+
+    def __init__(self, name: str = "", *, start: int = 0, end: int = 0) -> None:
+        super().__init__("wrong number of arguments", start=start, end=end)
+        self.name = name
 
 
 def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
@@ -102,18 +86,39 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
     }
 
-    def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:
-        """Raise an error about `token`, or about what comes next."""
-        end = token is None and not self._curr
-        token = token or self._curr or self._prev
-        start = len(self.sql.rstrip()) if end else token.start
-        raise FjordSqlError(reason, text=self.sql, start=start, end=start if end else token.end + 1, hint=hint)
+    def refuse(
+        self, reason: str, *, token: Token | None = None, hint: str | None = None, words: Iterable[str] = ()
+    ) -> NoReturn:
+        """Raise an error about `token`, or about what comes next, which may have meant one of `words`."""
+        token = token or self._curr
+        hint = (did_you_mean(token.text, words) if token else None) or hint
+        start, end = (token.start, token.end + 1) if token else (len(self.sql.rstrip()),) * 2
+        raise FjordSqlError(reason, text=self.sql, start=start, end=end, hint=hint)
+
+    def refuse_word(self, token: Token) -> NoReturn:
+        """Raise an error about `token`, which makes no sense where it stands, or about a word before it."""
+        raise explained(self._stop(token.start))
+
+    def refuse_misspelled(self, token: Token) -> None:
+        """Raise an error if `token`, or the word before it, is a misspelled word of the language."""
+        if (error := misspelled(self._stop(token.start))) is not None:
+            raise error
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
-        """Raise what sqlglot found, with its place."""
-        token = token or self._curr
+        """Raise what sqlglot found, with its place: what comes next, though it may name what it has read last."""
+        token = self._curr if token is None or token is self._prev else token
         start, end = (token.start, token.end + 1) if token else (len(self.sql.rstrip()),) * 2
         raise PositionedParseError(message, start=start, end=end)
+
+    def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
+        """Return `expression`, if it has all that it needs."""
+        if not expression.error_messages(args):
+            return expression
+        if isinstance(expression, exp.Between):
+            self.raise_error("Expected AND")
+        if args is not None or (isinstance(expression, exp.Func) and not isinstance(expression, exp.Binary | exp.Case)):
+            raise ArgumentsError
+        return super().validate_expression(expression, args)
 
     def parse_scalar(self, raw_tokens: list[Token], sql: str) -> exp.Expr | None:
         """Return the one scalar expression that `sql` is."""
@@ -132,25 +137,31 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         except PositionedParseError as error:
             raise self._explained(error) from None
         except SQLGLOT_TRIPS as error:
-            raise FjordSqlError("this cannot be read as SQL", text=sql, start=0, end=len(sql)) from error
-        if len(statements) != 1:
-            start = (span_of(statements[1]) or (0, 0))[0] if statements else 0
-            reason = "more than one statement" if statements else "there is no statement"
-            raise FjordSqlError(reason, text=sql, start=start, end=len(sql), hint="send one statement at a time")
+            at = self._curr or self._prev
+            start, end = (at.start, at.end + 1) if at else (0, len(sql))
+            raise FjordSqlError("this cannot be read as SQL", text=sql, start=start, end=end) from error
+        if not statements:
+            hint = "a query is written SELECT ... FROM stream"
+            raise FjordSqlError("there is no statement", text=sql, start=0, end=len(sql), hint=hint)
+        if len(statements) > 1:
+            ends = (token.end for token in raw_tokens if token.token_type == TokenType.SEMICOLON)
+            end = next(ends, 0)
+            start = next((token.start for token in raw_tokens if token.start > end and token.text != ";"), end)
+            hint = "send one statement at a time"
+            raise FjordSqlError("more than one statement", text=sql, start=start, end=len(sql.rstrip()), hint=hint)
         return statements[0]
 
     def _explained(self, error: PositionedParseError) -> FjordSqlError:
-        word = self.sql[error.start : error.end]
-        if not word:
-            reason = "the statement ends too early"
-        elif word == ")" or str(error).startswith("Expecting )"):
-            reason = f"{word!r} was not expected here; parentheses do not match, or something is missing before it"
-        else:
-            reason = f"{word!r} was not expected here"
-        hint = did_you_mean(word, CLAUSES) if word.isalpha() and word.upper() not in CLAUSES else None
-        if hint is None and "Required argument" in str(error):
-            reason = f"something is missing before {word!r}" if word else "the statement ends too early"
-        return FjordSqlError(reason, text=self.sql, start=error.start, end=error.end, hint=hint)
+        if isinstance(error, ArgumentsError) and error.name:
+            reason, hint = wrong_number(error.name)
+            return FjordSqlError(reason, text=self.sql, start=error.start, end=error.end, hint=hint)
+        return explained(self._stop(error.start), error.errors[0]["description"])
+
+    def _stop(self, start: int) -> Stop:
+        """Return the place of the token that begins at a character."""
+        tokens = self._tokens
+        index = next((index for index, token in enumerate(tokens) if token.start >= start), len(tokens))
+        return Stop(self.sql, tokens, index)
 
     def _parse_query_modifiers(self, this: Any) -> Any:
         this = super()._parse_query_modifiers(this)
@@ -218,6 +229,42 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         if expression is not None and start and self._prev:
             expression.meta["start"], expression.meta["end"] = start.start, self._prev.end
         return expression
+
+    def _parse_function_call(self, *arguments: Any, **options: Any) -> exp.Expr | None:
+        token = self._curr
+        try:
+            call = super()._parse_function_call(*arguments, **options)
+        except ArgumentsError as error:
+            if error.name:
+                raise
+            if token.text.upper() in ("CAST", "TRY_CAST"):
+                self.raise_error("Expected AS")
+            last = self._curr if self._curr and self._curr.token_type == TokenType.R_PAREN else self._prev
+            raise ArgumentsError(token.text, start=token.start, end=last.end + 1) from None
+        function = call
+        while function is not None and not isinstance(function, exp.Func | exp.Subquery):
+            function = function.this if isinstance(function.this, exp.Expr) else None
+        if function is not None:
+            function.meta.setdefault("called", token.text)
+        return call
+
+    def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:  # noqa: FBT001, FBT002 - sqlglot's
+        if not self._match(TokenType.L_PAREN, advance=False):
+            self.refuse("IN is followed by a list or a query in parentheses", hint="x IN (1, 2)")
+        return super()._parse_in(this, alias)
+
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+        # sqlglot overlooks it if nothing stands between two commas, or before the first one.
+        def parse_item() -> Any:
+            comma = self._prev if self._prev and self._prev.token_type == sep else None
+            item = parse_method()
+            if item is None and comma is not None and not self._match(TokenType.FROM, advance=False):
+                self.refuse("something is missing after this comma", token=comma)
+            if item is None and self._curr and self._curr.token_type == sep:
+                self.refuse("something is missing before this comma")
+            return item
+
+        return super()._parse_csv(parse_item, sep)
 
     def _parse_column(self) -> exp.Expr | None:
         column = super()._parse_column()

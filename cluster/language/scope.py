@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cluster.language.errors import FjordSqlError, suggest
+from sqlglot import exp
+
+from cluster.language.errors import FjordSqlError, did_you_mean, suggest
 from cluster.language.syntax import span_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from sqlglot import exp
 
     from cluster.language.catalog import Catalog
     from protocols.streams import FieldType
@@ -89,6 +89,10 @@ class ScopeItem:
     stamp: str | None = None
     sampled_at: str | None = None
 
+    def matches(self, name: str) -> bool:
+        """Return whether it has a column called `name`."""
+        return any(column.visible.casefold() == name.casefold() for column in self.columns)
+
     def renamed(self, names: Mapping[str, str]) -> ScopeItem:
         """Return the item after columns of the plan were renamed (old to new)."""
         return replace(
@@ -163,8 +167,9 @@ class Scope:
         if len(found) == 1:
             return found[0]
         if found:
-            aliases = [item.alias for item in self.items if item.alias]
-            hint = f"write {aliases[0]}.{name}" if aliases else "give the streams aliases"
+            having = [item for item in self.items if any(column in item.columns for column in found)]
+            aliases = [item.alias for item in having if item.alias]
+            hint = f"write {' or '.join(f'{each}.{name}' for each in aliases)}" if aliases else "give them aliases"
             raise context.error(reference, f"{name!r} is ambiguous: several streams of FROM have it", hint)
         if self.outer is not None and self.outer.knows(reference):
             return self.outer.find(reference, context)
@@ -195,7 +200,24 @@ class Scope:
             for column in item.columns
         ]
         whole = [*visible, *(column.visible for column in self.outer.columns)] if self.outer else visible
-        return context.error(reference, f"there is no column {name!r}", suggest(name, whole, what="columns are"))
+        if qualifier is not None:
+            elsewhere = [item.alias for item in self.items if item.alias and item.matches(name)]
+            hint = f"write {elsewhere[0]}.{name}" if elsewhere else suggest(name, whole, what="columns are")
+            return context.error(reference, f"there is no column {name!r} in {qualifier!r}", hint)
+        hint = did_you_mean(name, whole)
+        if hint is None and reference.this.args.get("quoted"):
+            hint = f"a text goes into single quotes: '{name}'"
+        if hint is None and _begins_list(reference, context):
+            hint = did_you_mean(name, ("DISTINCT",))
+        hint = hint or suggest(name, whole, what="columns are")
+        return context.error(reference, f"there is no column {name!r}", hint)
+
+
+def _begins_list(reference: exp.Column, context: Context) -> bool:
+    """Return whether a column has an alias without AS: it may be a word that belongs to what follows."""
+    alias = reference.parent
+    here, there = span_of(reference), span_of(alias.args["alias"]) if isinstance(alias, exp.Alias) else None
+    return here is not None and there is not None and not context.text[here[1] : there[0]].strip()
 
 
 def unique_name(wanted: str, taken: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ from cluster.language.plans import project, scalar_of
 from cluster.language.scope import Scope, unique_name
 from cluster.language.set_operations import combine
 from cluster.language.subqueries import Subqueries
-from cluster.language.syntax import QUERIES, ErrorBound, Slot, Within, ZipJoin
+from cluster.language.syntax import QUERIES, ErrorBound, Slot, Within, ZipJoin, span_of
 from cluster.language.zip_joins import zip_items
 from protocols.streams import RESERVED_PREFIX
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cluster.language.scope import Context, ScopeColumn
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_SELECT = re.compile(r"\bSELECT\b", re.IGNORECASE)
 KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
 
 
@@ -244,7 +245,11 @@ class Translator:
             else:
                 items.append(item)
         if not items:
-            raise self.context.error(select, "nothing is selected")
+            raise self.context.error(
+                _select_word(select, self.context),
+                "nothing is selected",
+                "SELECT column, ... FROM stream, or SELECT * FROM stream",
+            )
         return items
 
     def _names(self, items: list[exp.Expr], scope: Scope) -> list[str]:
@@ -293,6 +298,17 @@ def _star(column: ScopeColumn, at: exp.Expr) -> Slot:
         if key in at.meta:
             slot.meta[key] = at.meta[key]
     return slot
+
+
+def _select_word(select: exp.Select, context: Context) -> exp.Expr:
+    """Return the word SELECT of a query, for errors about what should follow it."""
+    start, end = span_of(select) or (0, 0)
+    before = span_of(select.args["with_"]) if select.args.get("with_") else None
+    found = _SELECT.search(context.text, before[1] if before else start, end)
+    word = exp.Var(this="SELECT")
+    word.meta.update(start=found.start(), end=found.end() - 1) if found else None
+    word.parent = select
+    return word
 
 
 def _shown(select: exp.Select) -> list[exp.Expr]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, SinceClause, Within
+from cluster.language.words import EVENTS_SHAPE, SINCE_SHAPE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 AFTER_QUANTITY = (
     *("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME"),
     *("TO", "STALE", "SINCE", "AGO"),
 )
-EVENTS_SHAPE = "EVENTS(level ABOVE 0.6 BELOW 0.4)"
-SINCE_SHAPE = "FROM traffic SINCE 2 HOURS AGO or SINCE BEGINNING"
 LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"
 GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.JOIN, TokenType.WINDOW)
 """What shows, behind LIFETIME, that the query was not at its end."""
@@ -23,8 +25,18 @@ GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVIN
 class SensorClauseParsing(parser.Parser):
     """The part of the parser that reads what sensors have to know."""
 
-    def refuse(self, reason: str, *, token: Token | None = None, hint: str | None = None) -> NoReturn:
-        """Raise an error about `token`, or about what comes next."""
+    def refuse(
+        self, reason: str, *, token: Token | None = None, hint: str | None = None, words: Iterable[str] = ()
+    ) -> NoReturn:
+        """Raise an error about `token`, or about what comes next, which may have meant one of `words`."""
+        raise NotImplementedError
+
+    def refuse_word(self, token: Token) -> NoReturn:
+        """Raise an error about `token`, which makes no sense where it stands, or about a word before it."""
+        raise NotImplementedError
+
+    def refuse_misspelled(self, token: Token) -> None:
+        """Raise an error if `token`, or the word before it, is a misspelled word of the language."""
         raise NotImplementedError
 
     def _at_clause(self, word: str, *following: str) -> bool:
@@ -62,14 +74,14 @@ class SensorClauseParsing(parser.Parser):
         else:
             since = self.expression(SinceClause(this=self._parse_quantity()), token)
             if not self._match_text_seq("AGO"):
-                self.refuse("AGO was expected here", hint=f"it is written {SINCE_SHAPE}")
+                self.refuse("AGO was expected here", hint=f"it is written {SINCE_SHAPE}", words=("AGO",))
         since.meta["end"] = self._prev.end
         return since
 
-    def _parse_quantity(self) -> Quantity:
+    def _parse_quantity(self, *, hint: str | None = None, words: Iterable[str] = ()) -> Quantity:
         token = self._curr
         if not self._match(TokenType.NUMBER):
-            self.refuse("a positive number was expected here")
+            self.refuse("a positive number was expected here", hint=hint, words=words)
         value = self.expression(exp.Literal(this=token.text, is_string=False), token)
         unit = None
         following = self._curr
@@ -103,7 +115,7 @@ class SensorClauseParsing(parser.Parser):
         token = self._curr
         if not (self._match_text_seq("EVERY") or self._match_text_seq("RATE")):
             hint = "it is written SAMPLE EVERY 30 SECONDS AT LEAST EVERY 5 MINUTES"
-            self.refuse("EVERY or RATE was expected here", hint=hint)
+            self.refuse("EVERY or RATE was expected here", hint=hint, words=("EVERY", "RATE"))
         return self.expression(SampleClause(kind=token.text.upper(), this=self._parse_quantity()), token)
 
     def _parse_query_end(self, query: exp.Expr) -> None:
@@ -135,11 +147,12 @@ class SensorClauseParsing(parser.Parser):
         if not isinstance(field, exp.Identifier):
             self.refuse("a field was expected here", hint=f"it is written {EVENTS_SHAPE}")
         if not self._match_text_seq("ABOVE"):
-            self.refuse("ABOVE was expected here", hint=f"it is written {EVENTS_SHAPE}")
+            self.refuse("ABOVE was expected here", hint=f"it is written {EVENTS_SHAPE}", words=("ABOVE",))
         above = self._parse_level()
         below = self._parse_level() if self._match_text_seq("BELOW") else None
         if not self._match(TokenType.R_PAREN):
-            self.refuse("a closing parenthesis was expected here", hint=f"it is written {EVENTS_SHAPE}")
+            words = ("BELOW",) if below is None else ()
+            self.refuse("a closing parenthesis was expected here", hint=f"it is written {EVENTS_SHAPE}", words=words)
         events = self.expression(EventsClause(this=field, above=above, below=below), token)
         events.meta["end"] = self._prev.end
         return events

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from cluster.language.errors import did_you_mean
 from cluster.language.sensor_clauses import SensorClauseParsing
 from cluster.language.syntax import (
     ColumnDefinition,
@@ -14,8 +13,9 @@ from cluster.language.syntax import (
     CreateSource,
     DropStatement,
 )
+from cluster.language.words import FOREIGN_STATEMENTS
 
-STATEMENTS = ("SELECT", "CREATE", "DROP", "WITH")
+BEGINNINGS = ("SELECT", "CREATE", "DROP", "WITH")
 RELATION_SHAPE = "CREATE RELATION name [(column TYPE, ...)] FROM 'source' REFRESH EVERY 30 SECONDS"
 
 
@@ -32,23 +32,23 @@ class StatementParsing(SensorClauseParsing):
                 return self.expression(
                     DropStatement(this=self._parse_stream_name("the name of a relation"), kind="RELATION")
                 )
-            self._expect_word("STREAM", "DROP STREAM name or DROP RELATION name")
+            self._expect_word("STREAM", "DROP STREAM name or DROP RELATION name", "RELATION")
             return self.expression(DropStatement(this=self._parse_stream_name(), kind="STREAM"))
         if self._curr.token_type in (TokenType.SELECT, TokenType.L_PAREN, TokenType.WITH):
             return self._parse_query()
-        hint = did_you_mean(self._curr.text, STATEMENTS)
+        hint = FOREIGN_STATEMENTS.get(self._curr.text.upper())
         reason = "a statement begins with SELECT, CREATE STREAM, CREATE RELATION, DROP STREAM or DROP RELATION"
-        return self.refuse(reason, hint=hint)
+        return self.refuse(reason, hint=hint, words=() if hint else BEGINNINGS)
 
     def _parse_query(self) -> exp.Expr:
         query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
         if query is None:
-            self.refuse("a query was expected here", hint="SELECT ... FROM stream")
+            self.refuse("a query was expected here", hint="SELECT ... FROM stream", words=("SELECT", "WITH"))
         self._parse_query_end(query.unnest())
         return query
 
     def _parse_create_stream(self) -> exp.Expr:
-        self._expect_word("STREAM", "CREATE STREAM name ... or CREATE RELATION name ...")
+        self._expect_word("STREAM", "CREATE STREAM name ... or CREATE RELATION name ...", "RELATION")
         name = self._parse_stream_name()
         if self._match(TokenType.ALIAS):
             return self.expression(CreateDerived(this=name, expression=self._parse_query()))
@@ -56,6 +56,7 @@ class StatementParsing(SensorClauseParsing):
             self.refuse(
                 "columns or AS were expected here",
                 hint="CREATE STREAM name (column TYPE, ...) SOURCE ... or CREATE STREAM name AS SELECT ...",
+                words=("AS",),
             )
         columns = self._parse_columns("column TYPE [UNIT 'text'] [FIXED]")
         self._expect_word("SOURCE", "CREATE STREAM name (...) SOURCE mqtt()")
@@ -75,7 +76,8 @@ class StatementParsing(SensorClauseParsing):
     def _parse_columns(self, shape: str) -> list[exp.Expr]:
         columns = self._parse_csv(self._parse_column_definition)
         if not self._match(TokenType.R_PAREN):
-            self.refuse("a comma or a closing parenthesis was expected here", hint=shape)
+            reason = "a comma or a closing parenthesis was expected here"
+            self.refuse(reason, hint=shape, words=("UNIT", "FIXED"))
         return columns
 
     def _parse_create_relation(self) -> exp.Expr:
@@ -89,7 +91,8 @@ class StatementParsing(SensorClauseParsing):
         elif self._match_text_seq("TABLE"):
             table = self._parse_table_name()
         where = self._parse_where()
-        self._expect_word("REFRESH", RELATION_SHAPE)
+        part = () if query or table or where else ("QUERY", "TABLE")
+        self._expect_word("REFRESH", RELATION_SHAPE, *part, *(() if where else ("WHERE",)))
         self._expect_word("EVERY", "REFRESH EVERY 30 SECONDS")
         refresh = self._parse_quantity()
         stale = None
@@ -158,6 +161,6 @@ class StatementParsing(SensorClauseParsing):
             self.refuse(f"{what} was expected here")
         return name
 
-    def _expect_word(self, word: str, shape: str) -> None:
+    def _expect_word(self, word: str, shape: str, *others: str) -> None:
         if not self._match_text_seq(word):
-            self.refuse(f"{word} was expected here", hint=f"it is written {shape}")
+            self.refuse(f"{word} was expected here", hint=f"it is written {shape}", words=(word, *others))

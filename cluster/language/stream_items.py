@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.errors import did_you_mean
-from cluster.language.sensor_clauses import EVENTS_SHAPE, SensorClauseParsing
+from cluster.language.closeness import closest
+from cluster.language.sensor_clauses import SensorClauseParsing
 from cluster.language.syntax import (
     Bounds,
     Changes,
@@ -16,14 +16,19 @@ from cluster.language.syntax import (
     StreamItem,
     StreamWindow,
 )
+from cluster.language.words import CALLED_CLAUSES, GRANULARITY_SHAPE, HOPPING, TUMBLING, WINDOW_SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 ALIAS_TOKENS = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
 CHANGES = ("ISTREAM", "DSTREAM", "RSTREAM")
-FOLLOWING = ("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "SAMPLE", "SINCE", "LIFETIME", "UNION ALL", "JOIN")
-WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
+FOREIGN_WINDOWS = {"TUMBLING": TUMBLING.format(""), "HOPPING": HOPPING.format("")}
+FOREIGN_STREAMS = {
+    **dict.fromkeys(("TABLE", "TUMBLE"), TUMBLING.format("FROM stream ")),
+    "HOP": HOPPING.format("FROM stream "),
+}
+"""What stands in FROM of other databases where windows begin."""
 
 
 class StreamItemParsing(SensorClauseParsing):
@@ -40,7 +45,8 @@ class StreamItemParsing(SensorClauseParsing):
         consume_pipe: bool = False,  # noqa: ARG002, FBT001, FBT002
     ) -> exp.Expr | None:
         if joins:
-            self.refuse("a query begins with SELECT")
+            first = self._prev if self._prev and self._prev.token_type == TokenType.FROM else None
+            self.refuse("a query begins with SELECT", token=first, hint="SELECT ... FROM stream")
         return self._parse_stream_item()
 
     def _parse_stream_item(self) -> StreamItem:
@@ -68,9 +74,7 @@ class StreamItemParsing(SensorClauseParsing):
     def _set_once(self, item: StreamItem, part: str, token: Token, value: exp.Expr) -> None:
         if item.args.get(part):
             if part == "alias":
-                self.refuse(
-                    f"{token.text!r} was not expected here", token=token, hint=did_you_mean(token.text, FOLLOWING)
-                )
+                self.refuse_word(token)
             self.refuse(f"this stream has two {part} clauses", token=token)
         item.set(part, value)
 
@@ -82,8 +86,11 @@ class StreamItemParsing(SensorClauseParsing):
         if explicit and alias is None:
             self.refuse("an alias was expected after AS")
         if alias is not None and self._curr and self._curr.token_type == TokenType.L_PAREN:
-            meant_events = did_you_mean(alias.name, ("WINDOW", "GRANULARITY", "EVENTS")) == "did you mean EVENTS?"
-            hint = f"events are written {EVENTS_SHAPE}" if meant_events else f"a window is written {WINDOW_SHAPES}"
+            hint = f"a window is written {WINDOW_SHAPES}"
+            if len(found := closest(alias.name, CALLED_CLAUSES)) == 1:
+                hint = f"did you mean {found[0]}? It is written {CALLED_CLAUSES[found[0]]}"
+            elif not explicit:
+                self.refuse_misspelled(self._prev)
             self.refuse(f"{alias.name!r} is no clause of FROM", token=self._prev, hint=hint)
         return alias if isinstance(alias, exp.Identifier) else None
 
@@ -103,12 +110,18 @@ class StreamItemParsing(SensorClauseParsing):
             return changes
         name = self._parse_id_var(any_token=False)
         if not isinstance(name, exp.Identifier):
-            self.refuse("a stream was expected here")
+            word = self._curr.text.upper() if self._curr else ""
+            quoted = self._match(TokenType.STRING, advance=False)
+            hint = "the name of a stream has no quotes, or double ones" if quoted else FOREIGN_STREAMS.get(word)
+            self.refuse("a stream was expected here", hint=hint)
         if self._match(TokenType.DOT):
             self.refuse("the name of a stream has no dots", token=self._prev)
         if self._curr and self._curr.token_type == TokenType.L_PAREN:
             self.refuse(
-                f"{name.name!r} is no function that gives a stream", token=token, hint="Istream, Dstream and Rstream do"
+                f"{name.name!r} is no function that gives a stream",
+                token=token,
+                hint=FOREIGN_STREAMS.get(name.name.upper(), "Istream, Dstream and Rstream do"),
+                words=CHANGES,
             )
         return self.expression(exp.Table(this=name))
 
@@ -119,23 +132,31 @@ class StreamItemParsing(SensorClauseParsing):
         if self._match(TokenType.PARTITION_BY):
             partition = self._parse_csv(self._parse_column)
         if not (self._match_text_seq("RANGE") or self._match_text_seq("ROWS")):
-            self.refuse("RANGE or ROWS was expected here", hint=f"a window is written {WINDOW_SHAPES}")
+            if self._match_text_seq("PARTITION"):
+                self.refuse_word(self._curr or self._prev)
+            hint = FOREIGN_WINDOWS.get(self._curr.text.upper() if self._curr else "")
+            hint = hint or f"a window is written {WINDOW_SHAPES}"
+            words = ("RANGE", "ROWS", "PARTITION BY") if partition is None else ("RANGE", "ROWS")
+            self.refuse("RANGE or ROWS was expected here", hint=hint, words=words)
         kind = self._prev.text.upper()
         size: exp.Expr | None = None
         place = self._curr
         if not self._match_text_seq("UNBOUNDED"):
-            size = self._parse_bounds("MIN", "MAX") or self._parse_quantity()
+            size = self._parse_bounds("MIN", "MAX") or self._parse_quantity(
+                hint=f"a window is written {WINDOW_SHAPES}", words=("UNBOUNDED", "MIN")
+            )
         slide = None
         if self._match_text_seq("SLIDE") or self._match_text_seq("SLIDES"):
             slide = self._parse_quantity()
-        self._close_paren(f"a window is written {WINDOW_SHAPES}")
+        self._close_paren(f"a window is written {WINDOW_SHAPES}", () if slide else ("SLIDE",))
         return self.expression(StreamWindow(kind=kind, this=size, slide=slide, partition=partition), place)
 
     def _parse_granularity(self) -> GranularityClause:
         token = self._curr
         self._advance(2)
-        granule = self._parse_bounds("COARSEST", "FINEST") or self._parse_quantity()
-        self._close_paren("it is written GRANULARITY(1 MINUTE)")
+        shape = f"it is written {GRANULARITY_SHAPE}"
+        granule = self._parse_bounds("COARSEST", "FINEST") or self._parse_quantity(hint=shape, words=("COARSEST",))
+        self._close_paren(shape)
         return self.expression(GranularityClause(this=granule), token)
 
     def _parse_bounds(self, low: str, high: str) -> Bounds | None:
@@ -144,13 +165,14 @@ class StreamItemParsing(SensorClauseParsing):
         first = self._parse_quantity()
         self._match(TokenType.COMMA)
         if not self._match_text_seq(high):
-            self.refuse(f"{high} was expected here", hint=f"a range is written {low} a, {high} b")
+            self.refuse(f"{high} was expected here", hint=f"a range is written {low} a, {high} b", words=(high,))
         return self.expression(Bounds(this=first, expression=self._parse_quantity()))
 
     def _expect_paren(self, shapes: str) -> None:
         if not self._match(TokenType.L_PAREN):
-            self.refuse("an opening parenthesis was expected here", hint=f"it is written {shapes}")
+            hint = FOREIGN_WINDOWS.get(self._curr.text.upper() if self._curr else "", f"it is written {shapes}")
+            self.refuse("an opening parenthesis was expected here", hint=hint)
 
-    def _close_paren(self, hint: str) -> None:
+    def _close_paren(self, hint: str, words: tuple[str, ...] = ()) -> None:
         if not self._match(TokenType.R_PAREN):
-            self.refuse("a closing parenthesis was expected here", hint=hint)
+            self.refuse("a closing parenthesis was expected here", hint=hint, words=words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from cluster.language.syntax import (
     span_of,
     too_deep,
 )
+from cluster.language.unclosed import unclosed
 from protocols.errors import FjordError
 from protocols.streams import Field, FieldType, StreamSchema
 
@@ -108,6 +110,7 @@ class DropStream:
 
 
 _NO_STREAMS = Catalog()
+_FIRST_WORDS = re.compile(r"\s*(?P<words>\w+\s+\w+)")
 
 LONGEST_TEXT = 100_000
 """Characters of a statement."""
@@ -144,7 +147,9 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
         of_relation = isinstance(tree, CreateRelationStatement) or tree.args.get("kind") == "RELATION"
         reason, kind = "a query was expected here, not a declaration", "relation" if of_relation else "stream"
         hint = f"{kind}s are made with `fjord {kind} create`"
-        raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)
+        words = _FIRST_WORDS.match(text)
+        start, end = words.span("words") if words else (0, len(text))
+        raise FjordSqlError(reason, text=text, start=start, end=end, hint=hint)
     query = _translated(tree, Context(text, catalog, registered=registered))
     refuse_ignored_syntax(tree, Context(text, catalog))
     return query
@@ -234,10 +239,8 @@ def _tree(text: str) -> exp.Expr:
     try:
         tokens = dialect.tokenize(text)
     except TokenError as error:
-        quote = next((mark for mark in ("'", '"') if text.count(mark) % 2), None)
-        start = text.rfind(quote) if quote else 0
-        reason = "a quote is opened here and never closed" if quote else f"this cannot be read: {error}"
-        raise FjordSqlError(reason, text=text, start=start, end=len(text)) from None
+        reason, start, hint = unclosed(text) or ("this cannot be read as SQL", 0, None)
+        raise FjordSqlError(reason, text=text, start=start, end=len(text), hint=hint) from error
     return FjordSqlParser(dialect=dialect).parse_one(tokens, text)
 
 

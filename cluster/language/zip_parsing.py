@@ -7,9 +7,9 @@ from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.stream_items import StreamItemParsing
 from cluster.language.syntax import Quantity, Within, ZipBounds, ZipJoin
+from cluster.language.words import ZIP_SHAPE
 
 SIDES = ("INNER", "LEFT", "FULL")
-ZIP_SHAPE = "a ZIP JOIN b WITHIN 50 MILLISECONDS ON a.pair = b.pair"
 BOUNDS_SHAPES = "WITHIN 50 MILLISECONDS or WITHIN 0 SECONDS TO 2 SECONDS"
 
 

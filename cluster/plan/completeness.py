@@ -21,7 +21,7 @@ from cluster.plan.push_down import chosen_by, fixed_columns, pushed_of
 
 
 def check_completeness(node: Node) -> None:
-    """Raise if a plan asks for completeness where it cannot be told.
+    """Raise if a plan asks for completeness where it is not known.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def check_completeness(node: Node) -> None:
     windowed = pane_query_of(node)
     if windowed is None or windowed.source.lookups:
         raise PlanError(
-            "COMPLETENESS() can only be told of a windowed aggregate that reads one stream, and is the whole query",
+            "COMPLETENESS() is known only of a windowed aggregate over one stream that is the whole query",
             hint="give the stream a window with a slide, WINDOW(RANGE 5 MINUTES SLIDE 5 MINUTES), and ask for "
             "COMPLETENESS() in a query of its own, without joins and subqueries",
         )
@@ -41,8 +41,8 @@ def check_completeness(node: Node) -> None:
     for key in windowed.keys:
         if not columns_of(key) <= fixed:
             raise PlanError(
-                f"COMPLETENESS() of groups by {readable(key)} cannot be told: that is sampled, and nobody knows to "
-                "which group a sample that is missing belongs",
+                f"COMPLETENESS() of groups by {readable(key)} cannot be known: that is sampled, so nobody knows to "
+                "which group a missing sample belongs",
                 hint=f"group by fixed fields: {', '.join(sorted(fixed)) or 'this stream has none'}",
             )
 

@@ -37,6 +37,7 @@ from cluster.language.algebra import (
     schema_of,
     with_inputs,
 )
+from cluster.language.bounds import OPERATOR_WORDS
 from cluster.language.plans import column_scalar, project, reads_relations_only
 from cluster.language.scope import unique_name
 from cluster.plan.cuts import is_chain, partition_keys
@@ -91,7 +92,8 @@ def _with_lookups(node: Node, large: frozenset[str]) -> Node:
         case SemiJoin() | AntiJoin():
             if reads_relations_only(node.left):
                 raise PlanError(
-                    "whether a stream has a partner cannot choose rows of a relation",
+                    f"FROM has nothing but {_named(node.left)}, whose rows IN, EXISTS or a comparison with a subquery "
+                    "would choose by a stream",
                     hint="select from the stream, and look the relation up: FROM stream, relation WHERE ...",
                 )
             if not reads_relations_only(node.right):
@@ -99,9 +101,10 @@ def _with_lookups(node: Node, large: frozenset[str]) -> Node:
             kind: LookupKind = "semi" if isinstance(node, SemiJoin) else "anti"
             return _sunk(Lookup(node.left, node.right, node.predicate, kind), large)
         case Union() | Difference() | Intersection():
-            if reads_relations_only(node.left) or reads_relations_only(node.right):
+            static = next((each for each in inputs_of(node) if reads_relations_only(each)), None)
+            if static is not None:
                 raise PlanError(
-                    f"{type(node).__name__.upper()} of a stream and a relation has no meaning",
+                    f"{OPERATOR_WORDS[type(node).__name__]} of a stream and {_named(static)} has no meaning",
                     hint="a relation can be joined, or asked with IN and EXISTS",
                 )
             return node
@@ -109,6 +112,11 @@ def _with_lookups(node: Node, large: frozenset[str]) -> Node:
             return _sunk(node, large)
         case _:
             return node
+
+
+def _named(node: Node) -> str:
+    names = sorted({each.name for each in relations_of(node)})
+    return f"the relation{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
 def _joined(join: Join, large: frozenset[str]) -> Node:

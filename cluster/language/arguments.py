@@ -1,0 +1,86 @@
+"""What is said of calls: of a function that FjordSQL does not have, and of a wrong number of arguments."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cluster.language.errors import did_you_mean
+from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
+from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, FUNCTIONS
+
+QUANTIFIERS = ("EXISTS", "ALL", "ANY")
+"""What is written like a function of a subquery."""
+_QUANTILE = ("two arguments", "{}(x, 0.95)")
+_SHAPES: dict[str, tuple[str, str]] = {
+    "IF": ("two or three arguments", "{}(condition, value[, value])"),
+    "IIF": ("two or three arguments", "{}(condition, value[, value])"),
+    "MOD": ("two arguments", "{}(number, number)"),
+    "COUNT": ("one argument", "{0}(*), {0}(x) or {0}(DISTINCT x)"),
+    "APPROX_QUANTILE": _QUANTILE,
+    "QUANTILE": _QUANTILE,
+    "COMPLETENESS": ("no argument", "{}()"),
+    "CAST": ("one argument", "{}(x AS type)"),
+    "TRY_CAST": ("one argument", "{}(x AS type)"),
+}
+"""How many arguments, and how it is written, where the tables of functions do not say so."""
+_OF_A_ROW = {
+    "MIN": "the least of several values of a row is LEAST(a, b)",
+    "MAX": "the greatest of several values of a row is GREATEST(a, b)",
+}
+
+
+def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]:
+    """Return what is said of a call with a wrong number of arguments, and the hint.
+
+    >>> wrong_number("substr")
+    ('SUBSTR takes two or three arguments', 'it is written SUBSTR(text, start[, length])')
+
+    Parameters
+    ----------
+    name
+        Of the function, as the call has it.
+    too_many
+        True if there are too many.
+    """
+    written = name.upper()
+    kind = exp.FUNCTION_BY_NAME.get(written)
+    if written in _SHAPES:
+        arity, shape = _SHAPES[written]
+        return f"{written} takes {arity}", f"it is written {shape.format(written)}"
+    if too_many and written in _OF_A_ROW:
+        return f"{written} takes one argument", _OF_A_ROW[written]
+    if kind in FUNCTIONS and written not in INSTEAD:
+        return f"{written} takes {FUNCTIONS[kind].arity}", f"it is written {FUNCTIONS[kind].shape(written)}"
+    if kind in AGGREGATES:
+        return f"{written} takes one argument", f"it is written {written}(x)"
+    return unknown_function(name, elsewhere=kind is not None)
+
+
+def unknown_function(name: str, *, elsewhere: bool, of_query: bool = False) -> tuple[str, str | None]:
+    """Return what is said of a call of a function that there is not, and the hint.
+
+    Parameters
+    ----------
+    name
+        As the call has it.
+    elsewhere
+        True if other databases have it: then it is no misspelling.
+    of_query
+        True if its argument is a query.
+    """
+    written = name.upper()
+    if written in KEEP_ALL:
+        return f"{written} keeps every value it sees, so its size has no bound", "aggregate to a number"
+    if written in INSTEAD:
+        return f"{written} is not part of FjordSQL", INSTEAD[written]
+    listed = f"functions are {', '.join(FUNCTION_NAMES)}"
+    if elsewhere:
+        return f"{written} is not part of FjordSQL", listed
+    known = QUANTIFIERS if of_query else (*FUNCTION_NAMES, *AGGREGATE_NAMES)
+    return f"there is no function {name!r}", did_you_mean(name, known) or listed
+
+
+def called(call: exp.Expr, otherwise: str) -> str:
+    """Return the name under which a function was called, as it was written."""
+    found: str = call.meta.get("called", otherwise)
+    return found

@@ -1,0 +1,61 @@
+"""Which known words a mistyped one may have meant. No suggestion is better than an absurd one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+SWAPPED, LEFT_OUT, EXCHANGED = 8, 9, 10
+"""What a slip of the fingers costs: two letters swapped, one left out or doubled, one taken for another."""
+SHORT, LONGER, LONG = 2, 6, 9
+"""Lengths: up to the first, a slip must be of a cheaper kind; from the others on, there may be two slips, and three."""
+SHORTEST_BEGINNING = 3
+"""Letters from which on a word may be the beginning of another."""
+LONGEST_WORD = 64
+
+
+def closest(word: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return those of `known` that are nearest to `word`, without regard to case; none if it is one, or none is near.
+
+    Of several words (``GROUP BY``) the first one counts.
+
+    >>> closest("FORM", ["FROM", "FOR", "WHERE"])
+    ('FROM',)
+    >>> closest("temp", ["sensor", "temperature"])
+    ('temperature',)
+    >>> closest("with", ["WITHIN", "WITH"]), closest("sine", ["min", "since of"])
+    ((), ('since of',))
+    """
+    folded = word.casefold()
+    by_first = {candidate.casefold().split(" ")[0] or candidate: candidate for candidate in known}
+    if not folded or len(folded) > LONGEST_WORD or folded in by_first:
+        return ()
+    most = _allowed(folded)
+    costs = {candidate: cost for first, candidate in by_first.items() if (cost := _cost(folded, first, most)) <= most}
+    least = min(costs.values(), default=0)
+    if costs:
+        return tuple(candidate for candidate, cost in costs.items() if cost == least)
+    beginnings = [candidate for first, candidate in by_first.items() if first.startswith(folded)]
+    return tuple(beginnings) if len(folded) >= SHORTEST_BEGINNING and len(beginnings) == 1 else ()
+
+
+def _allowed(word: str) -> int:
+    if len(word) <= SHORT:
+        return LEFT_OUT if len(word) == SHORT else 0
+    return EXCHANGED * (1 + (len(word) >= LONGER) + (len(word) >= LONG))
+
+
+def _cost(word: str, other: str, most: int) -> int:
+    """Return what turns one word into another (optimal string alignment); something above `most` if that is more."""
+    if abs(len(word) - len(other)) * LEFT_OUT > most:
+        return most + 1
+    before: list[int] = []
+    row = [LEFT_OUT * place for place in range(len(other) + 1)]
+    for i, letter in enumerate(word, start=1):
+        above, row = row, [LEFT_OUT * i]
+        for j, wanted in enumerate(other, start=1):
+            cost = min(above[j] + LEFT_OUT, row[-1] + LEFT_OUT, above[j - 1] + (EXCHANGED if letter != wanted else 0))
+            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == wanted and letter != wanted:
+                cost = min(cost, before[j - 2] + SWAPPED)
+            row.append(cost)
+        before = above
+    return row[-1]

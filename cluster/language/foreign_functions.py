@@ -1,0 +1,78 @@
+"""Functions of other databases, and what is written in FjordSQL instead. For hints only: some are synonyms here."""
+
+from __future__ import annotations
+
+from cluster.language.words import HOPPING, TUMBLING
+
+_NO_TIME = "a standing query has no current time: a window says which tuples count"
+_NO_DATES = "there are no dates in FjordSQL: instants are integers, in microseconds since 1970"
+_NEIGHBOURS = "rows of a stream have no numbers and no neighbours: aggregate a window, WINDOW(ROWS 2)"
+_TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM and SUBSTRING"
+_QUANTILES = "write MEDIAN(x) or APPROX_QUANTILE(x, 0.95)"
+_OF_ALL = "STDDEV and VARIANCE are those of a sample, which divide by n - 1"
+_LOGARITHM = "write LN(x), or LN(x) / LN(10)"
+_CHOICE = "write IF(condition, a, b), or CASE"
+_EITHER_NULL = "write x IS NULL, or COALESCE(x, y)"
+
+_INSTEAD: dict[str, tuple[str, ...]] = {
+    "there is no trigonometry in FjordSQL": (
+        *("SIN", "COS", "TAN", "COT", "ASIN", "ACOS", "ATAN", "ATAN2", "SINH", "COSH", "TANH", "DEGREES", "RADIANS"),
+        "PI",
+    ),
+    _NO_TIME: (
+        *("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_DATETIME", "LOCALTIME", "GETDATE"),
+        *("LOCALTIMESTAMP", "SYSDATE", "TODAY", "UNIX_TIMESTAMP", "UNIXTIME", "ROWTIME", "PROCTIME"),
+    ),
+    TUMBLING.format("FROM stream "): ("TUMBLE", "TUMBLE_START", "TUMBLE_END", "DATE_TRUNC", "TIME_BUCKET", "DATE_BIN"),
+    HOPPING.format("FROM stream "): ("HOP", "HOP_START", "HOP_END", "CUMULATE"),
+    _NO_DATES: (
+        *("EXTRACT", "DATE_PART", "YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "DAYOFWEEK", "DAYOFYEAR"),
+        *("DATE", "TIMESTAMP", "DATE_ADD", "DATE_SUB", "DATEADD", "DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TO_DATE"),
+        *("TO_TIMESTAMP", "FROM_UNIXTIME", "STRFTIME", "STR_TO_DATE", "DATE_FORMAT", "MAKE_DATE", "INTERVAL", "AGE"),
+    ),
+    "write CAST(x AS type)": ("TO_CHAR", "TO_NUMBER", "TO_INTEGER", "CONVERT", "STR", "FORMAT", "SAFE_CAST"),
+    _EITHER_NULL: ("ISNULL",),
+    _CHOICE: ("NVL2", "DECODE", "CHOOSE", "SIGN"),
+    _LOGARITHM: ("LOG", "LOG10", "LOG2", "LOG1P"),
+    "write FLOOR(x), CEIL(x) or ROUND(x)": ("TRUNC", "TRUNCATE", "INT"),
+    "write SQRT(x) or POWER(x, y)": ("CBRT", "SQUARE"),
+    "an answer depends on nothing but its streams, so nothing is random": ("RAND", "RANDOM", "UUID", "NEWID"),
+    "write SUBSTRING(text, start, length)": ("LEFT", "RIGHT", "MID", "SUBSTRING_INDEX"),
+    "write TRIM(text)": ("LTRIM", "RTRIM", "BTRIM"),
+    "write LIKE": (
+        *("POSITION", "STRPOS", "INSTR", "CHARINDEX", "LOCATE", "CONTAINS", "STARTS_WITH", "ENDS_WITH", "REGEXP_LIKE"),
+        *("REGEXP", "REGEXP_MATCHES", "GLOB"),
+    ),
+    _TEXTS: (
+        *("LPAD", "RPAD", "REPLACE", "TRANSLATE", "REVERSE", "REPEAT", "SPLIT", "SPLIT_PART", "INITCAP", "CONCAT_WS"),
+        *("REGEXP_REPLACE", "REGEXP_EXTRACT", "REGEXP_SUBSTR", "ASCII", "CHR", "CHAR", "MD5", "SHA1", "SHA2", "SPACE"),
+    ),
+    _QUANTILES: (
+        *("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_PERCENTILE", "PERCENTILE_APPROX"),
+        *("APPROX_QUANTILES", "QUANTILE_CONT", "QUANTILE_DISC", "NTILE"),
+    ),
+    "write STDDEV(x)": ("STDDEV_SAMP", "STDEV_S", "STD"),
+    "write VARIANCE(x)": ("VAR", "VARIANCE_SAMP"),
+    _OF_ALL: ("STDDEV_POP", "STDEVP", "VAR_POP", "VARP", "VARIANCE_POP"),
+    "write FIRST(x) or MIN(x)": ("ANY_VALUE", "ARBITRARY"),
+    "write FIRST(x) or LAST(x)": (
+        *("FIRST_VALUE", "LAST_VALUE", "ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY", "LATEST_BY_OFFSET"),
+        "EARLIEST_BY_OFFSET",
+    ),
+    "write COUNT(IF(condition, 1, NULL))": ("COUNT_IF", "COUNTIF"),
+    "write SUM(IF(condition, x, NULL))": ("SUM_IF", "SUMIF"),
+    "write MIN(x): it is true if all are; MAX(x) if any is": (
+        *("BOOL_AND", "BOOL_OR", "LOGICAL_AND", "LOGICAL_OR", "EVERY", "SOME"),
+    ),
+    "write COUNT(DISTINCT x)": ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT", "COUNT_DISTINCT", "APPROX_COUNT"),
+    _NEIGHBOURS: ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD", "NTH_VALUE"),
+}  # fmt: skip
+
+INSTEAD: dict[str, str] = {name: hint for hint, names in _INSTEAD.items() for name in names}
+"""By name, in capitals: what to write, or why there is nothing to write."""
+
+KEEP_ALL = frozenset((
+    *("LISTAGG", "COLLECT_LIST", "COLLECT_SET", "ARRAY_CONCAT_AGG", "STRING_AGG", "GROUP_CONCAT", "ARRAY_AGG"),
+    *("JSON_AGG", "JSONB_AGG", "MAP_AGG", "HISTOGRAM"),
+))  # fmt: skip
+"""Aggregates whose result grows with every value."""

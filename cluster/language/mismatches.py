@@ -1,0 +1,59 @@
+"""What to write where types do not go together: hints for errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.language.functions import Family
+from protocols.streams import FieldType
+
+if TYPE_CHECKING:
+    from cluster.language.typing_rules import Typed
+
+_CHAIN = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
+
+
+def converted(found: FieldType | None, wanted: Family) -> str | None:
+    """Return how a value of one type comes to be of another family, if there is a good way."""
+    match wanted:
+        case Family.BOOLEAN if found is not None:
+            return "compare it with something"
+        case Family.TEXT if found is not None:
+            return "convert it: CAST(x AS text)"
+        case Family.NUMBER if found == FieldType.TEXT:
+            return "convert it: CAST(x AS real)"
+        case _:
+            return None
+
+
+def reconciled(at: exp.Expr, operands: Iterable[Typed]) -> str:
+    """Return how operands that do not go together may do so.
+
+    Parameters
+    ----------
+    at
+        What compares, adds or chooses among them.
+    operands
+        Those operands.
+    """
+    values = list(operands)
+    types = {each.type for each in values}
+    if FieldType.BOOLEAN in types and isinstance(at, _CHAIN):
+        if isinstance(at.this, _CHAIN):
+            return "write low < x AND x < high, or x BETWEEN low AND high"
+        return "a boolean is a condition by itself: write it alone, or behind NOT"
+    one_against_one = isinstance(at, exp.Predicate) and len(values) == len(types)
+    if one_against_one and FieldType.TEXT in types and FieldType.BOOLEAN not in types:
+        for literal in (each.expression for each in values if isinstance(each.expression, exp.Literal)):
+            if not literal.is_string:
+                return f"a text is written in single quotes: '{literal.this}'"
+            if _is_number(literal.this):
+                return f"a number is written without quotes: {literal.this}"
+    return "convert one of them with CAST"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.removeprefix("-").replace(".", "", 1).isdigit()

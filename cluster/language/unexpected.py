@@ -1,0 +1,270 @@
+"""What is wrong where the parser could not go on: which word is to blame, and what it may have meant.
+
+The parser stops where nothing makes sense any more; the mistake is often a word before, which it took for an alias.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from cluster.language.closeness import closest
+from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.words import (
+    AFTER_OPERANDS,
+    BEFORE_OPERANDS,
+    EXPECTED_SHAPES,
+    FOLLOWED,
+    FOREIGN_CLAUSES,
+    FOREIGN_OPERATORS,
+    FOREIGN_QUOTES,
+    LANGUAGE,
+    QUOTES,
+    WITH_SHAPE,
+)
+
+NAMES = frozenset({*Parser.ID_VAR_TOKENS, TokenType.VAR} - {TokenType.IDENTIFIER})
+"""Kinds of words that may be names, not in quotes: a misspelled word of the language is one of them."""
+_CLAUSES = frozenset({"SELECT", "FROM", "ON", "WHERE", "GROUP BY", "HAVING", "WITH"})
+_SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
+_CONDITIONS = frozenset({"WHERE", "HAVING", "ON"})
+_WANTING = frozenset({
+    *("WHERE", "HAVING", "ON", "GROUP BY", "AND", "OR", "NOT", "LIKE", "IN", "BETWEEN", "WHEN", "THEN", "ELSE"),
+    *("=", "==", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||"),
+})  # fmt: skip
+"""Behind these, an operand has to stand."""
+_NO_OPERANDS = frozenset({
+    *("AND", "OR", "LIKE", "IN", "BETWEEN", "WHEN", "THEN", "ELSE", "END", "IS", "FROM", "WHERE", "GROUP BY", "HAVING"),
+    *("ON", "=", "==", "<>", "!=", "<", "<=", ">", ">=", "/", "%", "||", ")", ",", "UNION", "EXCEPT", "INTERSECT"),
+})  # fmt: skip
+"""These begin no operand."""
+_EXPECTED = re.compile(r"Expect(?:ed|ing) (AS|END|AND|\()")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where the parser stopped.
+
+    Parameters
+    ----------
+    text
+        The text with the statement.
+    tokens
+        Those of the statement.
+    index
+        The first one that it could not read; their number if it was their end.
+    """
+
+    text: str
+    tokens: Sequence[Token]
+    index: int
+
+    def word(self, index: int) -> str:
+        """Return a token's text in capitals; empty beyond the ends, and for texts and names in quotes."""
+        token = self.token(index)
+        quoted = token is None or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        return "" if token is None or quoted else token.text.upper()
+
+    def token(self, index: int) -> Token | None:
+        """Return a token, or None if there is none."""
+        return self.tokens[index] if 0 <= index < len(self.tokens) else None
+
+    def error(self, index: int, reason: str, hint: str | None = None) -> FjordSqlError:
+        """Return an error about a token, or about the end."""
+        token = self.token(index)
+        start, end = (token.start, token.end + 1) if token else (len(self.text.rstrip()),) * 2
+        return FjordSqlError(reason, text=self.text, start=start, end=end, hint=hint)
+
+    def unexpected(self, index: int, hint: str | None = None, *, why: str = "") -> FjordSqlError:
+        """Return the error that a token, or the end, was not expected."""
+        token = self.token(index)
+        what = "the statement ends too early"
+        if token is not None:
+            what = f"{self.text[token.start : token.end + 1]!r} was not expected here"
+        return self.error(index, what + why, hint)
+
+
+def explained(stop: Stop, message: str = "") -> FjordSqlError:
+    """Return what is wrong where the parser stopped.
+
+    Parameters
+    ----------
+    stop
+        Where that was.
+    message
+        What sqlglot says of it: it may name a word that it missed.
+    """
+    found = (
+        _foreign_quote(stop)
+        or misspelled(stop)
+        or _left_alone(stop)
+        or _foreign(stop)
+        or _missing(stop)
+        or _word_missing(stop, message)
+        or _parentheses(stop)
+    )
+    return found or stop.unexpected(stop.index, _side_by_side(stop))
+
+
+def _foreign_quote(stop: Stop) -> FjordSqlError | None:
+    for index, token in enumerate(stop.tokens[: stop.index + 1]):
+        quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        if not quoted and (found := FOREIGN_QUOTES & set(token.text)):
+            error = stop.unexpected(index, QUOTES)
+            (quote,) = sorted(found)[:1]
+            return FjordSqlError(
+                f"{quote!r} was not expected here", text=stop.text, start=error.start, end=error.end, hint=QUOTES
+            )
+    return None
+
+
+def misspelled(stop: Stop) -> FjordSqlError | None:
+    """Return the error that a word is misspelled: the one where the parser stopped, or the one before; or None."""
+    for index in (stop.index, stop.index - 1):
+        if (hint := did_you_mean(stop.word(index), _fitting(stop, index))) and _may_be_misspelled(stop, index):
+            return stop.unexpected(index, hint)
+    return None
+
+
+def _may_be_misspelled(stop: Stop, index: int) -> bool:
+    token = stop.token(index)
+    dotted = stop.word(index - 1) == "." or stop.word(index + 1) == "."
+    return token is not None and token.token_type in NAMES and token.text.upper() not in LANGUAGE and not dotted
+
+
+def _fitting(stop: Stop, index: int) -> tuple[str, ...]:
+    """Return the words of the language that fit at a token's place."""
+    before = stop.word(index - 1)
+    if before in FOLLOWED and closest(stop.word(index), FOLLOWED[before][0]):
+        return FOLLOWED[before][0]
+    return AFTER_OPERANDS.get(_clause(stop, index), ()) if _ends_operand(stop, index - 1) else BEFORE_OPERANDS
+
+
+def _clause(stop: Stop, index: int) -> str:
+    """Return the clause in which a token stands; a parenthesis if that is the list or call around it."""
+    first = f"{stop.word(0)} {stop.word(1)}"
+    if first in AFTER_OPERANDS and "SELECT" not in {stop.word(each) for each in range(index)}:
+        return first
+    depth = 0
+    for place in range(index - 1, -1, -1):
+        word = stop.word(place)
+        depth += (word == ")") - (word == "(")
+        if depth == 0 and word in _CLAUSES:
+            return word
+        if depth < 0:
+            caller = stop.token(place - 1)
+            if caller is not None and (stop.word(place - 1) == "IN" or caller.token_type in NAMES):
+                return "("
+            depth = 0
+    return ""
+
+
+def _ends_operand(stop: Stop, index: int) -> bool:
+    token = stop.token(index)
+    if token is None:
+        return False
+    ends = token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER)
+    return ends or stop.word(index) in (")", "END", "NULL", "TRUE", "FALSE") or _is_name(stop, index)
+
+
+def _is_name(stop: Stop, index: int) -> bool:
+    token = stop.token(index)
+    if token is None or token.token_type not in NAMES:
+        return False
+    return token.text.upper() not in (*_WANTING, *_SET_OPERATIONS, "ALL", "ANY", "CASE", "DISTINCT", "IS", "SELECT")
+
+
+def _left_alone(stop: Stop) -> FjordSqlError | None:
+    for index in (stop.index, stop.index + 1):
+        before = stop.word(index - 1)
+        if before == "AT" and not {"EVERY", "RATE"} & {stop.word(each) for each in range(index - 5, index)}:
+            continue
+        if before in FOLLOWED and stop.word(index - 2) != "." and stop.word(index) not in FOLLOWED[before][0]:
+            words, what, shape = FOLLOWED[before]
+            if (hint := did_you_mean(stop.word(index), words)) is not None:
+                return stop.unexpected(index, hint)
+            return stop.error(index, f"{before} is followed by {what}", f"it is written {shape}")
+    return None
+
+
+def _foreign(stop: Stop) -> FjordSqlError | None:
+    for index in (stop.index, stop.index - 1):
+        word = stop.word(index)
+        if word in FOREIGN_CLAUSES:
+            return stop.error(index, f"{word} is not part of FjordSQL", FOREIGN_CLAUSES[word])
+        for first in (index - 1, index):
+            last = stop.token(first + 1)
+            pair = stop.word(first) + stop.word(first + 1)
+            if last is not None and pair in FOREIGN_OPERATORS and stop.tokens[first].end + 1 == last.start:
+                reason, start, end = f"{pair!r} was not expected here", stop.tokens[first].start, last.end + 1
+                return FjordSqlError(reason, text=stop.text, start=start, end=end, hint=FOREIGN_OPERATORS[pair])
+    word = stop.word(stop.index)
+    return stop.unexpected(stop.index, FOREIGN_OPERATORS[word]) if word in FOREIGN_OPERATORS else None
+
+
+def _missing(stop: Stop) -> FjordSqlError | None:
+    """Return the error about the first place at which an operand has to stand, and none does."""
+    for index in range(1, stop.index + 1):
+        before, word = stop.word(index - 1), stop.word(index)
+        all_columns = before == "*" and not _ends_operand(stop, index - 2)
+        ended = stop.token(index) is None
+        last = stop.tokens[index - 1]
+        if (before in _WANTING and not all_columns and (ended or word in _NO_OPERANDS)) or (
+            ended and before in {*_SET_OPERATIONS, "ALL", "DISTINCT", ","}
+        ):
+            written = stop.text[last.start : last.end + 1]
+            return stop.unexpected(index, why=f": something is missing after {written!r}")
+    return None
+
+
+def _word_missing(stop: Stop, message: str) -> FjordSqlError | None:
+    found = _EXPECTED.match(message)
+    if found is None:
+        if _clause(stop, stop.index) == "WITH":
+            return stop.unexpected(stop.index, f"it is written {WITH_SHAPE}")
+        return None
+    word = found[1]
+    if word == "(":
+        hint = f"it is written {WITH_SHAPE}" if _clause(stop, stop.index) == "WITH" else None
+        return stop.error(stop.index, "an opening parenthesis was expected here", hint)
+    word = "WHEN" if word == "END" and stop.word(stop.index) == "THEN" else word
+    early = "the statement ends too early: " if stop.token(stop.index) is None else ""
+    return stop.error(stop.index, f"{early}{word} was expected here", f"it is written {EXPECTED_SHAPES[word]}")
+
+
+def _parentheses(stop: Stop) -> FjordSqlError | None:
+    opened: list[int] = []
+    for index in range(stop.index):
+        if stop.word(index) == "(":
+            opened.append(index)
+        elif stop.word(index) == ")" and opened:
+            opened.pop()
+    word = stop.word(stop.index)
+    if word == ")" and not opened:
+        return stop.unexpected(stop.index, why=": no parenthesis is open")
+    if word == ")" and opened[-1] == stop.index - 1:
+        empty = stop.tokens[stop.index - 1].start, stop.tokens[stop.index].end + 1
+        reason = "there is nothing in these parentheses"
+        return FjordSqlError(reason, text=stop.text, start=empty[0], end=empty[1])
+    if opened and stop.token(stop.index) is None:
+        return stop.error(opened[-1], "this parenthesis is never closed")
+    if opened and word in _CLAUSES:
+        return stop.unexpected(stop.index, why=": parentheses do not match, a closing one is missing")
+    return None
+
+
+def _side_by_side(stop: Stop) -> str | None:
+    """Return what may be missing between two operands."""
+    token = stop.token(stop.index)
+    begins = (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, *NAMES)
+    if token is None or token.token_type not in begins or not _ends_operand(stop, stop.index - 1):
+        return None
+    clause = _clause(stop, stop.index)
+    if clause in _CONDITIONS:
+        number = stop.tokens[stop.index - 1].token_type == TokenType.NUMBER and token.token_type in NAMES
+        return f"conditions are connected by AND and OR{', and numbers have no unit here' if number else ''}"
+    return "a comma may be missing before it" if clause in ("(", "SELECT", "GROUP BY") else None

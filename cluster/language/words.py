@@ -1,0 +1,111 @@
+"""The words of FjordSQL: which ones fit where, what each is followed by, how clauses are written; and those it has not.
+
+For hints only: what the language accepts is decided by the parser.
+"""
+
+from __future__ import annotations
+
+WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
+EVENTS_SHAPE = "EVENTS(level ABOVE 0.6 BELOW 0.4)"
+GRANULARITY_SHAPE = "GRANULARITY(1 MINUTE)"
+SAMPLE_SHAPE = "SAMPLE EVERY 10 SECONDS or SAMPLE RATE 10 HZ"
+SINCE_SHAPE = "FROM traffic SINCE 2 HOURS AGO or SINCE BEGINNING"
+ZIP_SHAPE = "a ZIP JOIN b WITHIN 50 MILLISECONDS ON a.pair = b.pair"
+WITH_SHAPE = "WITH name AS (SELECT ...) SELECT ..."
+CASE_SHAPE = "CASE WHEN condition THEN value ELSE value END"
+BETWEEN_SHAPE = "x BETWEEN low AND high"
+CAST_SHAPE = "CAST(x AS type)"
+TUMBLING = "a tumbling window is written {}WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE)"
+HOPPING = "a hopping window is written {}WINDOW(RANGE 1 HOUR SLIDE 1 MINUTE)"
+LAST_TUPLES = "use a window, WINDOW(ROWS n), for the last n tuples"
+QUOTES = "texts go into single quotes, names that need any into double ones"
+
+CALLED_CLAUSES = {"WINDOW": WINDOW_SHAPES, "GRANULARITY": GRANULARITY_SHAPE, "EVENTS": EVENTS_SHAPE}
+"""Clauses of FROM that are written like calls."""
+
+BEFORE_OPERANDS = (
+    *("NOT", "CASE", "WHEN", "EXISTS", "ALL", "ANY", "DISTINCT", "NULL", "TRUE", "FALSE", "SELECT"),
+)  # fmt: skip
+"""Words that stand where an operand, or a query, begins."""
+
+_AFTER_OPERANDS = ("AND", "OR", "NOT", "IN", "LIKE", "BETWEEN", "IS", "ESCAPE", "WHEN", "THEN", "ELSE", "END")
+_AT_THE_END = ("UNION", "EXCEPT", "INTERSECT", "SAMPLE", "EVERY", "RATE", "LEAST", "LIFETIME")
+_OF_FROM = (
+    *("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "EVENTS", "SINCE", "BEGINNING", "AGO", "JOIN", "LEFT"),
+    *("INNER", "CROSS", "FULL", "ZIP", "WITHIN", "ON", "AS", *_AT_THE_END),
+)
+AFTER_OPERANDS: dict[str, tuple[str, ...]] = {
+    "SELECT": ("FROM", "AS", *_AFTER_OPERANDS),
+    "FROM": _OF_FROM,
+    "ON": (*_AFTER_OPERANDS, *_OF_FROM),
+    "WHERE": (*_AFTER_OPERANDS, "GROUP BY", "HAVING", *_AT_THE_END),
+    "GROUP BY": (*_AFTER_OPERANDS, "HAVING", *_AT_THE_END),
+    "HAVING": (*_AFTER_OPERANDS, *_AT_THE_END),
+    "WITH": ("AS",),
+    "(": (*_AFTER_OPERANDS, "AS", "FROM"),
+    "CREATE STREAM": ("AS", "SOURCE", "ORDERED"),
+    "CREATE RELATION": ("FROM", "TABLE", "QUERY", "WHERE", "REFRESH", "EVERY", "STALE", "AFTER"),
+}
+"""By the clause (or the parentheses of a call or a list): words that fit after a name, a value or a column."""
+
+FOLLOWED: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "GROUP": (("BY",), "BY", "GROUP BY column"),
+    "PARTITION": (("BY",), "BY", "WINDOW(PARTITION BY a ROWS 10)"),
+    "SAMPLE": (("EVERY", "RATE"), "EVERY or RATE", SAMPLE_SHAPE),
+    "SINCE": (("BEGINNING",), "a duration or BEGINNING", SINCE_SHAPE),
+    "ZIP": (("JOIN",), "JOIN", ZIP_SHAPE),
+    "AT": (("LEAST",), "LEAST", "SAMPLE EVERY 30 SECONDS AT LEAST EVERY 5 MINUTES"),
+    "LIFETIME": ((), "a duration", "SELECT ... FROM ... LIFETIME 90 DAYS"),
+    "EVENTS": ((), "an opening parenthesis", EVENTS_SHAPE),
+    "GRANULARITY": ((), "an opening parenthesis", GRANULARITY_SHAPE),
+}
+"""Words that are names unless something follows: that, in words too, and how it is written."""
+
+EXPECTED_SHAPES: dict[str, str] = {"AS": CAST_SHAPE, "END": CASE_SHAPE, "WHEN": CASE_SHAPE, "AND": BETWEEN_SHAPE}
+"""How is written what needs a word."""
+
+LANGUAGE = frozenset((
+    *(word for words in AFTER_OPERANDS.values() for phrase in words for word in phrase.split()),
+    *BEFORE_OPERANDS, *FOLLOWED, *CALLED_CLAUSES,
+    *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
+    *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
+))  # fmt: skip
+"""Every word: none of them is a misspelling of another."""
+
+FOREIGN_CLAUSES: dict[str, str | None] = {
+    "EPOCH": "write SAMPLE EVERY 10 SECONDS, or SAMPLE RATE 10 HZ",
+    "EMIT": "leave it out: what changes is sent as soon as it is certain",
+    "TOP": LAST_TUPLES,
+    "TUMBLING": TUMBLING.format("FROM stream "),
+    "HOPPING": HOPPING.format("FROM stream "),
+    "SESSION": None,
+    "PREWHERE": "write WHERE",
+    "NATURAL": "join with a comma and WHERE, or JOIN ... ON",
+}
+"""Words that begin clauses elsewhere, and what is written here."""
+
+_CHANGED_ELSEWHERE = "streams are fed by sensors, and relations change where they come from"
+_LISTED_ELSEWHERE = "`fjord stream list` and `fjord relation list` show what there is"
+FOREIGN_STATEMENTS: dict[str, str] = {
+    **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "LOAD"), _CHANGED_ELSEWHERE),
+    **dict.fromkeys(("SHOW", "LIST", "DESCRIBE", "DESC"), _LISTED_ELSEWHERE),
+    "EXPLAIN": "`fjord query explain 'SELECT ...'` says what a query means and how it would run",
+    "ALTER": "drop it, and create it as it should be",
+    "FROM": "SELECT ... FROM stream",
+}
+"""How other databases' statements begin, and what to do instead."""
+
+_EQUAL_OR_NULL = "write (a = b OR a IS NULL AND b IS NULL)"
+FOREIGN_OPERATORS: dict[str, str] = {
+    "&&": "write AND",
+    **dict.fromkeys(("^", "**"), "write POWER(a, b)"),
+    **dict.fromkeys(("//", "DIV"), "write FLOOR(a / b)"),
+    **dict.fromkeys(("~", "~*", "RLIKE", "REGEXP", "SIMILAR TO", "GLOB"), "write LIKE"),
+    "[": f"a window is written {WINDOW_SHAPES}",
+    "ILIKE": "write LOWER(text) LIKE 'a%'",
+    **dict.fromkeys(("<=>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"), _EQUAL_OR_NULL),
+}
+"""Operators of other databases, and what is written here."""
+
+FOREIGN_QUOTES = frozenset("`\u00b4\u2018\u2019\u201c\u201d")
+"""Characters that look like quotes, or are quotes elsewhere."""
