@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -78,6 +79,8 @@ def comparisons_of(condition: exp.Expr, context: Context) -> Iterator[WrittenCom
         case exp.Paren():
             yield from comparisons_of(condition.this, context)
         case _:
+            for literal in condition.find_all(exp.Literal):
+                value_of(literal, context)
             found = list(_simple(condition))
             if not found:
                 raise context.error(
@@ -130,13 +133,31 @@ def _value(tree: exp.Expr) -> Value | None:
     match tree:
         case exp.Boolean():
             return bool(tree.this)
-        case exp.Literal() if tree.is_string:
-            return str(tree.this)
         case exp.Literal():
-            text = str(tree.this)
-            return int(text) if text.isdigit() else float(text)
+            return _literal(tree)
         case exp.Neg(this=exp.Literal() as literal) if not literal.is_string:
             positive = _value(literal)
             return -positive if isinstance(positive, int | float) else None
         case _:
             return None
+
+
+def value_of(literal: exp.Literal, context: Context) -> int | float | str:
+    """Return the number or text that is written.
+
+    Raises
+    ------
+    FjordSqlError
+        If a number does not fit 64 bits.
+    """
+    value = _literal(literal)
+    if not isinstance(value, str) and (abs(value) == math.inf or (isinstance(value, int) and value >= 2**63)):
+        raise context.error(literal, "this number does not fit 64 bits")
+    return value
+
+
+def _literal(literal: exp.Literal) -> int | float | str:
+    text = str(literal.this)
+    if literal.is_string:
+        return text
+    return int(text) if text.isdigit() else float(text)

@@ -256,15 +256,14 @@ def _partition_key(key: exp.Expr, node: Node, context: Context) -> str:
 
 
 def _best(value: Quantity | Bounds, read: Callable[[str, str | None], int], context: Context) -> int:
-    """Return the value of the best quality where a range of them is allowed."""
+    """Return the value of the best quality where a range of them is allowed: the longest window, the finest granule."""
     if not isinstance(value, Bounds):
         return read_quantity(value, read, context)
     best = read_quantity(value.expression, read, context)
     if not context.registered:  # nobody used to look at the other bound
         worst = read_quantity(value.this, read, context)
-        coarse = isinstance(value.parent, GranularityClause)
-        if (worst < best) if coarse else (worst > best):
-            reason = "COARSEST is finer than FINEST" if coarse else "MIN is larger than MAX"
-            raise context.error(value, reason, "exchange the two")
+        if worst < best if isinstance(value.parent, GranularityClause) else worst > best:
+            hint = "write MIN a, MAX b, or COARSEST a, FINEST b"
+            raise context.error(value, "this range is the wrong way round", hint)
     context.warn("the range of qualities allowed is not used yet: the best is always delivered")
     return best

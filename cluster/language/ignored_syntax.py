@@ -116,7 +116,8 @@ def _refuse_swallowed_words(tree: exp.Expr, context: Context) -> None:
         suspects = [each for each in found if each.word in surplus]
         swallowed = next((each for each in suspects if each.dangles), suspects[-1])
         start, end = swallowed.span
-        reason = f"{context.text[start:end]!r} was not expected here"
+        what = "this parenthesis is never closed"
+        reason = what if swallowed.word == "(" else f"{context.text[start:end]!r} was not expected here"
         raise FjordSqlError(reason, text=context.text, start=start, end=end)
     if missing := explained - counted:
         # What is written in another way than by its words, such as REAL '5' for a CAST.

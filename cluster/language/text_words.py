@@ -45,7 +45,7 @@ class Word:
 
 
 def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]) -> Iterator[Word]:
-    """Yield the words and marks of a text, without parentheses and those that change nothing.
+    """Yield the words and marks of a text, without pairs of parentheses and what else changes nothing.
 
     Parameters
     ----------
@@ -60,23 +60,26 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     words = [_canonical(token, leaves) for token in tokens]
-    calls: list[str] = []
+    calls: list[tuple[str, Word]] = []
     for place, token in enumerate(tokens):
         before = words[place - 1] if place else ""
         ahead = [*words[place + 1 : place + 3], "", ""]
         following = tokens[place + 1].end if place + 1 < len(tokens) else -1
         if words[place] == "(":
-            calls.append(before)
-        elif words[place] == ")":
-            calls = calls[:-1]
+            calls.append((before, Word("(", (token.start, token.end + 1), dangles=False)))
+        elif words[place] == ")" and calls:
+            call, opened = calls.pop()
+            if before == "(" and call not in ("COMPLETENESS", ""):
+                yield Word("()", (opened.span[0], token.end + 1), dangles=False)
         elif not (
             _changes_nothing(before, words[place], ahead)
             or (words[place] == "AS" and following in aliases)
             or _begins(words[place], leaves.get(following))
         ):
             dangles = before in OPENING or (ahead[0] in CLOSING and following not in leaves)
-            for word in _meant(words[place], ahead[0], calls[-1] if calls else ""):
+            for word in _meant(words[place], ahead[0], calls[-1][0] if calls else ""):
                 yield Word(word, (token.start, token.end + 1), dangles)
+    yield from (opened for _, opened in calls)
 
 
 def _canonical(token: Token, leaves: Mapping[int, exp.Expr]) -> str:

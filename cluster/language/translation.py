@@ -10,12 +10,13 @@ from sqlglot.errors import TokenError
 
 from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
+from cluster.language.comparisons import value_of
 from cluster.language.dialect import COLUMN_TYPES, FjordSQL
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.plans import reads_relations_only
-from cluster.language.quantities import read_real
+from cluster.language.readable_text import check_numbers, readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
 from cluster.language.scope import Context
 from cluster.language.selects import NAME, Translator
@@ -142,6 +143,7 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
     FjordSqlError
         If it cannot be read, resolved or typed, or is refused; says where and what to write instead.
     """
+    text = readable(text)
     tree = _parse(text)
     if isinstance(tree, CreateSource | CreateDerived | CreateRelationStatement | DropStatement):
         of_relation = isinstance(tree, CreateRelationStatement) or tree.args.get("kind") == "RELATION"
@@ -165,6 +167,7 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
     FjordSqlError
         If the statement is another, or its query cannot be translated; positions are those in the whole statement.
     """
+    text = readable(text)
     tree = _parse(text)
     if not isinstance(tree, CreateDerived):
         raise FjordSqlError("CREATE STREAM name AS query was expected here", text=text, start=0, end=len(text))
@@ -195,6 +198,7 @@ def parse_statement(text: str, *, registered: bool = False) -> Statement:
     FjordSqlError
         If it is no statement of FjordSQL.
     """
+    text = readable(text)
     tree = _parse(text)
     context = Context(text, _NO_STREAMS, registered)
     if isinstance(tree, CreateDerived):
@@ -241,6 +245,7 @@ def _tree(text: str) -> exp.Expr:
     except TokenError as error:
         reason, start, hint = unclosed(text) or ("this cannot be read as SQL", 0, None)
         raise FjordSqlError(reason, text=text, start=start, end=len(text), hint=hint) from error
+    check_numbers(tokens, text)
     return FjordSqlParser(dialect=dialect).parse_one(tokens, text)
 
 
@@ -286,15 +291,8 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
         schema = StreamSchema(tree.this.name, tuple(fields))
     except FjordError as error:
         raise context.error(tree.expressions[0], error.message, error.hint) from None
-    arguments = tuple(_argument(each, context) for each in tree.args.get("arguments") or ())
+    arguments = tuple(value_of(each, context) for each in tree.args.get("arguments") or ())
     return CreateStream(context.text, BaseStream(schema, found), tree.args["source"].name, arguments)
-
-
-def _argument(literal: exp.Literal, context: Context) -> int | float | str:
-    if literal.is_string:
-        return str(literal.this)
-    number = read_real(literal, context)
-    return int(number) if number.is_integer() and literal.this.isdigit() else number
 
 
 def _check_name(name: exp.Identifier, context: Context, what: str = "stream") -> None:

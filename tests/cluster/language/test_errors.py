@@ -91,6 +91,14 @@ WINDOWS = [
     ("SELECT a.lane FROM traffic a, traffic b WINDOW(RANGE »UNBOUNDED«)", "a join over an unbounded window", None),
     ("SELECT lane FROM Istream(»traffic«)", "no past", "WINDOW(RANGE UNBOUNDED)"),
     ("SELECT lane FROM traffic GRANULARITY(5 »PARSECS«)", "no unit of time", None),
+    ("SELECT lane FROM traffic WINDOW(RANGE MIN 1 »FORTNIGHT«, MAX 2 HOURS)", "no unit of time", None),
+    ("SELECT lane FROM traffic WINDOW(RANGE MIN »3 HOURS, MAX 2 HOURS«)", "wrong way round", "MIN a, MAX b"),
+    (
+        "SELECT lane FROM traffic GRANULARITY(COARSEST »1 SECOND, FINEST 2 HOURS«)",
+        "wrong way round",
+        "COARSEST a, FINEST b",
+    ),
+    ("SELECT lane FROM traffic WINDOW(PARTITION BY »x«.sensor ROWS 3)", "have no other name in front", "write sensor"),
 ]
 ACQUISITION = [
     ("SELECT lane FROM traffic SAMPLE RATE 10 »SECONDS«", "no unit of frequency", "HZ"),

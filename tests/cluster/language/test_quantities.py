@@ -126,9 +126,9 @@ def test_nothing_needs_no_unit(zero):
 
 
 @pytest.mark.parametrize(("text", "offending", "reason", "hint"), [
-    ("RANGE MIN 2 HOURS, MAX 1 HOUR", "2 HOURS, MAX 1 HOUR", "MIN is larger than MAX", "exchange"),
+    ("RANGE MIN 2 HOURS, MAX 1 HOUR", "2 HOURS, MAX 1 HOUR", "the wrong way round", "MIN a, MAX b"),
     ("RANGE MIN 2 HUORS, MAX 1 HOUR", "HUORS", "no unit of time", "did you mean HOURS?"),
-    ("ROWS MIN 5, MAX 4", "5, MAX 4", "MIN is larger than MAX", "exchange"),
+    ("ROWS MIN 5, MAX 4", "5, MAX 4", "the wrong way round", "MIN a, MAX b"),
     ("ROWS MIN 1.5, MAX 4", "1.5", "not a positive whole number", None),
 ])  # fmt: skip
 def test_both_bounds_are_looked_at(text, offending, reason, hint):
@@ -137,7 +137,7 @@ def test_both_bounds_are_looked_at(text, offending, reason, hint):
     assert caught.value.offending == offending
     assert hint is None or hint in (caught.value.hint or "")
     granular = "SELECT lane FROM traffic GRANULARITY(COARSEST 1 SECOND, FINEST 2 SECONDS)"
-    with pytest.raises(FjordSqlError, match="COARSEST is finer than FINEST"):
+    with pytest.raises(FjordSqlError, match="the wrong way round"):
         translate(granular, CATALOG)
     assert translate(granular, CATALOG, registered=True).warnings == (
         "the range of qualities allowed is not used yet: the best is always delivered",
@@ -149,13 +149,13 @@ def test_both_bounds_are_looked_at(text, offending, reason, hint):
     ("window", "1e90 SECONDS", "1e90 SECONDS", "the duration is too long"),
     ("window", "1e-400 SECONDS", "1e-400 SECONDS", "the number is too small"),
     ("window", "1e-7 SECONDS", "1e-7 SECONDS", "whole number of microseconds"),
-    ("window", f"{'9' * 5000} US", f"{'9' * 5000} US", "too many digits"),
+    ("window", f"{'9' * 5000} US", "9" * 5000, "longer than 400 characters"),
     ("window", f"1.{'0' * 40}1 SECONDS", f"1.{'0' * 40}1 SECONDS", "whole number of microseconds"),
     ("window", f"{2**60 + 1} US", f"{2**60 + 1} US", "the duration is too long"),
     ("window", "0x10 US", "0x10 US", "no number"),
     ("window", "1_000 US", "1_000 US", "no number"),
-    ("window", "5e US", "5e US", "no number"),
-    ("window", "5e1.5 US", "5e1.5 US", "no number"),
+    ("window", "5e US", "5e", "no number"),
+    ("window", "5e1.5 US", "5e1.5", "no number"),
     ("window", ".5 SECONDS", ".", "number was expected"),
     ("window", "0 SECONDS", "0 SECONDS", "not positive"),
     ("window", "0", "0", "not positive"),
@@ -193,8 +193,8 @@ def test_numbers_as_people_write_them(written, size_us):
 
 
 def test_a_long_argument_of_a_source_is_no_trap():
-    digits = "9" * 5000
-    assert parse_statement(OTHERS["argument"].format(digits)).arguments == (math.inf,)
+    with pytest.raises(FjordSqlError, match="longer than 400 characters"):
+        parse_statement(OTHERS["argument"].format("9" * 5000))
     assert parse_statement(OTHERS["argument"].format("12, 0.5, 1e3")).arguments == (12, 0.5, 1000.0)
 
 

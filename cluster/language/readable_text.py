@@ -1,0 +1,58 @@
+"""What a text must be before it is read as FjordSQL: Unicode without gaps, and numbers that are numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from cluster.language.errors import FjordSqlError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BYTE_ORDER_MARK = "\ufeff"
+LONGEST_NUMBER = 400
+"""Characters of a number; the largest real has 309 digits."""
+
+_UNREADABLE = re.compile("[\ud800-\udfff\0]")
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
+
+
+def readable(text: str) -> str:
+    """Return `text` without the byte order mark that some editors put before it.
+
+    Raises
+    ------
+    FjordSqlError
+        If it has what is no character: half of one, or NUL.
+    """
+    text = text.removeprefix(BYTE_ORDER_MARK)
+    if found := _UNREADABLE.search(text):
+        what = "a NUL" if found.group() == "\0" else f"half a character (U+{ord(found.group()):04X})"
+        shown = _UNREADABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+        hint = "the text may be damaged, or in another encoding than UTF-8"
+        reason = f"{what} cannot stand in a statement"
+        raise FjordSqlError(reason, text=shown, start=found.start(), end=found.end(), hint=hint)
+    return text
+
+
+def check_numbers(tokens: Iterable[Token], text: str) -> None:
+    """Do nothing if the numbers among `tokens` can be read, by whatever reads them.
+
+    Raises
+    ------
+    FjordSqlError
+        If one is too long, or broken off.
+    """
+    for token in tokens:
+        if token.token_type != TokenType.NUMBER:
+            continue
+        reason = None
+        if len(token.text) > LONGEST_NUMBER:
+            reason = f"this number is longer than {LONGEST_NUMBER} characters"
+        elif not _NUMBER.fullmatch(token.text):
+            reason = f"{token.text!r} is no number"
+        if reason is not None:
+            raise FjordSqlError(reason, text=text, start=token.start, end=token.end + 1)

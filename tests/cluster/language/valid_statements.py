@@ -1,0 +1,28 @@
+"""Statements that are right, which tests damage in every way: together they have all that a query may hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cluster.language.algebra import Column
+from cluster.language.catalog import StaticRelation
+from cluster.language.translation import translate_derived
+from protocols.streams import FieldType
+from tests.cluster.language.example_catalog import CATALOG as STREAMS
+
+PLACES = StaticRelation(
+    "places",
+    "places@1",
+    (Column("sensor", FieldType.TEXT), Column("km", FieldType.REAL, "km"), Column("closed", FieldType.BOOLEAN)),
+)
+MINUTES = translate_derived(
+    "CREATE STREAM minute_load AS SELECT sensor, COUNT(*) AS cars "
+    "FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) GROUP BY sensor",
+    STREAMS,
+)
+CATALOG = STREAMS.with_stream(PLACES).with_stream(MINUTES)
+
+_LINES = (Path(__file__).parent / "valid_statements.sql").read_text(encoding="utf-8").splitlines()
+STATEMENTS = [line for line in _LINES if line and not line.startswith("--")]
+QUERIES = [statement for statement in STATEMENTS if not statement.startswith(("CREATE", "DROP"))]
+DECLARATIONS = [statement for statement in STATEMENTS if statement not in QUERIES]

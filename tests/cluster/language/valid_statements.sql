@@ -1,0 +1,81 @@
+-- Selecting and computing
+SELECT * FROM traffic
+SELECT t.*, t.speed > 60 AS fast FROM traffic AS t
+SELECT sensor, speed * 1.609 AS kmh FROM traffic WHERE lane = 1 AND speed IS NOT NULL
+SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 1 HOUR)
+SELECT "lane" AS "from", 'it''s' AS note, TRUE AS yes, 1e3 AS k FROM traffic "t"
+SELECT speed FROM traffic WHERE NOT open OR lane % 2 <> 1
+SELECT -speed AS back, (speed + lane) / 2 - 0.5 AS x FROM traffic
+SELECT CASE WHEN speed > 60 THEN 'fast' WHEN speed IS NULL THEN 'unknown' ELSE 'slow' END AS pace FROM traffic
+SELECT CASE lane WHEN 1 THEN 'left' ELSE 'right' END AS side FROM traffic
+SELECT COALESCE(speed, 0) AS v, ROUND(speed, 1) AS r, POWER(speed, 2) AS p, IF(open, 1, 2) AS x FROM traffic
+SELECT UPPER(SUBSTRING(sensor, 1, 3)) || '-' || TRIM(sensor) AS label, CAST(lane AS REAL) AS l FROM traffic
+SELECT GREATEST(speed, 1) AS g, NULLIF(speed, 0) AS n, TRY_CAST(sensor AS INTEGER) AS i FROM traffic
+SELECT sensor FROM traffic WHERE sensor LIKE 'I-%' AND lane IN (1, 2) AND (speed BETWEEN 10 AND 90 OR NOT open)
+SELECT sensor FROM traffic WHERE sensor NOT LIKE 'a!%' ESCAPE '!' AND lane NOT IN (3) AND speed NOT BETWEEN 1 AND 2
+SELECT CONCAT(sensor, 'x') AS c, LENGTH(sensor) AS l, ABS(speed) AS a, FLOOR(speed) AS f FROM traffic
+SELECT LOWER(sensor) AS l, CEIL(speed) AS c, LEAST(speed, lane) AS s, LN(speed) AS n, SQRT(speed) AS q, EXP(speed) AS e FROM traffic WHERE speed <= 90
+
+-- Windows
+SELECT speed FROM traffic WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE) AS t
+SELECT sensor, speed FROM traffic t WINDOW(RANGE UNBOUNDED) WHERE speed > 100
+SELECT AVG(speed) AS recent FROM traffic WINDOW(ROWS 100 SLIDE 10)
+SELECT sensor, AVG(speed) AS recent FROM traffic WINDOW(PARTITION BY sensor, lane ROWS 10) GROUP BY sensor
+SELECT COUNT(*) AS cars FROM traffic WINDOW(RANGE 1 HOUR) GRANULARITY(1 MINUTE)
+SELECT COUNT(*) AS cars FROM traffic WINDOW(RANGE MIN 12 HOURS, MAX 24 HOURS) GRANULARITY(COARSEST 2 HOURS, FINEST 10 SECONDS)
+SELECT MAX(n) AS peak FROM (SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE)) AS m WINDOW(RANGE 1 HOUR)
+
+-- Grouping
+SELECT sensor, COUNT(*) AS cars, AVG(speed) AS mean FROM traffic WINDOW(RANGE 30 MINUTES) WHERE speed > 0 GROUP BY sensor HAVING COUNT(*) > 10
+SELECT lane % 2 = 0 AS even, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY even, open HAVING n > 1
+SELECT COUNT(DISTINCT sensor) AS s, SUM(lane) AS l, STDDEV(speed) AS d, VARIANCE(speed) AS v, MEDIAN(speed) AS m, APPROX_QUANTILE(speed, 0.95) AS q, MIN(speed) AS i FROM traffic WINDOW(RANGE 1 HOUR)
+SELECT FIRST(speed) AS f, LAST(speed) AS l, MAX(speed) - MIN(speed) AS w FROM traffic WINDOW(RANGE 1 HOUR)
+SELECT sensor, AVG(speed WITHIN 0.5) AS speed, ERROR_BOUND(AVG(speed)) AS e, COMPLETENESS() AS seen FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) GROUP BY sensor SAMPLE EVERY 10 SECONDS
+SELECT lane, QUANTILE(speed, 0.5) AS q FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY lane
+
+-- Joins
+SELECT t.sensor, w.wind FROM traffic AS t, weather AS w WINDOW(RANGE 1 HOUR) WHERE t.sensor = w.sensor
+SELECT t.sensor, w.wind FROM traffic AS t JOIN weather AS w WINDOW(RANGE 1 HOUR) ON t.sensor = w.sensor
+SELECT a.sensor, b.lane FROM traffic a WINDOW(RANGE 1 SECOND) CROSS JOIN traffic b WINDOW(RANGE 1 SECOND)
+SELECT t.sensor, p.km FROM traffic t LEFT JOIN places p ON t.sensor = p.sensor AND p.km > 1 WHERE t.open
+SELECT t.sensor, w.wind, apart_us FROM traffic AS t ZIP JOIN weather AS w WITHIN 50 MILLISECONDS ON t.sensor = w.sensor
+SELECT t.lane FROM traffic t FULL ZIP JOIN weather w WITHIN -1 SECOND TO 2 SECONDS WHERE apart_us IS NULL
+SELECT t.lane FROM traffic t LEFT ZIP JOIN weather w ON t.sensor = w.sensor
+
+-- Subqueries
+WITH busy AS (SELECT sensor, COUNT(*) AS cars FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY sensor), calm AS (SELECT sensor FROM weather) SELECT busy.sensor FROM busy, calm WHERE cars > 1000
+SELECT speed FROM traffic WINDOW(RANGE 1 HOUR) WHERE speed = (SELECT MAX(speed) FROM traffic WINDOW(RANGE 1 HOUR))
+SELECT sensor FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY sensor HAVING COUNT(*) >= ALL (SELECT COUNT(*) FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY sensor)
+SELECT sensor FROM traffic WHERE speed < ANY (SELECT wind FROM weather WINDOW(RANGE 1 HOUR))
+SELECT sensor FROM traffic WHERE sensor NOT IN (SELECT sensor FROM weather WINDOW(RANGE 1 HOUR))
+SELECT sensor FROM traffic AS t WHERE NOT EXISTS (SELECT * FROM weather AS w WINDOW(RANGE 1 HOUR) WHERE w.sensor = t.sensor AND w.wind > t.speed)
+SELECT sensor FROM traffic AS t WHERE lane = 1 OR speed > (SELECT AVG(u.speed) FROM traffic AS u WINDOW(RANGE 1 HOUR) WHERE u.sensor = t.sensor)
+
+-- Set operations
+SELECT sensor FROM traffic UNION ALL SELECT sensor FROM weather
+SELECT sensor FROM traffic EXCEPT ALL SELECT sensor FROM weather
+SELECT sensor FROM traffic INTERSECT ALL SELECT sensor FROM weather LIFETIME 9 DAYS
+(SELECT sensor FROM traffic UNION SELECT sensor FROM weather) EXCEPT SELECT sensor FROM traffic WHERE lane = 2
+SELECT sensor FROM traffic INTERSECT SELECT sensor FROM weather
+WITH a AS (SELECT sensor FROM traffic) SELECT sensor FROM a UNION SELECT sensor FROM weather LIFETIME 9 DAYS
+WITH a AS (SELECT sensor FROM traffic) SELECT sensor FROM a EXCEPT SELECT sensor FROM weather LIFETIME 9 DAYS
+WITH a AS (SELECT sensor FROM traffic) SELECT sensor FROM a INTERSECT SELECT sensor FROM weather
+
+-- Changes, the past, events and sensors
+SELECT sensor FROM Istream(minute_load) AS fresh WINDOW(RANGE 1 HOUR) WHERE cars > 100
+SELECT gone.sensor FROM Dstream((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 5 MINUTES))) AS gone
+SELECT COUNT(*) AS seen FROM Rstream(traffic WINDOW(RANGE 5 MINUTES)) AS t
+SELECT sensor, AVG(speed) AS speed FROM traffic SINCE 2 HOURS AGO WINDOW(RANGE 30 MINUTES) GROUP BY sensor
+SELECT sensor, speed FROM traffic SINCE BEGINNING WHERE speed > 100
+SELECT sensor, passing_us / 1000 AS ms FROM traffic EVENTS(speed ABOVE 0.6 BELOW 0.4) AS v WHERE passing_us > 20
+SELECT sensor FROM weather EVENTS(temperature ABOVE -5) SAMPLE RATE 10 HZ
+SELECT sensor, MAX(wind) AS gust FROM weather WINDOW(RANGE 1 HOUR) GROUP BY sensor SAMPLE EVERY 30 SECONDS AT LEAST EVERY 5 MINUTES LIFETIME 90 DAYS
+SELECT sensor, speed WITHIN 0.5 AS speed FROM traffic SAMPLE EVERY 100 MS
+
+-- Declarations
+CREATE STREAM roads (sensor TEXT FIXED, lane INTEGER, speed REAL UNIT 'mph', ts TIMESTAMP) SOURCE mqtt('sensors', 1) ORDERED BY ts
+CREATE STREAM fresh AS SELECT lane FROM traffic
+CREATE RELATION incidents (segment TEXT, cost REAL UNIT 'EUR') FROM 'postgresql://db/roads' QUERY 'SELECT 1' WHERE cost >= 2 AND segment IS NOT NULL REFRESH EVERY 30 SECONDS STALE AFTER 5 MINUTES
+CREATE RELATION sites FROM 'sqlite:///roads.db' TABLE public.sites REFRESH EVERY 1 HOUR
+DROP STREAM roads
+DROP RELATION incidents
