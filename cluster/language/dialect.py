@@ -34,7 +34,7 @@ class FjordSqlTokenizer(tokens.Tokenizer):
     """Standard SQL words; every integer type is the one of 64 bits and every real type the one of 64 bits."""
 
     KEYWORDS: ClassVar[dict[str, TokenType]] = {
-        **{word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word != "/*+"},
+        **{word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word not in ("/*+", "|>")},
         **dict.fromkeys(("INT", "INTEGER", "SMALLINT", "BIGINT"), TokenType.BIGINT),
         **dict.fromkeys(("REAL", "FLOAT", "DOUBLE", "DOUBLE PRECISION"), TokenType.DOUBLE),
         **dict.fromkeys(("TEXT", "STRING", "VARCHAR", "CHAR"), TokenType.TEXT),

@@ -21,7 +21,7 @@ from cluster.language.plans import project, scalar_of
 from cluster.language.scope import Scope, unique_name
 from cluster.language.set_operations import combine
 from cluster.language.subqueries import Subqueries
-from cluster.language.syntax import QUERIES, ErrorBound, Slot, Within, ZipJoin, span_of
+from cluster.language.syntax import QUERIES, ErrorBound, Slot, StreamItem, Within, ZipJoin, span_of
 from cluster.language.zip_joins import zip_items
 from protocols.streams import RESERVED_PREFIX
 
@@ -70,8 +70,6 @@ class Translator:
             extra = [name for name in ("by_name", "side", "kind", "on") if query.args.get(name)]
             if extra:
                 raise self.context.error(query, f"{extra[0].upper()} is not part of a set operation of FjordSQL")
-            if query.expression is None:
-                raise self.context.error(query, "a query was expected behind this", "SELECT ... FROM stream")
             return combine(query, self.query(query.this), self.query(query.expression), self.context)
         if isinstance(query, exp.Select):
             return self._select(query)
@@ -88,6 +86,8 @@ class Translator:
         first = select.args.get("from_")
         if first is None:
             raise self.context.error(select, "a query reads at least one stream", "SELECT ... FROM stream")
+        if not isinstance(first.this, StreamItem):  # sqlglot makes a SELECT of VALUES
+            raise self.context.error(first, "a query was expected here", "SELECT ... FROM stream")
         joins: list[exp.Join] = select.args.get("joins") or []
         stamped = any(isinstance(call, exp.First | exp.Last) for part in _shown(select) for call in aggregates_in(part))
         items = [

@@ -138,6 +138,8 @@ class Subqueries:
         if value and (len(items) != 1 or isinstance(items[0], exp.Star)):
             raise context.error(select, f"this subquery must select one column, but selects {len(items)}")
         if not value:
+            if not items:
+                raise context.error(select, "nothing is selected")
             self._check_items(items, node, replace(scope, outer=outer))
         aggregated = value and bool(aggregates_in(items[0]))
         if aggregated:

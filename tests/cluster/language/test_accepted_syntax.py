@@ -45,7 +45,6 @@ ARGUMENTS = [
 ]
 WORDS = [
     ("SELECT lane FROM traffic@»5«", "'5' was not expected", None),
-    ("SELECT lane FROM traffic »|>« WHERE lane = 1", "was not expected", None),
     ("SELECT lane, speed»,« , open FROM traffic", "something is missing after this comma", None),
     ("SELECT »,« lane, speed FROM traffic", "something is missing before this comma", None),
     ("SELECT lane FROM traffic WHERE lane IN (1, 2»,«)", "something is missing after this comma", None),

@@ -58,6 +58,10 @@ SYNONYMS = {
     "inserted INNER": "INNER JOIN is JOIN",
     "inserted OUTER": "LEFT OUTER JOIN is LEFT JOIN",
     "inserted ;": "a statement may end with semicolons",
+    "inserted ANY": "of one row, any is the row",
+    "inserted SOME": "likewise",
+    "inserted , 5": "EXISTS asks for rows only",
+    "deleted HOURS": "of MIN a, MAX b the first is not used yet",
     "deleted ,": "of MIN a, MAX b the comma may be left out",
     "inserted /*+ x */": "a hint is a comment",
 }

@@ -26,6 +26,26 @@ NAMES = [
     ("SELECT lane AS »fjord_lane« FROM traffic", "no name for a column", "fjord_"),
     ("SELECT lane FROM traffic WINDOW(PARTITION BY »sensr« ROWS 3)", "no column 'sensr'", "did you mean sensor?"),
     ("SELECT »y.*« FROM traffic t", "no stream 'y'", "it has t"),
+    (
+        "SELECT lane FROM traffic t WHERE EXISTS (SELECT »nosuch« FROM weather w WHERE w.sensor = t.sensor)",
+        "no column 'nosuch'",
+        "columns are",
+    ),
+    (
+        "SELECT lane FROM traffic t WHERE EXISTS (SELECT »y.*« FROM weather w WHERE w.sensor = t.sensor)",
+        "no stream 'y'",
+        "it has w",
+    ),
+    (
+        "SELECT lane FROM traffic t WHERE EXISTS (SELECT COUNT(»nosuch«) FROM weather w WHERE w.sensor = t.sensor)",
+        "no column 'nosuch'",
+        "columns are",
+    ),
+    (
+        "SELECT lane FROM traffic t WHERE EXISTS (»SELECT FROM weather w WHERE w.sensor = t.sensor«)",
+        "nothing is selected",
+        None,
+    ),
     ("WITH »traffic« AS (SELECT lane FROM traffic) SELECT lane FROM traffic", "already a stream", "another name"),
 ]
 TYPES = [
@@ -90,6 +110,11 @@ WINDOWS = [
     ("SELECT DISTINCT lane FROM traffic WINDOW(ROWS »UNBOUNDED«)", "DISTINCT over an unbounded window", None),
     ("SELECT a.lane FROM traffic a, traffic b WINDOW(RANGE »UNBOUNDED«)", "a join over an unbounded window", None),
     ("SELECT lane FROM Istream(»traffic«)", "no past", "WINDOW(RANGE UNBOUNDED)"),
+    ("SELECT lane FROM traffic UNION ALL »VALUES (1)«", "a query was expected", "SELECT"),
+    ("SELECT lane FROM (SELECT lane FROM traffic UNION »VALUES (1)«) x", "a query was expected", "SELECT"),
+    ("SELECT lane FROM traffic »|«> WHERE lane = 1", "was not expected", None),
+    ("SELECT lane FROM traffic »GROUP BY«", "GROUP BY has nothing behind it", "leave GROUP BY away"),
+    ("SELECT COUNT(*) FROM traffic »GROUP BY« HAVING COUNT(*) > 1", "GROUP BY has nothing behind it", "name columns"),
     ("SELECT lane FROM traffic GRANULARITY(5 »PARSECS«)", "no unit of time", None),
     ("SELECT lane FROM traffic WINDOW(RANGE MIN 1 »FORTNIGHT«, MAX 2 HOURS)", "no unit of time", None),
     ("SELECT lane FROM traffic WINDOW(RANGE MIN »3 HOURS, MAX 2 HOURS«)", "wrong way round", "MIN a, MAX b"),
