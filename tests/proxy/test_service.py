@@ -348,3 +348,19 @@ async def test_from_demand_to_acknowledged_batch_over_a_broker(settings, frames,
     keeping.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await keeping
+
+
+async def test_the_cluster_knows_what_is_offered_before_it_sees_a_batch(settings, frames):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        await hear(service, frames.packet(0, (10 * S, 1.0), clock=10 * S, program=NUMBER))
+        await until(lambda: published_batches(service.link))
+        names = [each.topic for each in service.link.published]
+        offers, batches = topics.stream_offer("p", "traffic"), topics.batches("p")
+        assert names.index(offers) < names.index(batches)
+        # So also after a new connection, which sends again what was not acknowledged.
+        service.link.published.clear()
+        await service.link.connect()
+        await until(lambda: published_batches(service.link))
+        names = [each.topic for each in service.link.published]
+        assert names.index(offers) < names.index(batches)

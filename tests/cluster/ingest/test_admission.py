@@ -32,6 +32,41 @@ def test_epochs_number_apart() -> None:
     assert subject.judge("p", "e", 1) is Verdict.TAKE
 
 
+def test_a_batch_that_does_not_fit_is_held_with_all_that_follow_until_it_does() -> None:
+    subject = admission()
+    judged = [
+        subject.judge("p", "e", sequence, fits=fits)
+        for sequence, fits in [
+            (1, True),
+            (3, False),
+            (2, False),
+            (3, True),
+            (1, False),
+            (2, False),
+            (2, True),
+            (4, True),
+        ]
+    ]
+    take, gap, hold, repeated = Verdict.TAKE, Verdict.GAP, Verdict.HOLD, Verdict.REPEATED
+    assert judged == [take, gap, hold, hold, repeated, hold, take, gap]
+    assert (subject.counters.held, subject.counters.taken, subject.counters.gaps) == (3, 2, 2)
+
+
+def test_a_proxy_whose_samples_are_held_is_waited_for_no_longer_than_one_that_is_away() -> None:
+    subject = admission()
+    subject.advance("p", 10, sampling=True, now_seconds=0)
+    subject.advance("q", 50, sampling=True, now_seconds=0)
+    subject.judge("p", "e", 1, fits=False)
+    assert (subject.holds("p"), subject.holds("q")) == (True, False)
+    for proxy in ("p", "q"):
+        subject.heard(proxy, 11)
+    assert subject.time_passed(11)
+    assert subject.watermark_us == 50
+    assert subject.judge("p", "e", 1) is Verdict.TAKE
+    assert subject.advance("p", 60, sampling=True, now_seconds=11) == 50
+    assert subject.advance("q", 70, sampling=True, now_seconds=11) == 60
+
+
 def test_watermark_is_the_minimum_of_those_who_sample() -> None:
     subject = admission()
     assert subject.advance("p", 10, sampling=True, now_seconds=0) == 10
