@@ -152,7 +152,7 @@ def _untouched(answer: Mapping[str, Any]) -> str:
     count = answer["untouched"]
     streams = ", ".join(answer["streams"])
     if not count:
-        return f"no proxy has announced a mote of {streams}"
+        return f"no proxy has announced a mote of {streams}{' that may be asked' if answer['refused'] else ''}"
     return f"{count:,} other {'mote' if count == 1 else 'motes'} of {streams} would not be asked"
 
 

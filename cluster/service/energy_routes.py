@@ -20,6 +20,8 @@ from pydantic import BaseModel, Field
 from cluster.plan.demand import demands_of
 from cluster.service.bill import Divided, Spent, Splitter, divide, make_bill
 from cluster.service.energy import ASKING, Demands, explain_energy
+from cluster.service.energy_report import RefusedPart
+from cluster.service.stream_offers import mismatches_of
 from cluster.service.stream_routes import MAX_SQL_CHARACTERS
 from protocols.catalog import MoteEntry
 from protocols.demands import QueryDemand
@@ -98,7 +100,11 @@ class EnergyBooks:
             entries,
             self._server.sensors.ledger.measured_mw(),
         )
-        return msgspec.json.encode(answer)
+        not_asked = tuple(
+            RefusedPart(each["stream"], f"proxy {each['proxy']} does not feed it: {'; '.join(each['reasons'])}")
+            for each in mismatches_of(self._server.ingest, asked)
+        )
+        return msgspec.json.encode(msgspec.structs.replace(answer, refused=(*answer.refused, *not_asked)))
 
     async def bill(self) -> bytes:
         """Return the bill, as JSON; see :class:`cluster.service.bill_report.Bill`."""

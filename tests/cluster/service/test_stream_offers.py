@@ -347,6 +347,70 @@ async def test_an_offer_that_is_no_stream_is_counted_and_kept_with_the_reason(se
     assert "roads" not in service.ingest.schemas
 
 
+def raw_batch(change):
+    """A good batch of one row, changed on the wire."""
+    frame = msgpack.unpackb(batch(1, 10, 20))
+    change(frame[-1])
+    return msgpack.packb(frame)
+
+
+def named(place, name):
+    return lambda columns: columns[place].__setitem__(0, name)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (named(4, "tempo\u00e9"), "matching regex"),
+        (named(4, "x" * 97), "length <= 96"),
+        (lambda columns: columns[4].__setitem__(1, "decimal"), "decimal"),
+        (lambda columns: columns[4].__setitem__(5, "m" * 33), "length <= 32"),
+        (lambda columns: columns.extend([["c", "real", b"", b"\0" * 16, b""]] * 10_000), "length <= 1600"),
+    ],
+)
+async def test_a_batch_that_cannot_be_read_is_counted_and_left_to_its_proxy(service, change, reason):
+    await declared(service)
+    await offer(service)
+    await service.handle(topics.batches("north"), raw_batch(change))
+    assert service.ingest.refused == {"shape": 1}
+    assert reason in service.registry.quarantined()[0].reason
+    assert acks(service) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (named(4, "LANE"), "two columns 'lane'"),
+        (named(4, "fjord_speed"), "a column 'fjord_speed' that means nothing"),
+        (named(0, "fjord_begin"), "a column 'fjord_begin' that means nothing"),
+        (lambda columns: columns.pop(1), "should have a column 'fjord_mote' of text and has none"),
+        (lambda columns: columns[2].__setitem__(2, b"\0\1"), "a sample without fjord_default_rate"),
+    ],
+)
+@pytest.mark.parametrize("offered", [True, False])
+async def test_a_batch_that_can_never_fit_is_rejected_with_the_reason_and_counted(service, change, reason, offered):
+    await declared(service)
+    if offered:
+        await offer(service)
+    await service.handle(topics.batches("north"), raw_batch(change))
+    await send(service, 2, 30)
+    await commit(service)
+    (ack,) = acks(service)
+    assert ack.through == 2
+    assert [(each.sequence, reason in each.reason) for each in ack.rejected] == [(1, True)]
+    assert (counters(service).rejected, counters(service).rejected_rows) == (1, 2)
+    assert reason in service.registry.quarantined()[0].reason
+    assert [each["fjord_start_us"] for each in stored(service)] == [30]
+
+
+async def test_a_batch_of_before_units_were_told_is_judged_by_the_rest(service):
+    await declared(service, ROADS.replace("speed REAL", "speed REAL UNIT 'km/h'"))
+    await offer(service)
+    await service.handle(topics.batches("north"), raw_batch(lambda columns: [column.pop() for column in columns]))
+    await commit(service)
+    assert [each["speed"] for each in stored(service)] == [66.5, 66.5]
+
+
 async def test_offers_are_bounded():
     offers = Offers(most=2)
     offers.declare(Declaration(ANNOUNCED))
@@ -469,7 +533,9 @@ async def test_metrics_count_them(server, service):
 
 async def test_what_is_not_asked_costs_nothing(server, service):
     books = EnergyBooks(server)
-    assert json.loads(await books.explain("SELECT speed FROM roads SAMPLE EVERY 1 SECOND"))["lines"] == []
+    answer = json.loads(await books.explain("SELECT speed FROM roads SAMPLE EVERY 1 SECOND"))
+    assert answer["lines"] == []
+    assert answer["refused"] == [{"stream": "roads", "reason": f"proxy north does not feed it: {REASON}"}]
     await offer(service, schema_of(SENSOR, Field("lane", REAL), OCC, SPEED))
     (line,) = json.loads(await books.explain("SELECT speed FROM roads SAMPLE EVERY 1 SECOND"))["lines"]
     assert line["motes"] == 1
