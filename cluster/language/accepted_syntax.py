@@ -224,6 +224,13 @@ DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 }
 """What CREATE and DROP may hold besides."""
 
+_ACCEPTED: Mapping[tuple[type[exp.Expr], str], Kinds] = {
+    (node, argument): QUERY_SYNTAX.get(node, {}).get(argument, frozenset()) | kinds
+    for table in (QUERY_SYNTAX, DECLARATION_SYNTAX)
+    for node, arguments in table.items()
+    for argument, kinds in arguments.items()
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
@@ -264,29 +271,31 @@ def accepted_triples() -> frozenset[Triple]:
 
 def occurrences(tree: exp.Expr) -> Iterator[Occurrence]:
     """Yield what every node of `tree` carries, in the order of the text as far as the tree has it."""
+    return (Occurrence(*each) for each in _carried(tree))
+
+
+def ignored(tree: exp.Expr) -> Occurrence | None:
+    """Return the first part of `tree` that no table has, if there is one."""
+    for node, argument, value, kind in _carried(tree):
+        if kind not in _ACCEPTED.get((type(node), argument), ()):
+            return Occurrence(node, argument, value, kind)
+    return None
+
+
+def _carried(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, Any, str]]:
     pending = [tree]
     while pending:
         node = pending.pop()
         children: list[exp.Expr] = []
         for argument, held in node.args.items():
-            for value in held if isinstance(held, list) else [held]:
-                if _says_something(node, argument, value):
-                    yield Occurrence(node, argument, value, _kind_of(node, value))
+            for value in held if isinstance(held, list) else (held,):
+                # What is unset says nothing, but FALSE is a value.
+                if value is None or (value is False and not isinstance(node, exp.Boolean)):
+                    continue
+                yield node, argument, value, _kind_of(node, value)
                 if isinstance(value, exp.Expr):
                     children.append(value)
         pending += reversed(children)
-
-
-def is_accepted(occurrence: Occurrence) -> bool:
-    """Return whether a table has what a node carries."""
-    kind = type(occurrence.node)
-    tables = [table[kind] for table in (QUERY_SYNTAX, DECLARATION_SYNTAX) if kind in table]
-    return any(occurrence.kind in table.get(occurrence.argument, ()) for table in tables)
-
-
-def _says_something(node: exp.Expr, argument: str, value: object) -> bool:
-    """Return whether an argument is set; FALSE is a value of its own."""
-    return value is not None and (value is not False or (isinstance(node, exp.Boolean) and argument == "this"))
 
 
 def _kind_of(node: exp.Expr, value: object) -> str:

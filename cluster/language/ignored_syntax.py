@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.accepted_syntax import Occurrence, is_accepted, occurrences
+from cluster.language.accepted_syntax import Occurrence, ignored
 from cluster.language.errors import FjordSqlError
 from cluster.language.spelling import written_words
 from cluster.language.syntax import StreamItem, span_of
@@ -33,6 +33,8 @@ WORDS: dict[tuple[type[exp.Expr], str], tuple[str, str | None]] = {
 }
 """What users call an argument that is not accepted, and what to write instead."""
 
+_LEAVES = (exp.Identifier, exp.Literal, exp.Var)
+
 
 def refuse_ignored_syntax(tree: exp.Expr, context: Context) -> None:
     """Do nothing if a rule reads all that `tree` carries, and `tree` has all that its text says.
@@ -51,9 +53,8 @@ def refuse_ignored_syntax(tree: exp.Expr, context: Context) -> None:
     FjordSqlError
         If something in it would be accepted and ignored.
     """
-    for occurrence in occurrences(tree):
-        if not is_accepted(occurrence):
-            raise _refused(occurrence, tree, context)
+    if occurrence := ignored(tree):
+        raise _refused(occurrence, tree, context)
     _refuse_swallowed_words(tree, context)
 
 
@@ -103,7 +104,7 @@ def _refuse_swallowed_words(tree: exp.Expr, context: Context) -> None:
     leaves: dict[int, exp.Expr] = {}
     aliases: set[int] = set()
     for node, parent in _with_parents(tree):
-        if not isinstance(node, exp.Identifier | exp.Literal | exp.Var):
+        if not isinstance(node, _LEAVES):
             explaining.append((node, written_words(node, parent)))
         elif "end" in node.meta:
             leaves[node.meta["end"]] = node

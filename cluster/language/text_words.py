@@ -62,6 +62,8 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
     words = [_canonical(token, leaves) for token in tokens]
     calls: list[tuple[str, Word]] = []
     for place, token in enumerate(tokens):
+        if not words[place]:
+            continue
         before = words[place - 1] if place else ""
         ahead = [*words[place + 1 : place + 3], "", ""]
         following = tokens[place + 1].end if place + 1 < len(tokens) else -1
@@ -84,16 +86,17 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
 
 def _canonical(token: Token, leaves: Mapping[int, exp.Expr]) -> str:
     leaf = leaves.get(token.end)
-    quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
     # A name in single quotes is a text.
-    if leaf is not None and not (isinstance(leaf, exp.Identifier) and token.token_type == TokenType.STRING):
+    if leaf is not None and (token.token_type != TokenType.STRING or not isinstance(leaf, exp.Identifier)):
         return ""
+    if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+        return repr(token.text)
     word = TYPE if token.token_type in TYPES else " ".join(token.text.upper().split())
-    return repr(token.text) if quoted else SYNONYMS.get(word, word)
+    return SYNONYMS.get(word, word)
 
 
 def _changes_nothing(before: str, word: str, ahead: list[str]) -> bool:
-    return not word or (before, word) in MEANINGLESS or ((word, ahead[0]) in NEEDLESS and ahead[1] != "(")
+    return (before, word) in MEANINGLESS or ((word, ahead[0]) in NEEDLESS and ahead[1] != "(")
 
 
 def _begins(mark: str, leaf: exp.Expr | None) -> bool:
