@@ -66,8 +66,8 @@ def split_aggregate(call: AggregateCall) -> SplitAggregate:
     """
     rule = _DISTINCT_RULES.get(call.function) if call.distinct else _RULES.get(call.function)
     if rule is None:
-        distinct = " DISTINCT" if call.distinct else ""
-        raise PlanError(f"the aggregate {call.function.upper()}{distinct} cannot be evaluated yet")
+        what = "does not take DISTINCT" if call.distinct else "cannot be evaluated"
+        raise PlanError(f"{call.function.upper()} {what}", hint="aggregate a subquery, FROM (SELECT DISTINCT ...) AS x")
     columns, final = rule(call)
     return SplitAggregate(call, columns, final.cast(POLARS_TYPES[call.type]).alias(call.name))
 

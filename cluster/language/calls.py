@@ -19,7 +19,7 @@ from cluster.language.functions import (
     Function,
     Result,
 )
-from cluster.language.syntax import QUERIES, ErrorBound, span_of
+from cluster.language.syntax import QUERIES, ErrorBound, holds_query, span_of
 from cluster.language.typing_rules import Typed, common_unit
 from cluster.language.words import FOREIGN_OPERATORS, QUOTES
 from protocols.streams import FieldType
@@ -151,14 +151,24 @@ def check_cast(checker: Checker, cast: exp.Cast) -> Typed:
     target = cast.args["to"]
     found = FIELD_TYPES.get(target.this) if isinstance(target, exp.DataType) and not target.expressions else None
     if found is None:
-        hint = did_you_mean(target.sql(), (each.value.upper() for each in FieldType))
+        word = _type_word(checker.context, cast, target)
+        hint = did_you_mean(word, (each.value.upper() for each in FieldType))
         hint = hint or "types are boolean, integer, real and text"
-        raise checker.context.error(cast, f"{target.sql()} is no type of FjordSQL", hint)
+        raise checker.context.error(cast, f"{word} is no type of FjordSQL", hint)
     inner = checker.check(cast.this)
     unit = inner.unit if found in (FieldType.INTEGER, FieldType.REAL) else ""
     widens = inner.type == found or (inner.type == FieldType.INTEGER and found == FieldType.REAL)
     built = type(cast)(this=inner.expression, to=exp.DataType(this=target.this, nested=False))
     return Typed(built, found, unit, nullable=inner.nullable or not widens)
+
+
+def _type_word(context: Context, cast: exp.Cast, target: exp.Expr) -> str:
+    """Return the type to which is converted, as it was written."""
+    written = _TYPE.search(context.source_text(cast))
+    return written["type"].strip() if written else target.sql()
+
+
+_TYPE = re.compile(r"(?:\bAS\b|::)\s*(?P<type>\w+(?:\([\w, ]*\))?)\)?$", re.IGNORECASE)
 
 
 def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
@@ -172,6 +182,13 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
             return context.error(
                 expression, "OVER is not part of FjordSQL", "windows belong to streams: FROM stream WINDOW(...)"
             )
+        case exp.Filter():
+            return context.error(
+                expression, "FILTER is not part of FjordSQL", "choose what counts by IF: SUM(IF(condition, x, NULL))"
+            )
+        case exp.All() | exp.Any() if not holds_query(expression):
+            word = type(expression).__name__.upper()
+            return context.error(expression, f"{word} is followed by a query in parentheses", "x IN (1, 2)")
         case exp.Star() | exp.Column():
             return context.error(expression, "* can only stand alone in SELECT or in COUNT(*)")
         case exp.Select() | exp.Subquery() | exp.SetOperation() | exp.Exists() | exp.All() | exp.Any() | exp.In():
@@ -190,14 +207,14 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
         case exp.Tuple() | exp.Paren() if not (expression.this or expression.expressions):
             return context.error(expression, "there is nothing in these parentheses")
         case _ if (operator := _operator(context, expression)) is not None:
-            hint = FOREIGN_OPERATORS.get(operator) if isinstance(expression, exp.Binary | exp.Func) else None
-            return context.error(expression, f"{operator} is not part of FjordSQL", hint)
+            instead = FOREIGN_OPERATORS.get(operator) if isinstance(expression, exp.Binary | exp.Func) else None
+            return context.error(expression, f"{operator} is not part of FjordSQL", instead)
         case _ if isinstance(expression, UNBOUNDED_AGGREGATES):
             reason = "this aggregate keeps every value it sees, so its size has no bound"
             return context.error(expression, reason, "aggregate to a number")
         case _:
-            hint = QUOTES if isinstance(expression, exp.Array) else None
-            return context.error(expression, f"{context.source_text(expression)!r} is not part of FjordSQL", hint)
+            quotes = QUOTES if isinstance(expression, exp.Array) else None
+            return context.error(expression, f"{context.source_text(expression)!r} is not part of FjordSQL", quotes)
 
 
 def unsupported_call(context: Context, at: exp.Expr, call: exp.Expr) -> FjordSqlError:

@@ -199,6 +199,9 @@ class Checker:
         """Return a comparison."""
         operands = [self.check(each) for each in (expression.this, expression.expression)]
         self.common(expression, operands, action="compare")
+        if any(each.type is None for each in operands):
+            written = self.context.source_text(expression)
+            self.context.warn(f"{written} is never true, whatever it is: IS NULL and IS NOT NULL ask for NULL")
         built = type(expression)(this=operands[0].expression, expression=operands[1].expression)
         return Typed(built, FieldType.BOOLEAN, nullable=any(each.nullable for each in operands))
 

@@ -24,6 +24,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
         *("LOCALTIMESTAMP", "SYSDATE", "TODAY", "UNIX_TIMESTAMP", "UNIXTIME", "ROWTIME", "PROCTIME"),
     ),
     TUMBLING.format("FROM stream "): ("TUMBLE", "TUMBLE_START", "TUMBLE_END", "DATE_TRUNC", "TIME_BUCKET", "DATE_BIN"),
+    "it stands in FROM: FROM Istream(stream WINDOW(RANGE 1 HOUR))": ("ISTREAM", "DSTREAM", "RSTREAM"),
     HOPPING.format("FROM stream "): ("HOP", "HOP_START", "HOP_END", "CUMULATE"),
     _NO_DATES: (
         *("EXTRACT", "DATE_PART", "YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "DAYOFWEEK", "DAYOFYEAR"),

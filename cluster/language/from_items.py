@@ -104,6 +104,8 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
     context = translator.context
     reference = item.this
     alias = item.args["alias"].name if item.args.get("alias") else None
+    if alias and (meant := item.args["alias"].meta.get("meant")):
+        context.warn(f"{alias} is taken for a name that is given to what stands before it; {meant}")
     stamp: str | None = None
     base = False
     since: SinceClause | None = item.args.get("since")

@@ -45,7 +45,9 @@ def reconciled(at: exp.Expr, operands: Iterable[Typed]) -> str:
         if isinstance(at.this, _CHAIN):
             return "write low < x AND x < high, or x BETWEEN low AND high"
         return "a boolean is a condition by itself: write it alone, or behind NOT"
-    one_against_one = isinstance(at, exp.Predicate) and len(values) == len(types)
+    one_against_one = (
+        isinstance(at, exp.Predicate) and len(values) == len(types) and not isinstance(at, exp.Between | exp.In)
+    )
     if one_against_one and FieldType.TEXT in types and FieldType.BOOLEAN not in types:
         for literal in (each.expression for each in values if isinstance(each.expression, exp.Literal)):
             if not literal.is_string:

@@ -222,7 +222,10 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
 
     def _parse_select_query(self, *arguments: Any, **options: Any) -> exp.Expr | None:
         start = self._curr
-        return self._spanning(start, super()._parse_select_query(*arguments, **options))
+        query = self._spanning(start, super()._parse_select_query(*arguments, **options))
+        if isinstance(query, exp.Select) and "word" not in query.meta and start.token_type == TokenType.SELECT:
+            query.meta["word"] = self.expression(exp.Var(this=start.text), start)
+        return query
 
     def _spanning(self, start: Token | None, expression: exp.Expr | None) -> exp.Expr | None:
         """Note on `expression` the text it was read from, for errors; sqlglot notes that of names and numbers only."""

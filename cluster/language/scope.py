@@ -150,6 +150,12 @@ class Scope:
         aliases = ", ".join(each.alias for each in self.items if each.alias)
         raise context.error(item, f"FROM has no stream {qualifier!r}", f"it has {aliases}")
 
+    def is_other_column(self, body: exp.Expr, name: str) -> bool:
+        """Return whether `body` is a column, and `name` the name of another one."""
+        return (
+            isinstance(body, exp.Column) and body.name.casefold() != name.casefold() and bool(self.matches(name, None))
+        )
+
     def knows(self, reference: exp.Column) -> bool:
         """Return whether `reference` means a column of this scope, not of an outer one."""
         return bool(self.matches(reference.name, reference.table or None))
@@ -205,18 +211,21 @@ class Scope:
             hint = f"write {elsewhere[0]}.{name}" if elsewhere else suggest(name, whole, what="columns are")
             return context.error(reference, f"there is no column {name!r} in {qualifier!r}", hint)
         hint = did_you_mean(name, whole)
+        if hint is None and name.casefold() in {alias.casefold() for alias in aliases}:
+            hint = f"it is a stream: write {name}.column"
         if hint is None and reference.this.args.get("quoted"):
             hint = f"a text goes into single quotes: '{name}'"
-        if hint is None and _begins_list(reference, context):
+        if hint is None and has_bare_alias(reference.parent, context):
             hint = did_you_mean(name, ("DISTINCT",))
         hint = hint or suggest(name, whole, what="columns are")
         return context.error(reference, f"there is no column {name!r}", hint)
 
 
-def _begins_list(reference: exp.Column, context: Context) -> bool:
-    """Return whether a column has an alias without AS: it may be a word that belongs to what follows."""
-    alias = reference.parent
-    here, there = span_of(reference), span_of(alias.args["alias"]) if isinstance(alias, exp.Alias) else None
+def has_bare_alias(item: exp.Expr | None, context: Context) -> bool:
+    """Return whether an item of SELECT has an alias without AS: perhaps two columns, or a word and a column."""
+    if not isinstance(item, exp.Alias):
+        return False
+    here, there = span_of(item.this), span_of(item.args["alias"])
     return here is not None and there is not None and not context.text[here[1] : there[0]].strip()
 
 

@@ -18,10 +18,10 @@ from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.joins import join_items
 from cluster.language.plans import project, scalar_of
-from cluster.language.scope import Scope, unique_name
+from cluster.language.scope import Scope, has_bare_alias, unique_name
 from cluster.language.set_operations import combine
 from cluster.language.subqueries import Subqueries
-from cluster.language.syntax import QUERIES, ErrorBound, Slot, StreamItem, Within, ZipJoin, span_of
+from cluster.language.syntax import QUERIES, ErrorBound, Slot, StreamItem, Within, ZipJoin, first_part, spelled
 from cluster.language.zip_joins import zip_items
 from protocols.streams import RESERVED_PREFIX
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cluster.language.scope import Context, ScopeColumn
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_SELECT = re.compile(r"\bSELECT\b", re.IGNORECASE)
 KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
 
 
@@ -69,7 +68,7 @@ class Translator:
         if isinstance(query, exp.SetOperation):
             extra = [name for name in ("by_name", "side", "kind", "on") if query.args.get(name)]
             if extra:
-                raise self.context.error(query, f"{extra[0].upper()} is not part of a set operation of FjordSQL")
+                raise self.context.error(query, f"{spelled(extra[0])} is not part of a set operation of FjordSQL")
             return combine(query, self.query(query.this), self.query(query.expression), self.context)
         if isinstance(query, exp.Select):
             return self._select(query)
@@ -168,7 +167,8 @@ class Translator:
 
     def _select(self, select: exp.Select) -> Node:
         if extra := [name for name, value in select.args.items() if value and name not in KNOWN_PARTS]:
-            raise self.context.error(select, f"{extra[0].rstrip('_').upper()} is not part of SELECT in FjordSQL")
+            at = first_part(select.args[extra[0]], select)
+            raise self.context.error(at, f"{spelled(extra[0])} is not part of SELECT in FjordSQL")
         node, scope = self.from_clause(select)
         if where := select.args.get("where"):
             if calls := aggregates_in(where.this):
@@ -191,7 +191,7 @@ class Translator:
         node = project(node, self._outputs(bodies, names, scope))
         distinct = select.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
-            raise self.context.error(select, "DISTINCT ON is not part of FjordSQL", "use GROUP BY with FIRST or LAST")
+            raise self.context.error(distinct, "DISTINCT ON is not part of FjordSQL", "use GROUP BY with FIRST or LAST")
         return Distinct(node) if distinct is not None else node
 
     def _outputs(self, bodies: list[exp.Expr], names: list[str], scope: Scope) -> list[Output]:
@@ -209,10 +209,14 @@ class Translator:
         if clause is None:
             return []
         if extra := [name for name, value in clause.args.items() if value and name != "expressions"]:
-            raise self.context.error(select, f"GROUP BY {extra[0].upper()} is not part of FjordSQL")
+            at = first_part(clause.args[extra[0]], select)
+            raise self.context.error(at, f"GROUP BY {spelled(extra[0])} is not part of FjordSQL")
         keys: list[exp.Expr] = []
         for key in clause.expressions:
             inner = key.unnest() if isinstance(key, exp.Paren) else key
+            if isinstance(inner, exp.Rollup | exp.Cube | exp.GroupingSets):
+                word = "GROUPING SETS" if isinstance(inner, exp.GroupingSets) else inner.key.upper()
+                raise self.context.error(inner, f"GROUP BY {word} is not part of FjordSQL")
             if isinstance(inner, exp.Column) and not inner.table and not scope.knows(inner):
                 aliased = {name.casefold(): body for body, name in zip(bodies, names, strict=True)}
                 inner = aliased.get(inner.name.casefold(), inner)
@@ -245,11 +249,8 @@ class Translator:
             else:
                 items.append(item)
         if not items:
-            raise self.context.error(
-                _select_word(select, self.context),
-                "nothing is selected",
-                "SELECT column, ... FROM stream, or SELECT * FROM stream",
-            )
+            hint = "SELECT column, ... FROM stream, or SELECT * FROM stream"
+            raise self.context.error(select.meta.get("word", select), "nothing is selected", hint)
         return items
 
     def _names(self, items: list[exp.Expr], scope: Scope) -> list[str]:
@@ -263,6 +264,9 @@ class Translator:
                         f"{name!r} is no name for a column",
                         f"letters, digits and _; not beginning with a digit or {RESERVED_PREFIX}",
                     )
+                if has_bare_alias(item, self.context) and scope.is_other_column(item.this, name):
+                    text = self.context.source_text(item)
+                    self.context.warn(f"{text} is {item.this.sql()} under the name {name}: a comma may be missing")
                 if name.casefold() in {each.casefold() for each in names}:
                     raise self.context.error(item.args["alias"], f"two columns are called {name!r}")
             else:
@@ -298,17 +302,6 @@ def _star(column: ScopeColumn, at: exp.Expr) -> Slot:
         if key in at.meta:
             slot.meta[key] = at.meta[key]
     return slot
-
-
-def _select_word(select: exp.Select, context: Context) -> exp.Expr:
-    """Return the word SELECT of a query, for errors about what should follow it."""
-    start, end = span_of(select) or (0, 0)
-    before = span_of(select.args["with_"]) if select.args.get("with_") else None
-    found = _SELECT.search(context.text, before[1] if before else start, end)
-    word = exp.Var(this="SELECT")
-    word.meta.update(start=found.start(), end=found.end() - 1) if found else None
-    word.parent = select
-    return word
 
 
 def _shown(select: exp.Select) -> list[exp.Expr]:

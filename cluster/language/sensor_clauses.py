@@ -81,6 +81,7 @@ class SensorClauseParsing(parser.Parser):
     def _parse_quantity(self, *, hint: str | None = None, words: Iterable[str] = ()) -> Quantity:
         token = self._curr
         if not self._match(TokenType.NUMBER):
+            hint = hint or "it is a number with a unit, such as 5 MINUTES"
             self.refuse("a positive number was expected here", hint=hint, words=words)
         value = self.expression(exp.Literal(this=token.text, is_string=False), token)
         unit = None

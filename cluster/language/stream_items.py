@@ -8,6 +8,7 @@ from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.closeness import closest
+from cluster.language.errors import did_you_mean
 from cluster.language.sensor_clauses import SensorClauseParsing
 from cluster.language.syntax import (
     Bounds,
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 ALIAS_TOKENS = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
+JOINS = ("LEFT", "ZIP", "FULL", "INNER", "CROSS")
 CHANGES = ("ISTREAM", "DSTREAM", "RSTREAM")
 FOREIGN_WINDOWS = {"TUMBLING": TUMBLING.format(""), "HOPPING": HOPPING.format("")}
 FOREIGN_STREAMS = {
     **dict.fromkeys(("TABLE", "TUMBLE"), TUMBLING.format("FROM stream ")),
     "HOP": HOPPING.format("FROM stream "),
+    "WINDOW": f"a window is written FROM stream {WINDOW_SHAPES}",
 }
 """What stands in FROM of other databases where windows begin."""
 
@@ -84,7 +87,10 @@ class StreamItemParsing(SensorClauseParsing):
             return None
         alias = self._parse_id_var(any_token=False, tokens=ALIAS_TOKENS)
         if explicit and alias is None:
-            self.refuse("an alias was expected after AS")
+            quoted = self._match(TokenType.STRING, advance=False)
+            self.refuse(
+                "an alias was expected after AS", hint="a name has no quotes, or double ones" if quoted else None
+            )
         if alias is not None and self._curr and self._curr.token_type == TokenType.L_PAREN:
             hint = f"a window is written {WINDOW_SHAPES}"
             if len(found := closest(alias.name, CALLED_CLAUSES)) == 1:
@@ -92,7 +98,12 @@ class StreamItemParsing(SensorClauseParsing):
             elif not explicit:
                 self.refuse_misspelled(self._prev)
             self.refuse(f"{alias.name!r} is no clause of FROM", token=self._prev, hint=hint)
-        return alias if isinstance(alias, exp.Identifier) else None
+        if not isinstance(alias, exp.Identifier):
+            return None
+        if not explicit and self._match(TokenType.JOIN, advance=False):
+            # This is a join all the same, but perhaps not the one that was meant.
+            alias.meta["meant"] = did_you_mean(alias.name, JOINS)
+        return alias
 
     def _parse_stream_reference(self) -> exp.Expr:
         token = self._curr
@@ -117,6 +128,8 @@ class StreamItemParsing(SensorClauseParsing):
         if self._match(TokenType.DOT):
             self.refuse("the name of a stream has no dots", token=self._prev)
         if self._curr and self._curr.token_type == TokenType.L_PAREN:
+            if self._next and self._next.text.upper() in ("RANGE", "ROWS", "PARTITION BY"):
+                self.refuse("a window begins with WINDOW", hint=f"a window is written {WINDOW_SHAPES}")
             self.refuse(
                 f"{name.name!r} is no function that gives a stream",
                 token=token,

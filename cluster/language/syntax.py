@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import exp
 
@@ -203,3 +203,18 @@ def span_of(expression: exp.Expr) -> tuple[int, int] | None:
             starts.append(part.meta["start"])
             ends.append(part.meta["end"] + 1)
     return (min(starts), max(ends)) if starts else None
+
+
+def first_part(value: Any, otherwise: exp.Expr) -> exp.Expr:
+    """Return the first node of what an argument holds, if its text is known, for an error about it."""
+    part = value[0] if isinstance(value, list) else value
+    return part if isinstance(part, exp.Expr) and span_of(part) is not None else otherwise
+
+
+def spelled(argument: str) -> str:
+    """Return the words of a clause for which sqlglot's syntax tree has a name of its own.
+
+    >>> spelled("grouping_sets"), spelled("with_")
+    ('GROUPING SETS', 'WITH')
+    """
+    return argument.strip("_").replace("_", " ").upper()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlglot.errors import TokenError
@@ -86,11 +86,17 @@ class CreateStream:
     stream: BaseStream
     source: str
     arguments: tuple[int | float | str, ...] = ()
+    _span: tuple[int, int] = field(default=(0, 0), repr=False, compare=False)
 
     @property
     def name(self) -> str:
         """Name of the stream."""
         return self.stream.schema.name
+
+    def source_error(self, reason: str, hint: str | None = None) -> FjordSqlError:
+        """Return an error about the source."""
+        start, end = self._span
+        return FjordSqlError(reason, text=self.text, start=start, end=end, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +298,9 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
     except FjordError as error:
         raise context.error(tree.expressions[0], error.message, error.hint) from None
     arguments = tuple(value_of(each, context) for each in tree.args.get("arguments") or ())
-    return CreateStream(context.text, BaseStream(schema, found), tree.args["source"].name, arguments)
+    spans = [span_of(each) or (0, 0) for each in (tree.args["source"], *(tree.args.get("arguments") or ()))]
+    span = spans[0][0], spans[-1][1]
+    return CreateStream(context.text, BaseStream(schema, found), tree.args["source"].name, arguments, span)
 
 
 def _check_name(name: exp.Identifier, context: Context, what: str = "stream") -> None:

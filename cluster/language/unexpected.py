@@ -23,7 +23,9 @@ from cluster.language.words import (
     FOREIGN_OPERATORS,
     FOREIGN_QUOTES,
     LANGUAGE,
+    OF_WINDOWS,
     QUOTES,
+    WINDOW_SHAPES,
     WITH_SHAPE,
 )
 
@@ -194,16 +196,24 @@ def _left_alone(stop: Stop) -> FjordSqlError | None:
 def _foreign(stop: Stop) -> FjordSqlError | None:
     for index in (stop.index, stop.index - 1):
         word = stop.word(index)
+        if word in OF_WINDOWS:
+            return stop.unexpected(index, f"a window is written {WINDOW_SHAPES}")
         if word in FOREIGN_CLAUSES:
             return stop.error(index, f"{word} is not part of FjordSQL", FOREIGN_CLAUSES[word])
-        for first in (index - 1, index):
-            last = stop.token(first + 1)
-            pair = stop.word(first) + stop.word(first + 1)
-            if last is not None and pair in FOREIGN_OPERATORS and stop.tokens[first].end + 1 == last.start:
-                reason, start, end = f"{pair!r} was not expected here", stop.tokens[first].start, last.end + 1
-                return FjordSqlError(reason, text=stop.text, start=start, end=end, hint=FOREIGN_OPERATORS[pair])
+        if (error := _foreign_pair(stop, index - 1) or _foreign_pair(stop, index)) is not None:
+            return error
     word = stop.word(stop.index)
     return stop.unexpected(stop.index, FOREIGN_OPERATORS[word]) if word in FOREIGN_OPERATORS else None
+
+
+def _foreign_pair(stop: Stop, first: int) -> FjordSqlError | None:
+    """Return the error that a token and the next one are an operator of other databases."""
+    token, last = stop.token(first), stop.token(first + 1)
+    pair = stop.word(first) + stop.word(first + 1)
+    if token is None or last is None or pair not in FOREIGN_OPERATORS or token.end + 1 != last.start:
+        return None
+    reason, hint = f"{pair!r} was not expected here", FOREIGN_OPERATORS[pair]
+    return FjordSqlError(reason, text=stop.text, start=token.start, end=last.end + 1, hint=hint)
 
 
 def _missing(stop: Stop) -> FjordSqlError | None:
@@ -217,7 +227,9 @@ def _missing(stop: Stop) -> FjordSqlError | None:
             ended and before in {*_SET_OPERATIONS, "ALL", "DISTINCT", ","}
         ):
             written = stop.text[last.start : last.end + 1]
-            return stop.unexpected(index, why=f": something is missing after {written!r}")
+            return _foreign_pair(stop, index - 1) or stop.unexpected(
+                index, why=f": something is missing after {written!r}"
+            )
     return None
 
 
@@ -260,6 +272,9 @@ def _parentheses(stop: Stop) -> FjordSqlError | None:
 def _side_by_side(stop: Stop) -> str | None:
     """Return what may be missing between two operands."""
     token = stop.token(stop.index)
+    around = (stop.token(stop.index - 1), stop.token(stop.index + 1))
+    if stop.word(stop.index) == "," and all(each and each.token_type == TokenType.NUMBER for each in around):
+        return "a number has a dot before its decimals"
     begins = (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, *NAMES)
     if token is None or token.token_type not in begins or not _ends_operand(stop, stop.index - 1):
         return None

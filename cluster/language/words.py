@@ -72,6 +72,9 @@ LANGUAGE = frozenset((
 ))  # fmt: skip
 """Every word: none of them is a misspelling of another."""
 
+OF_WINDOWS = ("RANGE", "ROWS", "SLIDE", "SLIDES")
+"""Words that stand in the parentheses of a window."""
+
 FOREIGN_CLAUSES: dict[str, str | None] = {
     "EPOCH": "write SAMPLE EVERY 10 SECONDS, or SAMPLE RATE 10 HZ",
     "EMIT": "leave it out: what changes is sent as soon as it is certain",
@@ -80,6 +83,7 @@ FOREIGN_CLAUSES: dict[str, str | None] = {
     "HOPPING": HOPPING.format("FROM stream "),
     "SESSION": None,
     "PREWHERE": "write WHERE",
+    "TABLESAMPLE": f"write {SAMPLE_SHAPE}",
     "NATURAL": "join with a comma and WHERE, or JOIN ... ON",
 }
 """Words that begin clauses elsewhere, and what is written here."""
@@ -98,6 +102,9 @@ FOREIGN_STATEMENTS: dict[str, str] = {
 _EQUAL_OR_NULL = "write (a = b OR a IS NULL AND b IS NULL)"
 FOREIGN_OPERATORS: dict[str, str] = {
     "&&": "write AND",
+    "=<": "write <=",
+    "=>": "write >=",
+    "><": "write <>",
     **dict.fromkeys(("^", "**"), "write POWER(a, b)"),
     **dict.fromkeys(("//", "DIV"), "write FLOOR(a / b)"),
     **dict.fromkeys(("~", "~*", "RLIKE", "REGEXP", "SIMILAR TO", "GLOB"), "write LIKE"),

@@ -168,22 +168,11 @@ class StreamService:
 def _feeder(statement: CreateStream) -> str | None:
     """Return the one proxy that may feed a stream; None if any may."""
     if statement.source.casefold() not in SOURCES:
-        start = max(statement.text.find(statement.source), 0)
-        raise FjordSqlError(
-            f"there is no source {statement.source!r}",
-            text=statement.text,
-            start=start,
-            end=start + len(statement.source),
-            hint=suggest(statement.source, SOURCES, what="sources are"),
-        )
+        hint = suggest(statement.source, SOURCES, what="sources are")
+        raise statement.source_error(f"there is no source {statement.source!r}", hint)
     if not statement.arguments:
         return None
     if len(statement.arguments) > 1 or not isinstance(statement.arguments[0], str):
-        raise FjordSqlError(
-            "mqtt takes at most the name of the proxy that feeds the stream",
-            text=statement.text,
-            start=0,
-            end=len(statement.text),
-            hint="SOURCE mqtt() or SOURCE mqtt('roadside')",
-        )
+        hint = "SOURCE mqtt() or SOURCE mqtt('roadside')"
+        raise statement.source_error("mqtt takes at most the name of the proxy that feeds the stream", hint)
     return statement.arguments[0]

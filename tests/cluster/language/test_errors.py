@@ -301,6 +301,48 @@ def test_error_counts_lines_and_columns_from_one():
     assert isinstance(error, ClusterError)
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "underlined"),
+    [
+        ("SELECT lane,\r\n\tspeeed\r\nFROM traffic", (2, 2), "2 |  speeed\n  |  ^^^^^^"),
+        ("SELECT 'Straße' AS s, speeed FROM traffic", (1, 23), None),
+        ("SELECT '道路' AS s, speeed FROM traffic", (1, 19), None),
+        ("SELECT 'e\u0301' AS s, speeed FROM traffic", (1, 19), None),
+        ("SELECT '🚗' AS s,\n 'x\x1b' AS b, speeed FROM traffic", (2, 13), None),
+    ],
+)
+def test_carets_stand_below_what_is_meant(text, place, underlined):
+    with pytest.raises(FjordSqlError) as caught:
+        translate(text, CATALOG)
+    error = caught.value
+    assert (error.line, error.column, error.offending) == (*place, "speeed")
+    shown, carets = error.underlined().split("\n")
+    assert underlined is None or error.underlined() == underlined
+    wide = sum(letter in "道路🚗" for letter in shown) - shown.count("\u0301")
+    assert carets.index("^") == shown.index("speeed") + wide
+    assert carets.count("^") == len("speeed")
+    assert shown.isprintable()
+
+
+def test_wide_characters_get_wide_carets():
+    with pytest.raises(FjordSqlError) as caught:
+        translate('SELECT "道路" FROM traffic', CATALOG)
+    assert caught.value.underlined().endswith("| " + " " * 7 + "^" * 6)
+
+
+def test_of_a_long_line_the_part_around_is_shown():
+    values = ", ".join(str(number) for number in range(500))
+    with pytest.raises(FjordSqlError) as caught:
+        translate(f"SELECT speeed FROM traffic WHERE lane IN ({values})", CATALOG)
+    assert len(caught.value.underlined().split("\n")[0]) < 180
+    with pytest.raises(FjordSqlError) as caught:
+        translate(f"SELECT lane FROM traffic WHERE lane IN ({values}) AND speeed = 1", CATALOG)
+    shown, carets = caught.value.underlined().split("\n")
+    assert shown[carets.index("^") : carets.rindex("^") + 1] == "speeed"
+    assert len(shown) < 180
+    assert caught.value.column == 40 + len(values) + 7
+
+
 def test_a_long_chain_of_alternatives_is_refused_with_a_hint():
     with pytest.raises(FjordSqlError, match="nested too deeply") as caught:
         translate(DEPTH, CATALOG)

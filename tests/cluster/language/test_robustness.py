@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
+from cluster.language import algebra
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import SelectStatement, parse_statement, translate, translate_derived
 from tests.cluster.language.example_catalog import CATALOG
@@ -43,6 +46,17 @@ def damaged(draw):
     return " ".join(words)
 
 
+WORD = re.compile(r"\w+")
+INTERNAL = {
+    *(name for name in vars(algebra) if isinstance(getattr(algebra, name), type)),
+    *(name for name in vars(exp) if isinstance(getattr(exp, name), type) and not name.istitle()),
+    *(word for each in vars(exp).values() if isinstance(each, type) and issubclass(each, exp.Expression)
+      for slot in each.arg_types if "_" in slot for word in (slot, slot.upper())),
+    *("sqlglot", "mypyc", "Tokenizing", "tokenizing"),
+} - {"Istream", "Dstream"}  # fmt: skip
+"""What the code calls its own parts: no user knows these words."""
+
+
 def _answer(text: str) -> None:
     asked = (
         lambda: translate(text, CATALOG),
@@ -53,6 +67,8 @@ def _answer(text: str) -> None:
         try:
             ask()
         except FjordSqlError as error:
+            said = WORD.findall(f"{error.reason} {error.hint}")
+            assert set(said) & INTERNAL <= set(WORD.findall(text))
             assert 0 <= error.start <= error.end <= len(text)
             assert error.line >= 1
             assert error.column >= 1

@@ -118,6 +118,21 @@ async def test_what_was_created_outlives_a_restart(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "offending", "column"),
+    [
+        ("CREATE STREAM kafka (x REAL) SOURCE kafka()", "kafka", 37),
+        ("CREATE STREAM a (x REAL) SOURCE mqtt('a', 'b')", "mqtt('a', 'b'", 33),
+    ],
+)
+async def test_a_bad_source_is_underlined_where_it_stands(
+    service: Service, text: str, offending: str, column: int
+) -> None:
+    with pytest.raises(FjordSqlError) as caught:
+        await streams(service).execute(text)
+    assert (caught.value.offending, caught.value.column) == (offending, column)
+
+
+@pytest.mark.parametrize(
     ("text", "reason", "hint"),
     [
         ("SELECT sensor FROM traffic", "a declaration was expected", "fjord query add"),
