@@ -262,9 +262,9 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
             comma = self._prev if self._prev and self._prev.token_type == sep else None
             item = parse_method()
             if item is None and comma is not None and not self._match(TokenType.FROM, advance=False):
-                self.refuse("something is missing after this comma", token=comma)
+                self.refuse("',' was not expected here: something is missing after it", token=comma)
             if item is None and self._curr and self._curr.token_type == sep:
-                self.refuse("something is missing before this comma")
+                self.refuse("',' was not expected here: something is missing before it")
             return item
 
         return super()._parse_csv(parse_item, sep)
