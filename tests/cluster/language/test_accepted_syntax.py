@@ -45,11 +45,11 @@ ARGUMENTS = [
 ]
 WORDS = [
     ("SELECT lane FROM traffic@»5«", "'5' was not expected", None),
-    ("SELECT lane, speed»,« , open FROM traffic", "something is missing after this comma", None),
-    ("SELECT »,« lane, speed FROM traffic", "something is missing before this comma", None),
-    ("SELECT lane FROM traffic WHERE lane IN (1, 2»,«)", "something is missing after this comma", None),
+    ("SELECT lane, speed»,« , open FROM traffic", "something is missing after it", None),
+    ("SELECT »,« lane, speed FROM traffic", "something is missing before it", None),
+    ("SELECT lane FROM traffic WHERE lane IN (1, 2»,«)", "something is missing after it", None),
     ("SELECT lane FROM traffic WHERE lane IN »[«1, 2]", "IN is followed by a list", "IN (1, 2)"),
-    (f"SELECT lane, COUNT(*) FROM traffic {HOUR} GROUP BY lane»,«", "something is missing after this comma", None),
+    (f"SELECT lane, COUNT(*) FROM traffic {HOUR} GROUP BY lane»,«", "something is missing after it", None),
     (f"SELECT COUNT(*) FROM traffic {HOUR} GROUP BY »DISTINCT« lane", "'DISTINCT' was not expected", None),
     ("SELECT TRIM»(«sensor AS x FROM traffic", "never closed", None),
     ("SELECT CAST(lane AS REAL»()«) AS x FROM traffic", "'()' was not expected", None),
