@@ -76,6 +76,7 @@ from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.folding import Choices
 from cluster.plan.pane_folding import PaneFold
+from cluster.planning_budget import spend
 from protocols.batches import EXCEPT_COLUMN
 from protocols.streams import FieldType
 
@@ -258,6 +259,7 @@ class _Downstream:
         return self._added[key]
 
     def _add(self, node: Node, *, copies_matter: bool) -> Placed:
+        spend()
         if is_chain(node):
             return self._place(Reorder(schema_of(node)), self._arrival(node, None))
         if isinstance(node, Aggregate):

@@ -33,12 +33,23 @@ def pulled(node: Node, scans: Scans) -> pl.DataFrame:
     scans
         Access to each relation it reads.
     """
+    return _pulled(node, scans, {})
+
+
+def _pulled(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFrame:
+    """Return the rows of a part of a plan; `done` are those of parts that have been pulled already."""
+    if id(node) not in done:
+        done[id(node)] = _made(node, scans, done)
+    return done[id(node)]
+
+
+def _made(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFrame:
     scanned = _scanned(node, scans)
     if scanned is not None:
         return scanned.collect()
-    inputs = [_lasting(pulled(each, scans)) for each in inputs_of(node)]
+    inputs = [_lasting(_pulled(each, scans, done)) for each in inputs_of(node)]
     if isinstance(node, Lookup):
-        table = LookupTable(pulled(node.table, scans))
+        table = LookupTable(_pulled(node.table, scans, done))
         return _run(LookupOperator(node, frozenset(), _Unchanging(table)), inputs).drop(START, END)
     if isinstance(node, Aggregate):
         partial = _run(PartialAggregate(node.keys, node.calls), inputs)

@@ -89,7 +89,8 @@ def _check_tuple(node: Node, limits: RowLimits) -> None:
     for part, flow in RowFlows(node, {}):
         if flow.per_tuple > limits.per_tuple:
             raise RowLimitError(
-                f"one tuple would make up to {flow.per_tuple:,.0f} rows, because of {flow.because}; the limit is "
+                f"one tuple would make up to {flow.per_tuple:,.0f} rows, because of "
+                f"{flow.because or 'how often the query reads it'}; the limit is "
                 f"{limits.per_tuple:,}",
                 hint=f"{_way_out(part, flow, limits)}, or start the cluster with a higher --max-rows-per-tuple",
             )

@@ -30,6 +30,7 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.language.walks import nodes_of
 from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
@@ -109,15 +110,10 @@ def kept_by(plan: Plan, tuples_per_second: Mapping[str, float]) -> Iterator[Kept
     folded = fold(plan)
     for each in folded.folds:
         names = tuple(member.query.name for member in each.members)
-        yield _kept(each.shared.node, names, tuples_per_second, times=len({member.group for member in each.members}))
+        times = len({member.group for member in each.members})
+        yield _Estimate(each.shared.node, tuples_per_second).kept(names, times)
     for panes in folded.panes:
         yield _kept_panes(panes, tuples_per_second)
-
-
-def _kept(node: Node, names: tuple[str, ...], rates: Mapping[str, float], *, times: int = 1) -> KeptState:
-    flows = RowFlows(node, rates)
-    found = [(_rows_kept(each, flows) * times, _row_bytes(_schema_kept(each))) for each, _ in flows]
-    return KeptState(names, sum(rows for rows, _ in found), sum(rows * size for rows, size in found))
 
 
 def _kept_panes(panes: PaneFold, rates: Mapping[str, float]) -> KeptState:
@@ -137,39 +133,54 @@ def _schema_kept(node: Node) -> Schema:
     return schema_of(inputs[0]) if inputs and not isinstance(node, Aggregate | Zip) else schema_of(node)
 
 
-def _rows_kept(node: Node, flows: RowFlows) -> float:
-    """Return how many rows the operator of a node keeps at most."""
-    match node:
-        case CountWindow():
-            return float(node.rows or 0)
-        case PartitionedWindow():
-            return float((node.rows or 0) * (1 if node.keys == (MEMBER.name,) else KEYS_ASSUMED))
-        case Aggregate() if is_chain(node.input):
-            keys = groups_of(node)
-            spans = (longest_validity_us(node.input) or 0) / slide_of(node.input)
-            return min(_alive(node.input, flows), keys * spans)
-        case Aggregate() | Distinct() | Difference() | Intersection() | Join() | SemiJoin() | AntiJoin():
-            return sum(_alive(each, flows) for each in inputs_of(node))
-        case Zip():
-            left, right = (flows.of(each).per_second / 1e6 for each in inputs_of(node))
-            return left * (max(node.high_us, 0) + 1) + right * (max(-node.low_us, 0) + 1)
-        case _:
-            return 0.0
+class _Estimate:
+    """What the operators of one plan keep: of each part it is found out once, however many ways lead to it."""
 
+    def __init__(self, node: Node, tuples_per_second: Mapping[str, float]) -> None:
+        self._flows = RowFlows(node, tuples_per_second)
+        self._rows: dict[int, float] = {}
+        self._alive: dict[int, float] = {}
 
-def _alive(node: Node, flows: RowFlows) -> float:
-    """Return how many rows of a node are valid at one instant, at most."""
-    flow = flows.of(node)
-    if flow.lasting_us is None:  # count windows below say how many themselves
-        return sum(_rows_kept(each, flows) for each in _below(node))
-    alive = flow.per_second * flow.lasting_us / 1e6
-    return min(alive, _alive(node.input, flows), groups_of(node)) if isinstance(node, Aggregate) else alive
+    def kept(self, names: tuple[str, ...], times: int) -> KeptState:
+        """Return what all operators keep together, for so many groups of queries."""
+        found = [(self.rows(each) * times, _row_bytes(_schema_kept(each))) for each, _ in self._flows]
+        return KeptState(names, sum(rows for rows, _ in found), sum(rows * size for rows, size in found))
 
+    def rows(self, node: Node) -> float:
+        """Return how many rows the operator of a node keeps at most."""
+        if id(node) not in self._rows:
+            self._rows[id(node)] = self._rows_of(node)
+        return self._rows[id(node)]
 
-def _below(node: Node) -> Iterator[Node]:
-    yield node
-    for each in inputs_of(node):
-        yield from _below(each)
+    def alive(self, node: Node) -> float:
+        """Return how many rows of a node are valid at one instant, at most."""
+        if id(node) not in self._alive:
+            self._alive[id(node)] = self._alive_of(node)
+        return self._alive[id(node)]
+
+    def _rows_of(self, node: Node) -> float:
+        match node:
+            case CountWindow():
+                return float(node.rows or 0)
+            case PartitionedWindow():
+                return float((node.rows or 0) * (1 if node.keys == (MEMBER.name,) else KEYS_ASSUMED))
+            case Aggregate() if is_chain(node.input):
+                spans = (longest_validity_us(node.input) or 0) / slide_of(node.input)
+                return min(self.alive(node.input), groups_of(node) * spans)
+            case Aggregate() | Distinct() | Difference() | Intersection() | Join() | SemiJoin() | AntiJoin():
+                return sum(self.alive(each) for each in inputs_of(node))
+            case Zip():
+                left, right = (self._flows.of(each).per_second / 1e6 for each in inputs_of(node))
+                return left * (max(node.high_us, 0) + 1) + right * (max(-node.low_us, 0) + 1)
+            case _:
+                return 0.0
+
+    def _alive_of(self, node: Node) -> float:
+        flow = self._flows.of(node)
+        if flow.lasting_us is None:  # count windows below say how many themselves
+            return sum(self.rows(each) for each in nodes_of(node))
+        alive = flow.per_second * flow.lasting_us / 1e6
+        return min(alive, self.alive(node.input), groups_of(node)) if isinstance(node, Aggregate) else alive
 
 
 def _row_bytes(schema: Schema) -> int:

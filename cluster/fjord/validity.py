@@ -27,11 +27,13 @@ from cluster.language.algebra import (
     inputs_of,
 )
 from cluster.language.instants import has_chronons
+from cluster.language.shared_nodes import remembered
 
 BLIND_TO_COPIES = frozenset({"min", "max", "first", "last"})
 """Aggregates that give the same however often a tuple counts."""
 
 
+@remembered
 def longest_validity_us(node: Node) -> int | None:
     """Return a bound on how long a row of a plan is valid; None if there is none."""
     if has_chronons(node):

@@ -10,6 +10,7 @@ import msgspec
 from cluster.language.algebra import PASSING, Column, Detector, Node, Source, Tolerance
 from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, period_us, read_quantity, read_real, written
+from cluster.language.walks import rebuilt
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -137,7 +138,4 @@ def with_lifetime(node: Node, lifetime: LifetimeClause, context: Context) -> Nod
 
 def with_sources(node: Node, change: Callable[[Source], Source]) -> Node:
     """Return `node` with every source below it changed."""
-    if isinstance(node, Source):
-        return change(node)
-    inputs = {part: getattr(node, part) for part in ("input", "left", "right") if hasattr(node, part)}
-    return msgspec.structs.replace(node, **{part: with_sources(below, change) for part, below in inputs.items()})
+    return rebuilt(node, lambda each: change(each) if isinstance(each, Source) else each)

@@ -5,6 +5,8 @@ A node is a value: equal nodes mean the same stream. Plans are written to and re
 
 Scalar expressions are held as canonical FjordSQL text in which every column reference is a quoted, unqualified column
 name of the node's input (for :class:`Join` and its kin: of the concatenated inputs). Column names of a node are unique.
+
+Nodes are shared: a plan is a graph in which equal parts may be one object (cluster/language/shared_nodes.py).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from cluster.language.shared_nodes import SharedNode, remembered
 from protocols.streams import FieldType
 
 
@@ -129,11 +132,7 @@ class History(msgspec.Struct, frozen=True):
     epoch: int = 0
 
 
-class _Node(msgspec.Struct, frozen=True, tag=True):
-    """Base of all nodes."""
-
-
-class _Pair(_Node, frozen=True):
+class _Pair(SharedNode, frozen=True):
     """Base of nodes with two inputs."""
 
     left: Node
@@ -167,7 +166,7 @@ class TableLookup(msgspec.Struct, frozen=True):
         return self.kind in ("inner", "left")
 
 
-class Source(_Node, frozen=True):
+class Source(SharedNode, frozen=True):
     """A base stream: each tuple is valid at its own instant only, ``[t, t + 1)``.
 
     ``sample_period_us`` (``SAMPLE``) keeps the tuples stamped at whole multiples of the period; None keeps all. With a
@@ -204,7 +203,7 @@ class Source(_Node, frozen=True):
         return tuple(column for column in self.columns if column.name not in found)
 
 
-class Relation(_Node, frozen=True):
+class Relation(SharedNode, frozen=True):
     """A relation as it is at an instant: a table that somebody else changes (papers/star_joins.md section 1.3).
 
     Parameters
@@ -222,7 +221,7 @@ class Relation(_Node, frozen=True):
     columns: Schema
 
 
-class TimeWindow(_Node, frozen=True):
+class TimeWindow(SharedNode, frozen=True):
     """Time window of `size_us` (None: unbounded) that moves every `slide_us` (1: continuously).
 
     With slide a and size w a tuple stamped t is valid on [k0 - 1, k1 - 1), where k0 is the first multiple of a that is
@@ -234,7 +233,7 @@ class TimeWindow(_Node, frozen=True):
     slide_us: Annotated[int, Meta(ge=1)] = 1
 
 
-class CountWindow(_Node, frozen=True):
+class CountWindow(SharedNode, frozen=True):
     """The last `rows` tuples (None: all), moving every `slide_rows`-th tuple."""
 
     input: Node
@@ -242,7 +241,7 @@ class CountWindow(_Node, frozen=True):
     slide_rows: Annotated[int, Meta(ge=1)] = 1
 
 
-class PartitionedWindow(_Node, frozen=True):
+class PartitionedWindow(SharedNode, frozen=True):
     """A count window for each combination of `keys`."""
 
     input: Node
@@ -251,7 +250,7 @@ class PartitionedWindow(_Node, frozen=True):
     slide_rows: Annotated[int, Meta(ge=1)] = 1
 
 
-class Filter(_Node, frozen=True):
+class Filter(SharedNode, frozen=True):
     """Tuples for which the predicate is true (not false, not NULL).
 
     In a template, `choice` says which of its members' own conditions stands here (cluster/plan/folding.py); None in a
@@ -263,7 +262,7 @@ class Filter(_Node, frozen=True):
     choice: int | None = None
 
 
-class Project(_Node, frozen=True):
+class Project(SharedNode, frozen=True):
     """Tuples mapped to new ones; duplicates stay."""
 
     input: Node
@@ -329,7 +328,7 @@ class AntiJoin(_Pair, frozen=True):
     predicate: Scalar | None
 
 
-class Lookup(_Node, frozen=True):
+class Lookup(SharedNode, frozen=True):
     """Tuples with the rows of a table of relations that are active when they begin to be valid.
 
     A change of a relation affects only tuples that begin after it (papers/star_joins.md section 1.3); a pair is valid
@@ -362,7 +361,7 @@ class Lookup(_Node, frozen=True):
         return self.kind in ("inner", "left")
 
 
-class Distinct(_Node, frozen=True):
+class Distinct(SharedNode, frozen=True):
     """Each tuple once per instant."""
 
     input: Node
@@ -376,7 +375,7 @@ class Intersection(_Pair, frozen=True):
     """Bag intersection: multiplicity min(left, right)."""
 
 
-class Aggregate(_Node, frozen=True):
+class Aggregate(SharedNode, frozen=True):
     """Aggregates per instant and combination of `keys`; nothing at an instant without tuples (section 0.7)."""
 
     input: Node
@@ -384,20 +383,20 @@ class Aggregate(_Node, frozen=True):
     calls: tuple[AggregateCall, ...]
 
 
-class Granularity(_Node, frozen=True):
+class Granularity(SharedNode, frozen=True):
     """Snapshots at whole multiples of `granule_us` only."""
 
     input: Node
     granule_us: Annotated[int, Meta(ge=1)]
 
 
-class Istream(_Node, frozen=True):
+class Istream(SharedNode, frozen=True):
     """Tuples that begin to be valid, each at that instant only."""
 
     input: Node
 
 
-class Dstream(_Node, frozen=True):
+class Dstream(SharedNode, frozen=True):
     """Tuples that cease to be valid, each at its last valid instant only (section 5.16)."""
 
     input: Node
@@ -428,6 +427,7 @@ Node = (
 """Any node of the logical algebra."""
 
 
+@remembered
 def schema_of(node: Node) -> Schema:
     """Return the output columns of `node`."""
     match node:

@@ -14,6 +14,7 @@ from cluster.language.algebra import (
     Union,
     inputs_of,
 )
+from cluster.language.shared_nodes import remembered
 
 OPERATOR_WORDS = {
     "TimeWindow": "a window",
@@ -43,6 +44,7 @@ def named_operator(node: Node) -> str:
     return OPERATOR_WORDS.get(type(node).__name__, "a stream")
 
 
+@remembered
 def stays_for_ever(node: Node) -> bool:
     """Return whether tuples of `node` may stay valid for ever, however many others come after them."""
     match node:
@@ -56,6 +58,7 @@ def stays_for_ever(node: Node) -> bool:
             return False
 
 
+@remembered
 def unbounded_operator(node: Node) -> str | None:
     """Return, in words, an operator of `node` that would have to remember everything, or None.
 

@@ -67,6 +67,8 @@ class DerivedStream:
         What was said about the query when it was created.
     reads
         Names of the streams that the query names.
+    readings
+        How often it reads streams, with every name written out.
     """
 
     name: str
@@ -74,6 +76,7 @@ class DerivedStream:
     text: str = ""
     warnings: tuple[str, ...] = ()
     reads: frozenset[str] = frozenset()
+    readings: int = 1
 
     @property
     def columns(self) -> Schema:

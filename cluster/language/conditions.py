@@ -6,7 +6,7 @@ which it is false or unknown; between them AND and OR need no further operator t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -17,6 +17,7 @@ from cluster.language.dialect import canonical
 from cluster.language.expressions import COMPARISONS, Checker, grouped
 from cluster.language.functions import Family
 from cluster.language.syntax import QUERIES, conjuncts, holds_query
+from cluster.planning_budget import spend
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -68,6 +69,13 @@ class Conditions:
     scope: Scope
     context: Context
     subqueries: Subqueries
+    answers: dict[tuple[int, int, bool], tuple[exp.Expr, Node, Node]] = field(default_factory=dict)
+    """What has been found, by identity of condition and plan, which are kept with it so that they stay what they are.
+
+    Each part of a condition is asked of one plan only, but often: what an OR rejects, for one, goes on to its right."""
+
+    pushed: dict[int, tuple[exp.Expr, exp.Expr]] = field(default_factory=dict)
+    """Conditions with NOT pushed down, by identity."""
 
     def select(self, node: Node, condition: exp.Expr) -> Node:
         """Return the tuples of `node` for which `condition` is true.
@@ -82,12 +90,29 @@ class Conditions:
             node = Filter(node, self._boolean(plain))
         for each in conjuncts(condition):
             if holds_query(each):
-                node = self._select_with_query(node, without_not(each))
+                node = self._once(node, each, wanted=True)
         return node
 
     def reject(self, node: Node, condition: exp.Expr) -> Node:
         """Return the tuples of `node` for which `condition` is false or unknown."""
-        condition = without_not(condition)
+        return self._once(node, condition, wanted=False)
+
+    def _once(self, node: Node, condition: exp.Expr, *, wanted: bool) -> Node:
+        key = (id(condition), id(node), wanted)
+        if key not in self.answers:
+            spend()
+            pushed = self._without_not(condition)
+            found = self._select_with_query(node, pushed) if wanted else self._reject(node, pushed)
+            self.answers[key] = (condition, node, found)
+        return self.answers[key][-1]
+
+    def _without_not(self, condition: exp.Expr) -> exp.Expr:
+        """Return :func:`without_not` of a condition; always the same object, so that its parts are known again."""
+        if id(condition) not in self.pushed:
+            self.pushed[id(condition)] = (condition, without_not(condition))
+        return self.pushed[id(condition)][-1]
+
+    def _reject(self, node: Node, condition: exp.Expr) -> Node:
         if not holds_query(condition):
             checked = Checker(self.scope, self.context).check_as(condition, Family.BOOLEAN)
             negated: exp.Expr = exp.Not(this=grouped(checked.expression))

@@ -62,16 +62,46 @@ class FjordSQL(Dialect):
     Generator = FjordSqlGenerator
 
 
+CHARACTERS_KEPT = 2_000_000
+"""Of canonical texts whose trees are kept; a tree takes about a hundred bytes for each."""
+
+
+class _Trees(dict[str, exp.Expr]):
+    """Trees by canonical text."""
+
+    characters = 0
+
+
+_trees = _Trees()
+
+
 def canonical(expression: exp.Expr) -> str:
     """Return the text of a resolved expression, fit for :class:`cluster.language.algebra.Scalar`."""
     return expression.sql(dialect=FjordSQL, identify=True, comments=False)
 
 
 def parse_scalar(text: str) -> exp.Expr:
-    """Read canonical text back."""
+    """Read canonical text back. Whoever reads the same text gets the same tree: copy it before changing it."""
+    return _trees.get(text) or remember_tree(text, _read(text))
+
+
+def remember_tree(text: str, tree: exp.Expr) -> exp.Expr:
+    """Keep the tree of a canonical text for whoever asks for it next; return it."""
+    if _trees.characters + len(text) > CHARACTERS_KEPT:
+        _trees.clear()
+        _trees.characters = 0
+    _trees.characters += len(text)
+    _trees[text] = tree
+    return tree
+
+
+def _read(text: str) -> exp.Expr:
     dialect = FjordSQL()
     parser = FjordSqlParser(dialect=dialect)
     parsed = parser.parse_scalar(dialect.tokenize(text), text)
     if not isinstance(parsed, exp.Expr):
         raise TypeError(f"{text!r} is no expression")
+    for part in parsed.walk():
+        # Where it stood in the text concerns nobody, and takes long to copy.
+        part._meta = None  # noqa: SLF001 - reading `meta` would make one
     return parsed

@@ -7,6 +7,7 @@ is no operator for it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -22,12 +23,13 @@ from cluster.language.algebra import (
     Scalar,
     Source,
     TimeWindow,
-    inputs_of,
     schema_of,
 )
 from cluster.language.dialect import parse_scalar
 from cluster.language.functions import AGGREGATES
 from cluster.language.plans import plain_column, scalar_of
+from cluster.language.shared_nodes import remembered
+from cluster.language.walks import nodes_of
 
 if TYPE_CHECKING:
     from cluster.language.expressions import Checker
@@ -109,13 +111,13 @@ def _error(call: exp.Expr, node: Node, checker: Checker) -> float | None:
     return None if name is None or (distinct and not isinstance(call, exp.Min | exp.Max)) else _tolerance_of(node, name)
 
 
+@remembered
 def _tolerant(node: Node) -> bool:
     """Return whether an error is allowed anywhere below."""
-    if isinstance(node, Source):
-        return bool(node.tolerances)
-    return any(_tolerant(below) for below in inputs_of(node))
+    return any(each.tolerances for each in nodes_of(node) if isinstance(each, Source))
 
 
+@remembered
 def _certain(node: Node) -> bool:
     """Return whether it is certain which tuples there are, whatever the values that may be off."""
     if not _tolerant(node):
@@ -142,6 +144,7 @@ def _exact(scalar: Scalar, node: Node) -> bool:
     return all(_tolerance_of(node, name) == 0 for name in read)
 
 
+@lru_cache(maxsize=4096)
 def _tolerance_of(node: Node, column: str) -> float | None:
     """Return by how much a column may be off; None if that is not known."""
     if not _tolerant(node):

@@ -21,6 +21,7 @@ from cluster.language.typing_rules import (
     common_type,
     common_unit,
 )
+from cluster.planning_budget import spend
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -46,10 +47,11 @@ class Checker:
         FjordSqlError
             If a name is unknown, types do not fit, or it is no scalar expression of FjordSQL.
         """
-        for kind, rule in _RULES.items():
-            if isinstance(expression, kind):
-                return rule(self, expression)
-        raise unsupported(self.context, expression)
+        spend()
+        rule = _rule_for(type(expression))
+        if rule is None:
+            raise unsupported(self.context, expression)
+        return rule(self, expression)
 
     def check_as(self, expression: exp.Expr, family: Family, hint: str | None = None) -> Typed:
         """Return `expression`, resolved and typed, if it belongs to `family`; `hint` says what to do if it does not.
@@ -258,3 +260,12 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     exp.Func: check_function,
 }
 """The rule for each kind of expression; the first that fits is taken, so functions come last."""
+
+
+_rules_found: dict[type[exp.Expr], Callable[[Checker, Any], Typed] | None] = {}
+
+
+def _rule_for(kind: type[exp.Expr]) -> Callable[[Checker, Any], Typed] | None:
+    if kind not in _rules_found:
+        _rules_found[kind] = next((rule for each, rule in _RULES.items() if issubclass(kind, each)), None)
+    return _rules_found[kind]

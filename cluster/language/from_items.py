@@ -22,7 +22,7 @@ from cluster.language.algebra import (
     TimeWindow,
     schema_of,
 )
-from cluster.language.catalog import BaseStream, StaticRelation
+from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
 from cluster.language.errors import suggest
 from cluster.language.looking_back import with_history
 from cluster.language.plans import never_null, reads_relations_only
@@ -116,6 +116,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
             raise context.error(reference, f"there is no stream {reference.name!r}", hint)
         alias = alias or reference.name
         context.reads.add(entry.name)
+        context.readings.add(entry.readings if isinstance(entry, DerivedStream) else 1, reference, context)
         if isinstance(entry, BaseStream):
             base, stamp = True, entry.stamp
             node: Node = _source(entry, item, context, stamped=stamped)

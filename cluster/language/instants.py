@@ -21,8 +21,10 @@ from cluster.language.algebra import (
     Union,
     Zip,
 )
+from cluster.language.shared_nodes import remembered
 
 
+@remembered
 def has_chronons(node: Node) -> bool:
     """Return whether every tuple of a plan is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
     match node:

@@ -10,11 +10,13 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.arguments import wrong_number
 from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
 from cluster.language.statements import StatementParsing
 from cluster.language.syntax import Completeness, ErrorBound
 from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.words import LAST_TUPLES
 from cluster.language.zip_parsing import ZipJoinParsing
+from cluster.planning_budget import spend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -37,6 +39,14 @@ REFUSED_CLAUSES: dict[TokenType, tuple[str, str | None]] = {
     ),
 }
 
+
+STEPS_PER_TOKEN = 100
+MOST_STEPS = 10_000
+"""How often the parser may go on or back: so often for each token, and so often besides. It needs about three."""
+
+LITERALS = (TokenType.NUMBER, TokenType.STRING)
+ENDS = (TokenType.COMMA, TokenType.R_PAREN, TokenType.WHEN, TokenType.ELSE, TokenType.END)
+"""What ends an expression, whatever it is."""
 
 SQLGLOT_TRIPS = (ParseError, ValueError, TypeError, LookupError, AttributeError)
 """What sqlglot raises on its way through text that is far from SQL, besides the errors it means to."""
@@ -79,6 +89,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         **{kind: _refuse(reason, hint) for kind, (reason, hint) in REFUSED_CLAUSES.items()},
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
+    _steps: int = 0
     SET_OP_MODIFIERS: ClassVar[set[str]] = {*parser.Parser.SET_OP_MODIFIERS, "lifetime"}
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         **parser.Parser.FUNCTIONS,
@@ -120,9 +131,32 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
             raise ArgumentsError
         return super().validate_expression(expression, args)
 
+    def _advance(self, times: int = 1) -> None:
+        # sqlglot tries one thing after another: what may take long is counted by how often it goes on and back.
+        self._steps += 1
+        if self._steps > MOST_STEPS + STEPS_PER_TOKEN * self._tokens_size:
+            self.refuse("this statement takes too much work to read", token=self._curr or self._prev)
+        spend()
+        super()._advance(times)
+
+    def _parse_conjunction(self) -> exp.Expr | None:
+        return balanced(super()._parse_conjunction())
+
+    def _parse_disjunction(self) -> exp.Expr | None:
+        # Long lists of numbers and texts are common, and sqlglot tries everything else first.
+        if self._curr and self._curr.token_type in LITERALS and self._next and self._next.token_type in ENDS:
+            token = self._curr
+            self._advance()
+            literal = exp.Literal(this=token.text, is_string=token.token_type == TokenType.STRING)
+            return self._spanning(token, self.expression(literal, token))
+        return balanced(super()._parse_disjunction())
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        return balanced(super()._parse_bitwise())
+
     def parse_scalar(self, raw_tokens: list[Token], sql: str) -> exp.Expr | None:
         """Return the one scalar expression that `sql` is."""
-        return self._parse(type(self)._parse_disjunction, raw_tokens, sql)[0]  # noqa: SLF001 - our own base class
+        return self._parse(lambda parser: parser._parse_disjunction(), raw_tokens, sql)[0]  # noqa: SLF001 - our own base
 
     def parse_one(self, raw_tokens: list[Token], sql: str) -> exp.Expr:
         """Return the one statement that `sql` is.
@@ -136,6 +170,9 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
             statements = [statement for statement in self.parse(raw_tokens, sql) if statement is not None]
         except PositionedParseError as error:
             raise self._explained(error) from None
+        except RecursionError:
+            token = self._curr or self._prev
+            raise FjordSqlError(TOO_DEEP, text=sql, start=token.start, end=token.end + 1, hint=FLATTER) from None
         except SQLGLOT_TRIPS as error:
             at = self._curr or self._prev
             start, end = (at.start, at.end + 1) if at else (0, len(sql))

@@ -23,6 +23,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.dialect import canonical
 from cluster.language.scope import unique_name
+from cluster.language.shared_nodes import remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,6 +88,7 @@ def renamed_apart(node: Node, taken: Iterable[str]) -> tuple[Node, dict[str, str
     return (project(node, outputs) if names else node), names
 
 
+@remembered
 def never_null(node: Node) -> frozenset[str]:
     """Return the columns of `node` that can never be NULL: counts, as far as they are handed on."""
     match node:
@@ -113,6 +115,7 @@ def never_null(node: Node) -> frozenset[str]:
             return found
 
 
+@remembered
 def reads_relations_only(node: Node) -> bool:
     """Return whether a plan reads relations, and no stream."""
     if isinstance(node, Source | Relation):
@@ -120,6 +123,7 @@ def reads_relations_only(node: Node) -> bool:
     return all(reads_relations_only(each) for each in inputs_of(node))
 
 
+@remembered
 def single_row(node: Node) -> bool:
     """Return whether `node` has at most one row at any instant: an aggregate of everything, handed on."""
     match node:

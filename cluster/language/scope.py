@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from cluster.language.errors import FjordSqlError, did_you_mean, suggest
+from cluster.language.readings import Readings
 from cluster.language.syntax import span_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ class Context:
     warnings: list[str] = field(default_factory=list)
     reads: set[str] = field(default_factory=set)
     """Names of the streams read so far, and of those that WITH defines."""
+    readings: Readings = field(default_factory=Readings)
+    operands: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """What subqueries are right of the tuples of a plan: by identity of both, with both (subqueries.py)."""
 
     def error(self, at: exp.Expr, reason: str, hint: str | None = None) -> FjordSqlError:
         """Return an error about the text that `at` was read from."""

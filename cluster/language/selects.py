@@ -18,6 +18,7 @@ from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.joins import join_items
 from cluster.language.plans import project, scalar_of
+from cluster.language.readings import Readings
 from cluster.language.scope import Scope, has_bare_alias, unique_name
 from cluster.language.set_operations import combine
 from cluster.language.subqueries import Subqueries
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
+OWN_PARTS = ("with_", "lifetime")
+"""What an operand of a set operation may have for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,24 @@ class Translator:
 
     def _body(self, query: exp.Expr) -> Node:
         if isinstance(query, exp.SetOperation):
-            extra = [name for name in ("by_name", "side", "kind", "on") if query.args.get(name)]
-            if extra:
-                raise self.context.error(query, f"{spelled(extra[0])} is not part of a set operation of FjordSQL")
-            return combine(query, self.query(query.this), self.query(query.expression), self.context)
+            return self._combined(query)
         if isinstance(query, exp.Select):
             return self._select(query)
         raise self.context.error(query, "a query was expected here", "SELECT ... FROM stream")
+
+    def _combined(self, query: exp.SetOperation) -> Node:
+        # Many of them in a row lie on the left of each other: one after the other, not one within the other.
+        operations = [query]
+        while isinstance(query.this, exp.SetOperation) and not any(query.this.args.get(each) for each in OWN_PARTS):
+            query = query.this
+            operations.append(query)
+        node = self.query(query.this)
+        for operation in reversed(operations):
+            extra = [name for name in ("by_name", "side", "kind", "on") if operation.args.get(name)]
+            if extra:
+                raise self.context.error(operation, f"{spelled(extra[0])} is not part of a set operation of FjordSQL")
+            node = combine(operation, node, self.query(operation.expression), self.context)
+        return node
 
     def from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
         """Return plan and names of FROM, with JOIN ... ON.
@@ -119,7 +133,9 @@ class Translator:
             raise self.context.error(with_, "WITH RECURSIVE is not part of FjordSQL")
         translator = self
         for named in with_.expressions:
-            entry = DerivedStream(named.alias, translator.query(named.this))
+            # What nobody reads costs nothing; what is read twice counts twice.
+            own = Translator(replace(translator.context, readings=Readings()))
+            entry = DerivedStream(named.alias, own.query(named.this), readings=own.context.readings.count)
             try:
                 catalog = translator.context.catalog.with_stream(entry)
             except CatalogError as error:

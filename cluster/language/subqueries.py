@@ -80,6 +80,14 @@ class Subqueries:
             If `value` is asked for and it does not select exactly one column, or it is correlated in a way that cannot
             be taken apart.
         """
+        key = (id(query), id(left))
+        known = self.translator.context.operands
+        if key not in known:
+            known[key] = (query, left, self._operand(query, left, outer, value=value))
+        found: Operand = known[key][-1]
+        return found
+
+    def _operand(self, query: exp.Expr, left: Node, outer: Scope, *, value: bool) -> Operand:
         whole, translator = query, self.translator
         while isinstance(query, exp.Subquery | exp.Paren):
             translator, query = translator.knowing(query), query.this

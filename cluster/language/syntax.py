@@ -166,10 +166,25 @@ QUERIES = (exp.Select, exp.SetOperation, exp.Subquery)
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     """Return the parts of `condition` that AND connects."""
-    inner = condition.unnest() if isinstance(condition, exp.Paren) else condition
-    if isinstance(inner, exp.And):
-        return [*conjuncts(inner.this), *conjuncts(inner.expression)]
-    return [inner]
+    return _connected(condition, exp.And)
+
+
+def disjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    """Return the parts of `condition` that OR connects."""
+    return _connected(condition, exp.Or)
+
+
+def _connected(condition: exp.Expr, connector: type[exp.Connector]) -> list[exp.Expr]:
+    found: list[exp.Expr] = []
+    waiting = [condition]
+    while waiting:
+        part = waiting.pop()
+        part = part.unnest() if isinstance(part, exp.Paren) else part
+        if isinstance(part, connector):
+            waiting += (part.expression, part.this)
+        else:
+            found.append(part)
+    return found
 
 
 def holds_query(expression: exp.Expr) -> bool:
@@ -179,11 +194,15 @@ def holds_query(expression: exp.Expr) -> bool:
 
 def own_columns(expression: exp.Expr) -> list[exp.Column]:
     """Return the columns named in `expression`, not in subqueries of it."""
-    if isinstance(expression, exp.Column):
-        return [expression]
-    if isinstance(expression, QUERIES):
-        return []
-    return [column for child in expression.iter_expressions() for column in own_columns(child)]
+    found: list[exp.Column] = []
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, exp.Column):
+            found.append(part)
+        elif not isinstance(part, QUERIES):
+            waiting.extend(reversed(list(part.iter_expressions())))
+    return found
 
 
 def too_deep(tree: exp.Expr, limit: int) -> list[exp.Expr]:

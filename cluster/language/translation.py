@@ -14,6 +14,7 @@ from cluster.language.comparisons import value_of
 from cluster.language.dialect import COLUMN_TYPES, FjordSQL
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
+from cluster.language.nesting import FLATTER, TOO_DEEP, check_nesting, levels_too_deep
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.plans import reads_relations_only
 from cluster.language.readable_text import check_numbers, readable
@@ -27,9 +28,9 @@ from cluster.language.syntax import (
     DropStatement,
     StreamWindow,
     span_of,
-    too_deep,
 )
 from cluster.language.unclosed import unclosed
+from cluster.language.walks import levels
 from protocols.errors import FjordError
 from protocols.streams import Field, FieldType, StreamSchema
 
@@ -59,6 +60,8 @@ class Query:
     text: str
     warnings: tuple[str, ...] = ()
     reads: frozenset[str] = frozenset()
+    readings: int = 1
+    """How often it reads streams, with every name written out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +125,8 @@ _FIRST_WORDS = re.compile(r"\s*(?P<words>\w+\s+\w+)")
 LONGEST_TEXT = 100_000
 """Characters of a statement."""
 
-DEEPEST = 120
-"""Levels of a syntax tree; the layers that follow work recursively."""
-
-TOO_DEEP = "the statement is nested too deeply"
-FLATTER = "write long alternatives as IN (...), and long computations as several queries"
+DEEPEST_PLAN = 1_200
+"""Operators one above the other; what works on plans goes down recursively."""
 
 Statement = SelectStatement | CreateStream | CreateDerivedStream | CreateRelation | DropStream | DropRelation
 
@@ -180,11 +180,18 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
     _check_name(tree.this, Context(text, catalog))
     query = _translated(tree.expression, Context(text, catalog, registered=registered))
     refuse_ignored_syntax(tree, Context(text, catalog))
-    return DerivedStream(tree.this.name, query.node, text, query.warnings, query.reads)
+    return DerivedStream(tree.this.name, query.node, text, query.warnings, query.reads, query.readings)
 
 
 def _translated(tree: exp.Expr, context: Context) -> Query:
-    node = Translator(context).query(tree)
+    try:
+        node = Translator(context).query(tree)
+        deepest = levels(node)
+    except RecursionError:
+        raise FjordSqlError(TOO_DEEP, text=context.text, start=0, end=len(context.text), hint=FLATTER) from None
+    if deepest > DEEPEST_PLAN:
+        reason = f"the plan of this query is {deepest:,} operators deep; at most {DEEPEST_PLAN:,} are possible"
+        raise context.error(tree, reason, "make several queries of it")
     if reads_relations_only(node):
         raise context.error(
             tree,
@@ -193,7 +200,7 @@ def _translated(tree: exp.Expr, context: Context) -> Query:
         )
     _refuse_unbounded(node, tree, context)
     reads = frozenset(name for name in context.reads if context.catalog.find(name) is not None)
-    return Query(node, context.text, tuple(context.warnings), reads)
+    return Query(node, context.text, tuple(context.warnings), reads, context.readings.count)
 
 
 def parse_statement(text: str, *, registered: bool = False) -> Statement:
@@ -239,7 +246,7 @@ def _parse(text: str) -> exp.Expr:
         tree = _tree(text)
     except RecursionError:
         raise FjordSqlError(TOO_DEEP, text=text, start=0, end=len(text), hint=FLATTER) from None
-    for deepest in too_deep(tree, DEEPEST):
+    for deepest in levels_too_deep(tree):
         raise Context(text, _NO_STREAMS).error(deepest, TOO_DEEP, FLATTER)
     return tree
 
@@ -252,6 +259,7 @@ def _tree(text: str) -> exp.Expr:
         reason, start, hint = unclosed(text) or ("this cannot be read as SQL", 0, None)
         raise FjordSqlError(reason, text=text, start=start, end=len(text), hint=hint) from error
     check_numbers(tokens, text)
+    check_nesting(tokens, text)
     return FjordSqlParser(dialect=dialect).parse_one(tokens, text)
 
 

@@ -13,7 +13,8 @@ from functools import lru_cache
 import msgspec
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Aggregate, Node, inputs_of
+from cluster.language.algebra import Aggregate, Node
+from cluster.language.walks import nodes_of
 from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
@@ -48,9 +49,8 @@ def check_completeness(node: Node) -> None:
 
 
 def _asks(node: Node) -> bool:
-    if isinstance(node, Aggregate) and any(call.function == "completeness" for call in node.calls):
-        return True
-    return any(_asks(below) for below in inputs_of(node))
+    calls = (call for each in nodes_of(node) if isinstance(each, Aggregate) for call in each.calls)
+    return any(call.function == "completeness" for call in calls)
 
 
 def fields_read(query: PaneQuery) -> frozenset[str]:

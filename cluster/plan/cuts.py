@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.language.algebra import MEMBER, Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow, inputs_of
+from cluster.language.algebra import MEMBER, Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow
+from cluster.language.walks import nodes_of
 
 
 def is_chain(node: Node, *, windowed: bool = False) -> bool:
     """Return whether a plan is a stateless chain above a stream, with at most one window."""
-    match node:
-        case Source():
-            return True
-        case Filter() | Project():
-            return is_chain(node.input, windowed=windowed)
-        case TimeWindow():
-            return not windowed and is_chain(node.input, windowed=True)
-        case _:
-            return False
+    while isinstance(node, Filter | Project | TimeWindow):
+        if isinstance(node, TimeWindow):
+            if windowed:
+                return False
+            windowed = True
+        node = node.input
+    return isinstance(node, Source)
 
 
 def cuts_of(node: Node) -> tuple[tuple[Node, Aggregate | None], ...]:
@@ -34,13 +33,11 @@ def is_cut(node: Node) -> bool:
 
 
 def _cuts(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
-    if is_chain(node):
-        yield node, None
-    elif isinstance(node, Aggregate) and is_chain(node.input):
-        yield node.input, node
-    else:
-        for child in inputs_of(node):
-            yield from _cuts(child)
+    for each in nodes_of(node, within=lambda part: not is_cut(part)):
+        if isinstance(each, Aggregate) and is_chain(each.input):
+            yield each.input, each
+        elif is_chain(each):
+            yield each, None
 
 
 def partition_keys(node: Node) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -31,10 +32,13 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.language.shared_nodes import remembered
+from cluster.language.walks import nodes_of
 from cluster.plan.completeness import count_form, fields_read
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
+from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, names_of, substituted
 from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
 from cluster.plan.push_down import chosen_by, event_form, pushed_of
+from cluster.planning_budget import spend
 from protocols.demands import CompletenessDemand, EventDemand, PaneDemand, QueryDemand
 from protocols.programs import DeadBand, Measure, Threshold
 
@@ -48,10 +52,10 @@ def demands_of(query: str, node: Node) -> dict[str, tuple[QueryDemand, ...]]:
     """
     windowed = pane_query_of(node)
     if windowed is not None:
-        source = next(source for source, _, _ in _needs(node, set(), ()))
+        source = next(source for source, _, _ in _needs(node, frozenset(), ()))
         return {source.stream: (_windowed_demand(query, windowed, source),)}
     found: dict[str, dict[QueryDemand, set[str]]] = {}
-    for source, needed, conditions in _needs(node, {column.name for column in schema_of(node)}, ()):
+    for source, needed, conditions in _needs(node, names_of(node), ()):
         read = needed.union(*(columns_of(condition) for condition in conditions)) if conditions else needed
         demand = _samples_demand(query, source, conjunction_of(conditions))
         found.setdefault(source.stream, {}).setdefault(demand, set()).update(read)
@@ -100,70 +104,91 @@ def _stored(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name not in (STAMP.name, PASSING.name)))
 
 
+@remembered
 def streams_of(node: Node) -> frozenset[str]:
     """Return the names of the streams a plan reads."""
-    if isinstance(node, Source):
-        return frozenset({node.stream})
-    return frozenset().union(*(streams_of(child) for child in inputs_of(node)))
+    return frozenset(each.stream for each in nodes_of(node) if isinstance(each, Source))
 
 
 Conditions = tuple[Scalar, ...]
 
+N = TypeVar("N", bound=Node)
+_Need = tuple[N, frozenset[str], Conditions]
+"""A part of a plan, which of its columns are needed, and conditions that all tuples of use meet."""
 
-def _needs(node: Node, wanted: set[str], conditions: Conditions) -> Iterable[tuple[Source, set[str], Conditions]]:
+
+def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterator[_Need[Source]]:
     """Yield each source below `node` with what is needed of it, if `wanted` are needed of the node's output.
 
     That is its columns, and the conditions right above it: what does not meet them is of no use to this occurrence.
     """
+    waiting: list[_Need[Node]] = [(node, wanted, conditions)]
+    asked: set[tuple[int, frozenset[str], Conditions]] = set()
+    while waiting:
+        current, needed, known = waiting.pop()
+        # Asked for the same again, by another way down, it says nothing new.
+        if (id(current), needed, known) in asked:
+            continue
+        asked.add((id(current), needed, known))
+        spend()
+        if isinstance(current, Source):
+            yield _needed_of_source(current, needed, known)
+        else:
+            waiting.extend(reversed(list(_needed_below(current, needed, known))))
+
+
+def _needed_of_source(node: Source, wanted: frozenset[str], conditions: Conditions) -> _Need[Source]:
+    sampled = {column.name for column in node.sampled if column != STAMP}
+    probed = _columns(each.predicate for each in node.lookups if each.predicate)
+    # A condition on what is looked up says nothing of the sample.
+    known = tuple(condition for condition in conditions if columns_of(condition) <= sampled)
+    unknown = _columns(condition for condition in conditions if condition not in known)
+    return node, (wanted | probed | unknown) & sampled, known
+
+
+def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterator[_Need[Node]]:
     match node:
-        case Source():
-            sampled = {column.name for column in node.sampled if column != STAMP}
-            probed = set().union(*(columns_of(each.predicate) for each in node.lookups if each.predicate))
-            # A condition on what is looked up says nothing of the sample.
-            known = tuple(condition for condition in conditions if columns_of(condition) <= sampled)
-            unknown = set().union(*(columns_of(condition) for condition in conditions if condition not in known))
-            yield node, (wanted | probed | unknown) & sampled, known
         case Project():
             outputs = {output.name: output.scalar for output in node.outputs}
             below = [substituted(condition, outputs) for condition in conditions]
             known = tuple(condition for condition in below if condition is not None)
             scalars = [scalar for name, scalar in outputs.items() if name in wanted]
-            yield from _needs(node.input, _columns(scalars), known)
+            yield node.input, _columns(scalars), known
         case Filter():
             here = (*conditions, *conjuncts_of(node.predicate))
-            yield from _needs(node.input, wanted | columns_of(node.predicate), here)
+            yield node.input, wanted | columns_of(node.predicate), here
         case TimeWindow():
             # Which tuples a window of time holds does not depend on the others.
-            yield from _needs(node.input, wanted, conditions)
+            yield node.input, wanted, conditions
         case Aggregate():
             arguments = [scalar for call in node.calls if call.name in wanted for scalar in call.reads]
-            yield from _needs(node.input, set(node.keys) | _columns(arguments), ())
+            yield node.input, frozenset(node.keys) | _columns(arguments), ()
         case PartitionedWindow():
-            yield from _needs(node.input, wanted | set(node.keys), ())
+            yield node.input, wanted | frozenset(node.keys), ()
         case Lookup():
-            needed = wanted | (columns_of(node.predicate) if node.predicate else set())
-            yield from _needs(node.input, needed & {column.name for column in schema_of(node.input)}, ())
+            needed = wanted | (columns_of(node.predicate) if node.predicate else frozenset())
+            yield node.input, needed & names_of(node.input), ()
         case Join() | Zip() | SemiJoin() | AntiJoin():
             # Which tuples are zipped depends on all of them: no condition from above holds below.
             needed = wanted.union(*node.keys) if isinstance(node, Zip) else wanted | _read_of_pairs(node)
             for side in (node.left, node.right):
-                yield from _needs(side, needed & {column.name for column in schema_of(side)}, ())
+                yield side, needed & names_of(side), ()
         case Union():
             places = [place for place, column in enumerate(schema_of(node)) if column.name in wanted]
             for side in (node.left, node.right):
-                yield from _needs(side, {schema_of(side)[place].name for place in places}, ())
+                yield side, frozenset(schema_of(side)[place].name for place in places), ()
         case Distinct() | Difference() | Intersection() | Istream() | Dstream():
             # Equality of whole tuples: every column matters.
             for side in inputs_of(node):
-                yield from _needs(side, {column.name for column in schema_of(side)}, ())
+                yield side, names_of(side), ()
         case _:
             for side in inputs_of(node):
-                yield from _needs(side, wanted, ())
+                yield side, wanted, ()
 
 
 def _read_of_pairs(node: Join | SemiJoin | AntiJoin) -> frozenset[str]:
     return columns_of(node.predicate) if node.predicate else frozenset()
 
 
-def _columns(scalars: Iterable[Scalar]) -> set[str]:
-    return set().union(*(columns_of(scalar) for scalar in scalars))
+def _columns(scalars: Iterable[Scalar]) -> frozenset[str]:
+    return frozenset().union(*(columns_of(scalar) for scalar in scalars))

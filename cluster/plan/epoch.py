@@ -17,9 +17,13 @@ from cluster.errors import PlanError
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
 from cluster.plan.relations_read import relations_of
+from cluster.plan.stored_plans import Stored, restored, stored
 
 FORMAT = 2
 """1 had a whole plan in every file."""
+
+FORMAT_OF_LISTS = 3
+"""The same, with queries that are lists of distinct nodes (cluster/plan/stored_plans.py): only files with such are."""
 
 WHOLE_EVERY = 64
 """Epochs between two files with a whole plan; the others say what has changed since the epoch before."""
@@ -121,7 +125,59 @@ class PlanChange(msgspec.Struct, frozen=True, tag=True):
 EMPTY = Plan(0)
 """The plan of a Fjord that has never had a query."""
 
-_decoder = msgspec.json.Decoder(Plan | PlanChange)
+
+class _StoredQuery(msgspec.Struct, frozen=True):
+    name: str
+    since_epoch: int
+    node: Stored
+
+
+class _StoredPlan(msgspec.Struct, frozen=True, tag="Plan"):
+    epoch: int
+    queries: tuple[_StoredQuery, ...] = ()
+    positions: Mapping[str, int] = {}
+    format: int = FORMAT
+
+
+class _StoredChange(msgspec.Struct, frozen=True, tag="PlanChange"):
+    epoch: int
+    added: tuple[_StoredQuery, ...] = ()
+    dropped: tuple[str, ...] = ()
+    positions: Mapping[str, int] = {}
+    format: int = FORMAT
+
+
+_decoder = msgspec.json.Decoder(_StoredPlan | _StoredChange)
+
+
+def encode_plan(plan: Plan | PlanChange) -> bytes:
+    """Return a plan as JSON, no larger than its distinct nodes."""
+    queries = plan.queries if isinstance(plan, Plan) else plan.added
+    written = tuple(_StoredQuery(query.name, query.since_epoch, stored(query.node)) for query in queries)
+    form = FORMAT_OF_LISTS if any(isinstance(query.node, tuple) for query in written) else plan.format
+    if isinstance(plan, Plan):
+        return msgspec.json.encode(_StoredPlan(plan.epoch, written, plan.positions, form))
+    return msgspec.json.encode(_StoredChange(plan.epoch, written, plan.dropped, plan.positions, form))
+
+
+def decode_plan(text: bytes | str) -> Plan | PlanChange:
+    """Return the plan that is written so.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        If it is none.
+    """
+    found = _decoder.decode(text)
+    written = found.queries if isinstance(found, _StoredPlan) else found.added
+    try:
+        queries = tuple(PlannedQuery(query.name, query.since_epoch, restored(query.node)) for query in written)
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from error
+    form = FORMAT if found.format == FORMAT_OF_LISTS else found.format
+    if isinstance(found, _StoredPlan):
+        return Plan(found.epoch, queries, found.positions, form)
+    return PlanChange(found.epoch, queries, found.dropped, found.positions, form)
 
 
 class PlanFiles:
@@ -163,7 +219,7 @@ class PlanFiles:
             return
         unfinished = path.with_suffix(".unfinished")
         with unfinished.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(self._content(plan))))
+            file.write(msgspec.json.format(encode_plan(self._content(plan))))
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(path)
@@ -201,7 +257,7 @@ class PlanFiles:
     def _decoded(self, epoch: int) -> Plan | PlanChange:
         path = self.path(epoch)
         try:
-            plan: Plan | PlanChange = _decoder.decode(path.read_bytes())
+            plan = decode_plan(path.read_bytes())
         except OSError as error:
             raise PlanError(f"plan of epoch {epoch} cannot be read: {error}") from error
         except msgspec.DecodeError as error:
@@ -220,8 +276,8 @@ def _check_format(path: Path, epoch: int) -> None:
         found = msgspec.json.decode(path.read_bytes(), type=_FormatOnly).format
     except (msgspec.DecodeError, OSError):
         return  # not even that much of a plan
-    if found != FORMAT:
+    if found not in (FORMAT, FORMAT_OF_LISTS):
         raise PlanError(
-            f"plan of epoch {epoch} has format {found}, this program reads format {FORMAT}",
+            f"plan of epoch {epoch} has format {found}, this program reads formats {FORMAT} and {FORMAT_OF_LISTS}",
             hint="run the cluster with the version that wrote it, or start a new data folder",
         )

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.algebra import Output, Scalar, schema_of
-from cluster.language.dialect import canonical, parse_scalar
+from cluster.language.dialect import canonical, parse_scalar, remember_tree
 from cluster.language.expressions import grouped
 from cluster.language.plans import column_scalar
-from cluster.language.syntax import conjuncts
+from cluster.language.shared_nodes import remembered
+from cluster.language.syntax import disjuncts
+from cluster.plan.canonical_text import columns_in, conditions_in, is_alternative
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -22,27 +24,28 @@ if TYPE_CHECKING:
 
 LONGEST_SUBSTITUTION = 2000
 """Characters; expressions that would grow beyond this by substitution are left apart."""
+MOST_ALTERNATIVES = 16
+"""Conditions that one is taken apart into; several ORs in one multiply."""
+QUOTES = 2
+"""Characters of a column's name besides the name."""
+CACHED = 16_384
+"""Expressions about which what has been found out is kept."""
 
 
-@lru_cache(maxsize=4096)
-def _tree(sql: str) -> exp.Expr:
-    """Return the syntax tree; shared, so copy it before changing it."""
-    return parse_scalar(sql)
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=CACHED)
 def columns_of(scalar: Scalar) -> frozenset[str]:
     """Return the columns that `scalar` reads.
 
     >>> sorted(columns_of(Scalar('"a" > "b" + 1', FieldType.BOOLEAN)))
     ['a', 'b']
     """
-    return frozenset(column.name for column in _tree(scalar.sql).find_all(exp.Column))
+    return frozenset(columns_in(scalar.sql))
 
 
-def column_uses(scalar: Scalar) -> Counter[str]:
+@lru_cache(maxsize=CACHED)
+def column_uses(scalar: Scalar) -> Mapping[str, int]:
     """Return how often `scalar` reads each column."""
-    return Counter(column.name for column in _tree(scalar.sql).find_all(exp.Column))
+    return Counter(columns_in(scalar.sql))
 
 
 def plain_column(scalar: Scalar) -> str | None:
@@ -55,11 +58,13 @@ def plain_column(scalar: Scalar) -> str | None:
     return name if columns_of(scalar) == {name} else None
 
 
+@remembered
 def names_of(node: Node) -> frozenset[str]:
     """Return the names of the columns of `node`."""
     return frozenset(column.name for column in schema_of(node))
 
 
+@lru_cache(maxsize=CACHED)
 def conjuncts_of(scalar: Scalar | None) -> tuple[Scalar, ...]:
     """Return the conditions that AND connects in `scalar`; none for None.
 
@@ -68,17 +73,13 @@ def conjuncts_of(scalar: Scalar | None) -> tuple[Scalar, ...]:
     """
     if scalar is None:
         return ()
-    return tuple(Scalar(canonical(_bare(part)), FieldType.BOOLEAN) for part in conjuncts(_tree(scalar.sql)))
+    return tuple(Scalar(part, FieldType.BOOLEAN) for part in conditions_in(scalar.sql))
 
 
+@lru_cache(maxsize=CACHED)
 def disjuncts_of(scalar: Scalar) -> tuple[Scalar, ...]:
     """Return the conditions that OR connects in `scalar`."""
-
-    def parts(tree: exp.Expr) -> list[exp.Expr]:
-        tree = _bare(tree)
-        return [*parts(tree.this), *parts(tree.expression)] if isinstance(tree, exp.Or) else [tree]
-
-    return tuple(Scalar(canonical(part), FieldType.BOOLEAN) for part in parts(_tree(scalar.sql)))
+    return tuple(Scalar(canonical(part), FieldType.BOOLEAN) for part in disjuncts(parse_scalar(scalar.sql)))
 
 
 def conjunction_of(scalars: Iterable[Scalar]) -> Scalar | None:
@@ -86,13 +87,8 @@ def conjunction_of(scalars: Iterable[Scalar]) -> Scalar | None:
     unique = tuple(dict.fromkeys(scalars))
     if len(unique) <= 1:
         return unique[0] if unique else None
-    built: exp.Expr | None = None
-    for scalar in unique:
-        tree = _tree(scalar.sql).copy()
-        safe = exp.Paren(this=tree) if isinstance(tree, exp.Or) else tree
-        built = safe if built is None else exp.And(this=built, expression=safe)
-    assert built is not None  # noqa: S101 - there are at least two
-    return Scalar(canonical(built), FieldType.BOOLEAN)
+    safe = (f"({scalar.sql})" if is_alternative(scalar.sql) else scalar.sql for scalar in unique)
+    return Scalar(" AND ".join(safe), FieldType.BOOLEAN)
 
 
 def substituted(scalar: Scalar, outputs: Mapping[str, Scalar]) -> Scalar | None:
@@ -101,14 +97,20 @@ def substituted(scalar: Scalar, outputs: Mapping[str, Scalar]) -> Scalar | None:
     >>> substituted(Scalar('"x" * 2', FieldType.INTEGER), {"x": Scalar('"a" + 1', FieldType.INTEGER)}).sql
     '("a" + 1) * 2'
     """
+    uses = column_uses(scalar)
+    grown = len(scalar.sql) + sum(times * (len(outputs[name].sql) - len(name) - QUOTES) for name, times in uses.items())
+    if grown > LONGEST_SUBSTITUTION and grown > len(scalar.sql):
+        return None
 
     def replaced(part: exp.Expr) -> exp.Expr:
-        return grouped(_tree(outputs[part.name].sql).copy()) if isinstance(part, exp.Column) else part
+        return grouped(parse_scalar(outputs[part.name].sql).copy()) if isinstance(part, exp.Column) else part
 
-    tree = _bare(_tree(scalar.sql).copy().transform(replaced, copy=False))
+    tree = _bare(parse_scalar(scalar.sql).copy().transform(replaced, copy=False))
     sql = canonical(tree)
-    longer = len(sql) > LONGEST_SUBSTITUTION and len(sql) > len(scalar.sql)
-    return None if longer else Scalar(sql, scalar.type)
+    if len(sql) > LONGEST_SUBSTITUTION and len(sql) > len(scalar.sql):
+        return None
+    remember_tree(sql, tree)
+    return Scalar(sql, scalar.type)
 
 
 def by_name(outputs: Iterable[Output]) -> dict[str, Scalar]:
@@ -144,7 +146,7 @@ def split_by_side(
 
 def joins_by_equality(scalar: Scalar, left: frozenset[str], right: frozenset[str]) -> bool:
     """Return whether `scalar` says that something of the left equals something of the right."""
-    tree = _tree(scalar.sql)
+    tree = parse_scalar(scalar.sql)
     if not isinstance(tree, exp.EQ):
         return False
     one, other = (
@@ -165,10 +167,11 @@ def without_alternatives(
     parts = conjuncts_of(predicate)
     for part in parts:
         options = disjuncts_of(part)
-        if len(options) > 1 and any(joins_by_equality(option, left, right) for option in options):
+        if 1 < len(options) <= MOST_ALTERNATIVES and any(joins_by_equality(option, left, right) for option in options):
             rest = [each for each in parts if each is not part]
             each_with_rest = (conjunction_of([*rest, option]) for option in options)
-            return tuple(one for option in each_with_rest for one in without_alternatives(option, left, right))
+            found = tuple(one for option in each_with_rest for one in without_alternatives(option, left, right))
+            return found if len(found) <= MOST_ALTERNATIVES else (predicate,)
     return (predicate,)
 
 
@@ -178,7 +181,7 @@ def tidy_equality(scalar: Scalar, right: frozenset[str]) -> Scalar:
     >>> tidy_equality(Scalar('"b" = "a"', FieldType.BOOLEAN), frozenset({"b"})).sql
     '"a" = "b"'
     """
-    tree = _tree(scalar.sql)
+    tree = parse_scalar(scalar.sql)
     if not isinstance(tree, exp.EQ):
         return scalar
     one, other = (frozenset(each.name for each in side.find_all(exp.Column)) for side in (tree.this, tree.expression))

@@ -25,7 +25,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-import msgspec
 from msgspec.structs import replace
 
 from cluster.language.algebra import (
@@ -53,11 +52,13 @@ from cluster.language.algebra import (
     with_inputs,
 )
 from cluster.language.plans import column_scalar
+from cluster.language.walks import nodes_of
 from cluster.plan.cuts import is_cut
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.expressions import conjunction_of, conjuncts_of
 from cluster.plan.pane_folding import PaneFold, fold_panes, group_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
+from cluster.plan.stored_plans import encoded
 from protocols.streams import FieldType
 
 ANYTHING = Scalar("TRUE", FieldType.BOOLEAN)
@@ -164,13 +165,8 @@ def fold(plan: Plan) -> FoldedPlan:
 @lru_cache(maxsize=4096)
 def shares_tuples(template: Node) -> bool:
     """Return whether a plan only filters, projects, joins and unites: then what came when decides who sees a row."""
-    match template:
-        case Source():
-            return True
-        case Filter() | Project() | TimeWindow() | Join() | Union() | Lookup():
-            return all(shares_tuples(each) for each in inputs_of(template))
-        case _:
-            return False
+    kinds = Source | Filter | Project | TimeWindow | Join | Union | Lookup
+    return all(isinstance(each, kinds) for each in nodes_of(template))
 
 
 @lru_cache(maxsize=65_536)
@@ -182,13 +178,20 @@ def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...], tuple[Scal
     """
     places: dict[Node, int] = {}
     choices: dict[tuple[Node, Scalar], int] = {}
+    done: dict[tuple[int, int | None], Node] = {}
 
     def freed(part: Node, place: int | None) -> Node:
+        key = (id(part), place)
+        if key not in done:
+            done[key] = without_conditions(part, place)
+        return done[key]
+
+    def without_conditions(part: Node, place: int | None) -> Node:
         if place is None and is_cut(part):
             place = places.setdefault(part, len(places))
         if place is not None and isinstance(source := _without_filters(part), Source):
             return replace(without_wishes(source), occurrence=place)
-        inputs = tuple(freed(each, place) for each in inputs_of(part))
+        inputs = tuple([freed(each, place) for each in inputs_of(part)])
         if place is None and isinstance(part, Filter):
             return Filter(inputs[0], ANYTHING, choices.setdefault((inputs[0], part.predicate), len(choices)))
         return with_inputs(part, inputs)
@@ -214,7 +217,7 @@ def _condition_of(cut: Node) -> Scalar | None:
 
 @lru_cache(maxsize=4096)
 def _shared(template: Node) -> PlannedQuery:
-    digest = hashlib.blake2b(msgspec.json.encode(template), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(encoded(template), digest_size=8).hexdigest()
     marks = (MEMBER, SINCE) if shares_tuples(template) else (MEMBER,)
     return PlannedQuery(f"fold-{digest}", 0, marked(template, marks))
 
@@ -229,7 +232,17 @@ def marked(template: Node, marks: Schema) -> Node:
     marks
         What rows carry: MEMBER; and SINCE, if the template shares tuples.
     """
-    inputs = tuple(marked(each, marks) for each in inputs_of(template))
+    return _marked(template, marks, {})
+
+
+def _marked(template: Node, marks: Schema, done: dict[int, Node]) -> Node:
+    if id(template) not in done:
+        inputs = tuple([_marked(each, marks, done) for each in inputs_of(template)])
+        done[id(template)] = _marked_above(template, inputs, marks)
+    return done[id(template)]
+
+
+def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> Node:
     match template:
         case Source():
             return replace(template, columns=(*template.columns, *marks))

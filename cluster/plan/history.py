@@ -14,7 +14,8 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from cluster.language.acquisition import with_sources
-from cluster.language.algebra import History, Node, Source, inputs_of
+from cluster.language.algebra import History, Node, Source
+from cluster.language.walks import nodes_of
 
 EVER_US = -(2**62)
 """Before all stamps."""
@@ -22,10 +23,9 @@ EVER_US = -(2**62)
 
 def sources_looking_back(node: Node) -> Iterator[tuple[Source, History]]:
     """Yield the sources of a plan that begin with history."""
-    if isinstance(node, Source) and node.history is not None:
-        yield node, node.history
-    for each in inputs_of(node):
-        yield from sources_looking_back(each)
+    for each in nodes_of(node):
+        if isinstance(each, Source) and each.history is not None:
+            yield each, each.history
 
 
 def with_beginnings(node: Node, epoch: int, stands_us: Mapping[str, int | None]) -> Node:

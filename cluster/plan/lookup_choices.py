@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from cluster.language.algebra import Lookup, Node, Source, TableLookup, inputs_of, schema_of
+from cluster.language.algebra import Lookup, Node, Source, TableLookup, schema_of
+from cluster.language.walks import from_below
 from cluster.plan.explain import described_lookup
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
 from cluster.plan.lookup_order import partners_of
@@ -50,13 +51,12 @@ def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_byte
 
 
 def _lookups(node: Node) -> Iterator[Lookup | TableLookup]:
-    for each in inputs_of(node):
-        yield from _lookups(each)
-    match node:
-        case Source():
-            yield from node.lookups
-        case Lookup():
-            yield node
+    for each in from_below(node):
+        match each:
+            case Source():
+                yield from each.lookups
+            case Lookup():
+                yield each
 
 
 def _size(size: RelationSize | None) -> str:

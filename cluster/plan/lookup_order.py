@@ -24,9 +24,8 @@ from cluster.language.algebra import (
     Relation,
     Source,
     TableLookup,
-    inputs_of,
-    with_inputs,
 )
+from cluster.language.walks import rebuilt
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of, plain_column
 from cluster.plan.relation_sizes import RelationSize
 from cluster.plan.relations_read import relations_of
@@ -44,10 +43,13 @@ def with_ordered_lookups(node: Node, sizes: Mapping[str, RelationSize]) -> Node:
     sizes
         By identity; of relations that are not there nothing is known.
     """
-    node = with_inputs(node, tuple(with_ordered_lookups(each, sizes) for each in inputs_of(node)))
-    if not isinstance(node, Source) or len(node.lookups) < 2:  # noqa: PLR2004 - there is no order of one
-        return node
-    return replace(node, lookups=ordered(node.lookups, frozenset(each.name for each in node.sampled), sizes))
+
+    def change(each: Node) -> Node:
+        if not isinstance(each, Source) or len(each.lookups) < 2:  # noqa: PLR2004 - there is no order of one
+            return each
+        return replace(each, lookups=ordered(each.lookups, frozenset(column.name for column in each.sampled), sizes))
+
+    return rebuilt(node, change)
 
 
 def ordered(

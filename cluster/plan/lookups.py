@@ -14,6 +14,8 @@ active when it begins to be valid.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec.structs import replace
 
 from cluster.errors import PlanError
@@ -40,6 +42,7 @@ from cluster.language.algebra import (
 from cluster.language.bounds import OPERATOR_WORDS
 from cluster.language.plans import column_scalar, project, reads_relations_only
 from cluster.language.scope import unique_name
+from cluster.language.walks import above
 from cluster.plan.cuts import is_chain, partition_keys
 from cluster.plan.expressions import (
     columns_of,
@@ -80,12 +83,13 @@ def with_lookups(node: Node, large: frozenset[str] = frozenset()) -> Node:
     return spread if not large or partition_keys(spread) else _with_lookups(node, frozenset())
 
 
+@lru_cache(maxsize=4096)
 def _with_lookups(node: Node, large: frozenset[str]) -> Node:
     if reads_relations_only(node):
         return node
     if not relations_of(node):
         return node
-    node = with_inputs(node, tuple(_with_lookups(each, large) for each in inputs_of(node)))
+    node = above(node, tuple([_with_lookups(each, large) for each in inputs_of(node)]))
     match node:
         case Join():
             return _joined(node, large)
@@ -129,6 +133,7 @@ def _joined(join: Join, large: frozenset[str]) -> Node:
     return project(looked_up, [by_name[column.name] for column in schema_of(join)])
 
 
+@lru_cache(maxsize=4096)
 def _sunk(lookup: Lookup, large: frozenset[str]) -> Node:
     """Return a lookup moved down to where its tuples come from."""
     below = lookup.input

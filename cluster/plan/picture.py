@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from cluster.language.algebra import MEMBER, SINCE, Aggregate, Node, Source, inputs_of
+from cluster.language.walks import from_below, parts_shared
 from cluster.plan.epoch import Plan
 from cluster.plan.explain import describe, readable
 from cluster.plan.folding import Groups, fold
@@ -118,6 +119,12 @@ def picture_of(plan: Plan, work: Mapping[str, Work] | None = None) -> Picture:
         return streams[stream]
 
     def draw(node: Node, queries: int, filters: Sequence[str | None]) -> int:
+        drawn: dict[int, int] = {}
+        for each in from_below(node):
+            drawn[id(each)] = draw_above(each, [drawn[id(below)] for below in inputs_of(each)], queries, filters)
+        return drawn[id(node)]
+
+    def draw_above(node: Node, inputs: list[int], queries: int, filters: Sequence[str | None]) -> int:
         if isinstance(node, Source):
             below, grouped = scan(node.stream), filters[node.occurrence]
             if grouped is not None:
@@ -125,7 +132,6 @@ def picture_of(plan: Plan, work: Mapping[str, Work] | None = None) -> Picture:
                 arrows.append(Arrow(below, place, queries))
                 return place
             return below
-        inputs = [draw(each, queries, filters) for each in inputs_of(node)]
         place = box(describe(node), "operator")
         arrows.extend(Arrow(each, place, queries) for each in inputs)
         return place
@@ -218,7 +224,16 @@ def _filter_label(groups: Groups) -> str | None:
 
 
 def _tree(node: Node, filters: Sequence[str | None]) -> Iterator[str]:
+    numbers: dict[int, int] = {}
+    shared = parts_shared(node)
+
     def draw(current: Node, first: str, rest: str) -> Iterator[str]:
+        if id(current) in numbers:
+            yield f"{first}same as [{numbers[id(current)]}]"
+            return
+        if id(current) in shared:
+            numbers[id(current)] = len(numbers) + 1
+            first = f"{first}[{numbers[id(current)]}] "
         if isinstance(current, Source):
             grouped = filters[current.occurrence]
             if grouped is not None:

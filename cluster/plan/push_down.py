@@ -20,6 +20,7 @@ from cluster.language.plans import plain_column
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
 from cluster.plan.pane_query import PaneQuery
 from cluster.plan.predicate_intervals import Interval, Intervals, take_apart
+from cluster.planning_budget import spend
 from protocols.demands import PropertyBand
 from protocols.programs import Band, Measure
 from protocols.streams import FieldType
@@ -33,6 +34,8 @@ MEASURES: Mapping[str, tuple[Measure, ...]] = {
 }
 """What each aggregate is made of."""
 NUMBERS = (FieldType.INTEGER, FieldType.REAL)
+MOST_PAIRS = 1_000
+"""Pairs of intervals of one field that are compared to find what several conditions leave of it."""
 LARGEST_EXACT = 2**53
 """Sensors compare as reals; integers beyond this are not all reals."""
 
@@ -144,14 +147,15 @@ def chosen_by(source: Source, predicate: Scalar | None) -> Chosen:
     bands: list[Band] = []
     exactly = not sampled.rest and len(parts) == len(conjuncts_of(predicate))
     for name, unions in sampled.intervals.items():
-        found = _bands(name, _intersection(unions), types[name])
-        exactly &= found is not None
+        chosen, whole = _intersection(unions)
+        found = _bands(name, chosen, types[name])
+        exactly &= whole and found is not None
         bands += found or ()
     owned = take_apart(conjunction_of(about_sensors), source.columns)
     sensors = [
         PropertyBand(name, each.low, each.high, each.low_open, each.high_open)
         for name, unions in owned.intervals.items()
-        for each in _intersection(unions)
+        for each in _intersection(unions)[0]
     ]
     return Chosen(
         tuple(sorted(bands, key=lambda band: (band.field, -math.inf if band.low is None else band.low))),
@@ -180,11 +184,17 @@ def _bands(name: str, intervals: Intervals, kind: FieldType) -> tuple[Band, ...]
     return tuple(found) or None
 
 
-def _intersection(unions: Iterable[Intervals]) -> Intervals:
+def _intersection(unions: Iterable[Intervals]) -> tuple[Intervals, bool]:
+    """Return what is in all unions, or more than that where there are many; and whether it is just that."""
     found: Intervals = (Interval(),)
+    whole = True
     for union in unions:
+        if len(found) > 1 and len(found) * len(union) > MOST_PAIRS:
+            whole = False
+            continue
+        spend(len(found) * len(union))
         found = tuple(both for one in found for other in union if (both := _both(one, other)) is not None)
-    return found
+    return found, whole
 
 
 def _both(one: Interval, other: Interval) -> Interval | None:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.errors import PlanError
-from cluster.language.algebra import Lookup, inputs_of, with_inputs
+from cluster.language.algebra import Lookup, inputs_of
+from cluster.language.walks import above, nodes_of, parts_shared, written_out
 from cluster.plan.lookup_order import with_ordered_lookups
 from cluster.plan.lookups import with_lookups
 from cluster.plan.rules import duplicates, joins, projection, selection, windows, zips
+from cluster.planning_budget import PlanningLimitError, spend
 
 if TYPE_CHECKING:
     from cluster.language.algebra import Node
@@ -80,8 +81,24 @@ RULES: tuple[Rule, ...] = (
 )
 """All rules, in the order in which they are tried at each node."""
 
+COPYING: frozenset[Rule] = frozenset(
+    {
+        windows.window_below_union,
+        selection.filter_below_union,
+        selection.filter_below_difference,
+        selection.filter_below_intersection,
+        projection.project_below_union,
+    }
+)
+"""Rules that push something below several inputs."""
+
+LARGEST_COPIED = 50
+"""Nodes of a plan that stands below several others and may become one for each of them: whatever one of them pushes
+below both inputs of a union is not pushed by the others. A condition with OR about subqueries gives a union of two
+parts that have everything in common; of ten of them, one above the other, there would be a thousand."""
+
 MOST_STEPS = 10_000
-"""More applications than this on one plan mean that two rules undo each other."""
+"""Applications of rules on one plan. More are refused: the plan is too large, or two rules undo each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,23 +140,40 @@ def rewrite(
     Raises
     ------
     PlanError
-        If the rules do not come to rest, which is a bug in them; or if a relation stands where only a stream can.
+        If a relation stands where only a stream can.
+    PlanningLimitError
+        If it takes too many steps.
     """
     applied: list[str] = []
     finished: dict[Node, Node] = {}
+    same: dict[Node, Node] = {}
+    """The one object that stands for all equal ones: then comparing what is above them is quick."""
+
+    shared = parts_shared(node)
+    common: dict[int, Node] = {}
+    """What has become of large parts that are shared."""
 
     def improved(current: Node) -> Node | None:
+        whole = any(id(below) in common for below in inputs_of(current))
         for rule in rules:
+            if whole and rule in COPYING:
+                continue
+            spend()
             better = rule(current)
             if better is not None and better != current:
                 applied.append(rule.__name__)
                 if len(applied) > MOST_STEPS:
-                    raise PlanError(f"rewriting does not come to rest; the last rules were {', '.join(applied[-6:])}")
+                    last = ", ".join(dict.fromkeys(applied[-6:]))
+                    raise PlanningLimitError(
+                        f"rewriting this query does not come to rest within {MOST_STEPS:,} steps; the last were {last}",
+                        hint="make several queries of it",
+                    )
                 return better
         return None
 
     def above_rewritten(current: Node) -> Node:
-        return with_inputs(current, tuple(visit(each) for each in inputs_of(current)))
+        made = above(current, tuple([visit(each) for each in inputs_of(current)]))
+        return same.setdefault(made, made)
 
     def visit(current: Node) -> Node:
         if current in finished:
@@ -148,6 +182,8 @@ def rewrite(
         while (better := improved(result)) is not None:
             result = above_rewritten(better)
         finished[current] = finished[result] = result
+        if id(current) in shared and written_out(result) > LARGEST_COPIED:
+            common[id(result)] = result
         return result
 
     rewritten = visit(node)
@@ -166,4 +202,4 @@ def _has_lookup(node: Node) -> bool:
 
     A group has new rows with every step of its window, DISTINCT one as long as it is there.
     """
-    return isinstance(node, Lookup) or any(_has_lookup(each) for each in inputs_of(node))
+    return any(isinstance(each, Lookup) for each in nodes_of(node))

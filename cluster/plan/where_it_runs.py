@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from cluster.errors import PlanError
 from cluster.language.algebra import Aggregate, Node, Source, inputs_of
+from cluster.language.walks import from_below
 from cluster.plan.completeness import check_completeness
-from cluster.plan.cuts import cuts_of
+from cluster.plan.cuts import cuts_of, is_cut
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import describe, readable
 from cluster.plan.expressions import columns_of, conjuncts_of, plain_column
@@ -137,13 +138,5 @@ def _chain(node: Node, aggregate: Aggregate | None) -> list[str]:
 def _downstream(node: Node, windowed: PaneQuery | None) -> str:
     if windowed is not None:
         return "windows are merged from panes, those of motes and those made here alike"
-    cut = {id(part) for chain, aggregate in cuts_of(node) for part in (chain, aggregate)}
-
-    def above(part: Node) -> Iterator[str]:
-        if id(part) in cut:
-            return
-        for each in inputs_of(part):
-            yield from above(each)
-        yield describe(part)
-
-    return "; ".join(above(node))
+    parts = from_below(node, within=lambda part: not is_cut(part))
+    return "; ".join(describe(part) for part in parts if not is_cut(part))

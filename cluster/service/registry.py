@@ -13,7 +13,8 @@ import msgspec
 
 from cluster.errors import ClusterError, StorageError
 from cluster.language.algebra import Node
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.plan.epoch import EMPTY, Plan, PlanFiles, PlannedQuery, decode_plan, encode_plan
+from cluster.plan.stored_plans import Stored, restored, stored
 from cluster.service.registry_schema import MIGRATIONS
 from cluster.service.relation_registry import RelationRegistry, WaitingQuery
 from protocols.topics import check_name
@@ -92,6 +93,8 @@ class Registry:
             self._migrate(path)
         except sqlite3.DatabaseError as error:
             raise StorageError(f"the registry {path} cannot be opened: {error}") from error
+        self._plan: Plan | None = None
+        """The plan, once it has been read: what is found out of its nodes is kept with them."""
         self.relations = RelationRegistry(self._database)
         if self.plan.epoch == 0:
             # A first plan without queries lets the Fjord run once, and so be warm when the first query comes.
@@ -116,18 +119,23 @@ class Registry:
     @property
     def plan(self) -> Plan:
         """The plan of the newest epoch."""
-        found = self._database.execute("SELECT plan FROM plans ORDER BY epoch DESC LIMIT 1").fetchone()
-        return Plan(0) if found is None else msgspec.json.decode(found[0], type=Plan)
+        if self._plan is None:
+            found = self._database.execute("SELECT plan FROM plans ORDER BY epoch DESC LIMIT 1").fetchone()
+            plan = EMPTY if found is None else decode_plan(found[0])
+            assert isinstance(plan, Plan)  # noqa: S101 - changes are in files only
+            self._plan = plan
+        return self._plan
 
     def queries(self) -> list[RegisteredQuery]:
         """Return all running queries, oldest first."""
+        planned = {(query.name, query.since_epoch): query.node for query in self.plan.queries}
         rows = self._database.execute(
             "SELECT name, sql, node, since_epoch, created_us, reads FROM queries ORDER BY since_epoch"
         )
         return [
             RegisteredQuery(
-                name, sql, msgspec.json.decode(node, type=Node), since_epoch, created_us,
-                frozenset(msgspec.json.decode(reads, type=list[str])),
+                name, sql, planned.get((name, since_epoch)) or restored(msgspec.json.decode(node, type=Stored)),
+                since_epoch, created_us, frozenset(msgspec.json.decode(reads, type=list[str])),
             )
             for name, sql, node, since_epoch, created_us, reads in rows
         ]  # fmt: skip
@@ -170,14 +178,16 @@ class Registry:
         epoch = before.epoch + 1
         query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads)
         plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
+        text = msgspec.json.encode(stored(node))
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.execute(
                 "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
-                (name, sql, msgspec.json.encode(node), epoch, query.created_us, msgspec.json.encode(sorted(reads))),
+                (name, sql, text, epoch, query.created_us, msgspec.json.encode(sorted(reads))),
             )
             self.relations.stop_waiting(name)
             self._store(plan)
+        self._plan = plan
         self._plans.write(plan)
         return query
 
@@ -205,6 +215,7 @@ class Registry:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.execute("DELETE FROM queries WHERE name = ?", (name,))
             self._store(plan)
+        self._plan = plan
         self._plans.write(plan)
 
     def created_streams(self) -> list[str]:
@@ -252,9 +263,10 @@ class Registry:
         self._database.close()
 
     def _store(self, plan: Plan) -> None:
+        self._plan = None
         # Older plans live on as files for as long as a replay may need them.
         self._database.execute("DELETE FROM plans")
-        self._database.execute("INSERT INTO plans VALUES (?, ?)", (plan.epoch, msgspec.json.encode(plan)))
+        self._database.execute("INSERT INTO plans VALUES (?, ?)", (plan.epoch, encode_plan(plan)))
 
     def _name_for(self, name: str | None) -> str:
         taken = {query.name for query in self.plan.queries} | {query.name for query in self.relations.waiting()}

@@ -22,11 +22,13 @@ from cluster.language.algebra import (
     Union,
 )
 from cluster.language.plans import plain_column
+from cluster.language.shared_nodes import remembered
 
 INSENSITIVE = ("min", "max")
 """Aggregates that give the same for a bag and for its set."""
 
 
+@remembered
 def duplicate_free(node: Node) -> bool:
     """Return whether no snapshot of `node` can hold a tuple twice."""
     match node:

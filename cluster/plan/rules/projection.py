@@ -30,7 +30,9 @@ def merge_projects(node: Node) -> Node | None:
     if not (isinstance(node, Project) and isinstance(node.input, Project)):
         return None
     inner = by_name(node.input.outputs)
-    uses = sum((column_uses(output.scalar) for output in node.outputs), Counter[str]())
+    uses = Counter[str]()
+    for output in node.outputs:
+        uses.update(column_uses(output.scalar))
     if any(uses[name] > 1 and plain_column(scalar) is None for name, scalar in inner.items()):
         return None
     outputs: list[Output] = []

@@ -254,7 +254,6 @@ REFUSED = [
     ("»SELCT« lane FROM traffic", "a statement begins with", "did you mean SELECT?"),
     ("»INSERT« INTO traffic VALUES (1)", "a statement begins with", None),
 ]
-DEPTH = "SELECT lane FROM traffic WHERE " + " OR ".join(f"lane = {number}" for number in range(300))
 SYNTAX = [
     ("SELECT lane FROM traffic t »GROPU« BY lane", "'GROPU' was not expected here", "did you mean GROUP BY?"),
     ("SELECT lane»,« FROM traffic", "missing after this comma", None),
@@ -341,14 +340,6 @@ def test_of_a_long_line_the_part_around_is_shown():
     assert shown[carets.index("^") : carets.rindex("^") + 1] == "speeed"
     assert len(shown) < 180
     assert caught.value.column == 40 + len(values) + 7
-
-
-def test_a_long_chain_of_alternatives_is_refused_with_a_hint():
-    with pytest.raises(FjordSqlError, match="nested too deeply") as caught:
-        translate(DEPTH, CATALOG)
-    assert "IN (...)" in (caught.value.hint or "")
-    values = ", ".join(str(number) for number in range(300))
-    assert translate(f"SELECT lane FROM traffic WHERE lane IN ({values})", CATALOG).warnings == ()
 
 
 def test_a_statement_has_a_longest_length():

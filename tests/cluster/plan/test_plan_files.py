@@ -60,11 +60,11 @@ def test_the_thousandth_query_costs_no_more_than_the_tenth(tmp_path: Path) -> No
 def test_a_file_of_another_format_is_refused_with_a_way_out(tmp_path: Path) -> None:
     files = PlanFiles(tmp_path)
     files.write(Plan(1))
-    old = files.path(1).read_text().replace('"format": 2', '"format": 3')
+    old = files.path(1).read_text().replace('"format": 2', '"format": 4')
     files.path(1).write_text(old)
-    with pytest.raises(PlanError, match="format 3") as caught:
+    with pytest.raises(PlanError, match="format 4") as caught:
         PlanFiles(tmp_path).read(1)
     assert "new data folder" in str(caught.value.hint)
     files.path(1).write_text('{"epoch": 1, "queries": [], "positions": {}, "format": 1}')
-    with pytest.raises(PlanError, match="has format 1, this program reads format 2"):
+    with pytest.raises(PlanError, match="has format 1, this program reads formats 2 and 3"):
         PlanFiles(tmp_path).read(1)

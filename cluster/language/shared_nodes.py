@@ -1,0 +1,68 @@
+"""What makes a plan cheap to work on although parts of it stand in many places: a graph, not a tree.
+
+A node that is the input of two others is one object. Written out as a tree such a plan may be exponentially large, so
+nothing may walk it as one: hashes are kept, equality compares each pair of nodes once, and what was found out about a
+node is remembered with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar
+
+import msgspec
+
+N = TypeVar("N", bound="SharedNode")
+T = TypeVar("T")
+
+
+class SharedNode(msgspec.Struct, frozen=True, tag=True, cache_hash=True, dict=True):
+    """Base of all nodes of plans: a value that can be compared in time linear in the number of distinct nodes."""
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether `other` means the same."""
+        return isinstance(other, SharedNode) and _equal(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        """Return whether `other` means something else."""
+        return not self == other
+
+    __hash__ = msgspec.Struct.__hash__
+
+
+def _equal(one: SharedNode, other: SharedNode) -> bool:
+    pairs = [(one, other)]
+    compared: set[tuple[int, int]] = set()
+    while pairs:
+        left, right = pairs.pop()
+        if left is right or (id(left), id(right)) in compared:
+            continue
+        if type(left) is not type(right) or hash(left) != hash(right):
+            return False
+        compared.add((id(left), id(right)))
+        for name in left.__struct_fields__:
+            ours, theirs = getattr(left, name), getattr(right, name)
+            if isinstance(ours, SharedNode) and isinstance(theirs, SharedNode):
+                pairs.append((ours, theirs))
+            elif ours is not theirs and ours != theirs:
+                return False
+    return True
+
+
+def remembered(function: Callable[[N], T]) -> Callable[[N], T]:
+    """Return a function of one node that finds its answer out once for each node, however often it is asked.
+
+    The answer is kept with the node and goes with it, so this is for what depends on nothing but the node.
+    """
+    key = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def found(node: N) -> T:
+        known = node.__dict__
+        if key not in known:
+            known[key] = function(node)
+        answer: T = known[key]
+        return answer
+
+    return found

@@ -1,0 +1,92 @@
+"""Walking over plans: each distinct node once, however many ways lead to it (cluster/language/shared_nodes.py)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from cluster.language.algebra import Lookup, Node, inputs_of, with_inputs
+from cluster.language.shared_nodes import remembered
+
+
+def nodes_of(node: Node, *, within: Callable[[Node], bool] | None = None) -> Iterator[Node]:
+    """Yield the nodes of a plan from the top down, left before right, each object once.
+
+    Parameters
+    ----------
+    node
+        The plan. What is looked up is not part of it: it does not flow.
+    within
+        Whether what is below a node is wanted too; by default it always is.
+    """
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        if within is None or within(current):
+            waiting.extend(reversed(inputs_of(current)))
+
+
+def from_below(node: Node, *, within: Callable[[Node], bool] | None = None) -> Iterator[Node]:
+    """Yield the nodes of a plan from the bottom up, left before right, each object once; parameters as above."""
+    seen: set[int] = set()
+    waiting = [(node, False)]
+    while waiting:
+        current, below_done = waiting.pop()
+        if below_done:
+            yield current
+        elif id(current) not in seen:
+            seen.add(id(current))
+            waiting.append((current, True))
+            if within is None or within(current):
+                waiting.extend((each, False) for each in reversed(inputs_of(current)))
+
+
+def parts_shared(node: Node) -> frozenset[int]:
+    """Return the identities of those objects with inputs that are the input of several nodes, or twice of one."""
+    uses = Counter(id(below) for each in nodes_of(node) for below in inputs_of(each) if inputs_of(below))
+    return frozenset(identity for identity, count in uses.items() if count > 1)
+
+
+def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return a plan with every node replaced, from the bottom up, by what `change` makes of it.
+
+    Parameters
+    ----------
+    node
+        The plan.
+    change
+        Is given each node once, above inputs that have been replaced already.
+    """
+    made: dict[int, Node] = {}
+
+    def visit(current: Node) -> Node:
+        found = made.get(id(current))
+        if found is None:
+            found = made[id(current)] = change(above(current, tuple([visit(each) for each in inputs_of(current)])))
+        return found
+
+    return visit(node)
+
+
+def above(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """Return `node` above other inputs: the same object if they are those it has."""
+    same = all(one is other for one, other in zip(inputs_of(node), inputs, strict=True))
+    return node if same else with_inputs(node, inputs)
+
+
+@remembered
+def written_out(node: Node) -> int:
+    """Return of how many nodes a plan is as a tree, with every part written out wherever it stands."""
+    below = (*inputs_of(node), node.table) if isinstance(node, Lookup) else inputs_of(node)
+    return 1 + sum([written_out(each) for each in below])
+
+
+@remembered
+def levels(node: Node) -> int:
+    """Return how many nodes lie on the longest way from the top of a plan to a stream."""
+    return 1 + max([levels(each) for each in inputs_of(node)], default=0)
