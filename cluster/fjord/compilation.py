@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
+from cluster.fjord.awaited import awaited_windows
 from cluster.fjord.edges import (
     Edge,
     UnsupportedPlanError,
@@ -16,6 +17,7 @@ from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
+from cluster.fjord.operators.count_window import MOST_LAG_US
 from cluster.fjord.operators.count_window import CountWindow as CountWindowOperator
 from cluster.fjord.operators.distinct import Distinct as DistinctOperator
 from cluster.fjord.operators.filtering import Filter as FilterOperator
@@ -145,6 +147,8 @@ def add_downstream(
     arrivals: Mapping[str, Queue] | None,
     tables: Tables | None = None,
     choices: Choices = (),
+    *,
+    lag_us: int = MOST_LAG_US,
 ) -> Placed:
     """Add a query's downstream operators to a Fjord.
 
@@ -160,13 +164,15 @@ def add_downstream(
         Where lookups find what they look up.
     choices
         By filter of a fold's plan: its members' own conditions.
+    lag_us
+        How far windows by count may stay behind their inputs where other operators wait for them.
 
     Returns
     -------
     Placed
         The operator whose output is the query's answer.
     """
-    return _Downstream(fjord, query, arrivals, tables, choices).add(query.node)
+    return _Downstream(fjord, query, arrivals, tables, choices, lag_us=lag_us).add(query.node)
 
 
 def add_pane_aggregate(fjord: Fjord, fold: PaneFold, arrival: Queue) -> Placed:
@@ -180,8 +186,15 @@ def add_pane_aggregate(fjord: Fjord, fold: PaneFold, arrival: Queue) -> Placed:
     return fjord.add(f"{fold.name}/0 PaneAggregate", operator, [arrival], owner=fold.name)
 
 
-def build_operator(node: Node) -> Operator:  # noqa: C901 - one case per kind of node
+def build_operator(node: Node, lag_us: int | None = None) -> Operator:  # noqa: C901 - one case per kind of node
     """Return the operator of a node, between operators for its inputs and its consumer.
+
+    Parameters
+    ----------
+    node
+        The node.
+    lag_us
+        How far a window by count may stay behind its input; None for any distance.
 
     Raises
     ------
@@ -196,9 +209,10 @@ def build_operator(node: Node) -> Operator:  # noqa: C901 - one case per kind of
         case TimeWindow():
             return TimeWindowOperator(node.size_us, node.slide_us)
         case CountWindow():
-            return CountWindowOperator(empty_rows(schema_of(node)), node.rows, node.slide_rows)
+            return CountWindowOperator(empty_rows(schema_of(node)), node.rows, node.slide_rows, lag_us=lag_us)
         case PartitionedWindow():
-            return CountWindowOperator(empty_rows(schema_of(node)), node.rows, node.slide_rows, node.keys)
+            columns = empty_rows(schema_of(node))
+            return CountWindowOperator(columns, node.rows, node.slide_rows, node.keys, lag_us=lag_us)
         case Union():
             return UnionOperator(empty_rows(schema_of(node)))
         case Distinct():
@@ -232,12 +246,16 @@ class _Downstream:
         arrivals: Mapping[str, Queue] | None,
         tables: Tables | None,
         choices: Choices,
+        *,
+        lag_us: int,
     ) -> None:
         self._fjord = fjord
         self._choices = choices
         self._tables = tables
         self._query = query
         self._arrivals = arrivals
+        self._lag_us = lag_us
+        self._awaited = awaited_windows(query.node)
         self._edges = {(edge.chain, edge.aggregate): edge for edge in edges_of(query)}
         self._added: dict[tuple[Node, bool], Placed] = {}
         self._number = 0
@@ -275,7 +293,7 @@ class _Downstream:
             return self._place(MemberFilter(self._choices[node.choice]), *inputs)
         if isinstance(node, Lookup):
             return self._place(LookupOperator(node, streams_of(node), self._tables), *inputs)
-        return self._place(build_operator(node), *inputs)
+        return self._place(build_operator(node, self._lag_us if node in self._awaited else None), *inputs)
 
     def _split(self, node: Node, below: Placed) -> Placed:
         """Cut rows that last into one per instant, as a window above counts them (papers/pipes_algebra.md 5.12)."""

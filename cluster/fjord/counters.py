@@ -27,6 +27,8 @@ class Totals(msgspec.Struct, frozen=True):
         Most batches that waited in one of its input queues.
     dropped
         Rows its input queues dropped because they were full.
+    broken
+        Batches that it took or emitted and that broke the contract of queues.
     """
 
     owner: str
@@ -36,6 +38,7 @@ class Totals(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     deepest: int = 0
     dropped: int = 0
+    broken: int = 0
 
     def plus(self, other: Totals) -> Totals:
         """Return both together."""
@@ -47,6 +50,7 @@ class Totals(msgspec.Struct, frozen=True):
             self.seconds + other.seconds,
             max(self.deepest, other.deepest),
             self.dropped + other.dropped,
+            self.broken + other.broken,
         )
 
     def minus(self, earlier: Totals) -> Totals:
@@ -59,6 +63,7 @@ class Totals(msgspec.Struct, frozen=True):
             self.seconds - earlier.seconds,
             self.deepest,
             self.dropped - earlier.dropped,
+            self.broken - earlier.broken,
         )
 
 
@@ -77,6 +82,7 @@ def counters_of(operators: Iterable[Placed]) -> Counters:
             placed.counters.seconds,
             max((queue.counters.deepest for queue in placed.inputs), default=0),
             sum(queue.counters.rows_dropped for queue in placed.inputs),
+            placed.counters.broken,
         )
         for placed in operators
     }
@@ -85,7 +91,7 @@ def counters_of(operators: Iterable[Placed]) -> Counters:
 def since(now: Mapping[str, Totals], earlier: Mapping[str, Totals]) -> Counters:
     """Return what was done between two readings; operators that did nothing are left out."""
     found = {name: totals.minus(earlier[name]) if name in earlier else totals for name, totals in now.items()}
-    return {name: totals for name, totals in found.items() if totals.transitions}
+    return {name: totals for name, totals in found.items() if totals.transitions or totals.broken}
 
 
 def added(one: Mapping[str, Totals], other: Mapping[str, Totals]) -> Counters:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import Batch
+from cluster.fjord.contract import BrokenContractError, QueueContract
 from cluster.fjord.operator import Operator
 from cluster.fjord.queues import PushQueue, Queue
 from cluster.fjord.scheduler import RoundRobin, Scheduler
@@ -22,11 +23,16 @@ class OperatorCounters:
     rows_in: int = 0
     rows_out: int = 0
     seconds: float = 0.0
+    broken: int = 0
+    """Batches, taken or emitted, that broke the contract of queues."""
 
 
 @dataclass(slots=True)
 class Placed:
-    """An operator in its place: its queues and counters."""
+    """An operator in its place: its queues and counters, and what they have promised.
+
+    What another operator emits is checked there; `taken` are the contracts of inputs that come from elsewhere.
+    """
 
     name: str
     owner: str
@@ -35,6 +41,26 @@ class Placed:
     outputs: list[PushQueue] = field(default_factory=list)
     counters: OperatorCounters = field(default_factory=OperatorCounters)
     next_port: int = 0
+    taken: dict[int, QueueContract] = field(default_factory=dict)
+    emitted: QueueContract = field(default_factory=QueueContract)
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Make one transition, and check what goes in and what comes out.
+
+        Raises
+        ------
+        BrokenContractError
+            If either is not what every queue promises.
+        """
+        try:
+            if port in self.taken:
+                self.taken[port].check(batch, f"operator {self.name} of query {self.owner} was given")
+            emitted = self.operator.transition(port, batch)
+            self.emitted.check(emitted, f"operator {self.name} of query {self.owner} answered")
+        except BrokenContractError:
+            self.counters.broken += 1
+            raise
+        return emitted
 
 
 class OperatorFailedError(FjordError):
@@ -95,6 +121,8 @@ class Fjord:
             else:
                 queues.append(source)
         placed = Placed(name, owner, operator, queues)
+        if not operator.repairs_disorder:
+            placed.taken = {port: QueueContract() for port, each in enumerate(inputs) if isinstance(each, Queue)}
         self._placed.append(placed)
         return placed
 
@@ -133,7 +161,7 @@ class Fjord:
             return
         began = self._clock()
         try:
-            emitted = placed.operator.transition(port, batch)
+            emitted = placed.transition(port, batch)
         except Exception as error:  # noqa: BLE001 - whatever one query's operator raises must not stop the others
             self._failed[placed.owner] = OperatorFailedError(placed.owner, placed.name, error)
             return

@@ -22,6 +22,8 @@ class Operator(ABC):
 
     input_count: int = 1
     """How many inputs it has; ports count from 0."""
+    repairs_disorder: bool = False
+    """True if rows may arrive in any order and late: what stands where data enter a plan."""
     complaint: Exception | None = None
     """What it could not do in its last transition, though it goes on; its query is told."""
 
@@ -32,16 +34,17 @@ class Operator(ABC):
         Parameters
         ----------
         port
-            The input on which `batch` arrived. Batches of one port arrive in order: rows sorted by start, none before
-            the watermark of the port's previous batch.
+            The input on which `batch` arrived. What batches promise is in :mod:`cluster.fjord.contract`: rows sorted by
+            start within a batch, none before a watermark announced earlier, none that is never valid, a watermark
+            that never goes back; and nothing about order from batch to batch.
         batch
             What arrived. Its rows may be shared with other operators.
 
         Returns
         -------
         Batch
-            Rows sorted by start, none before a watermark returned earlier, and the operator's own watermark, which
-            never goes back. With nothing to say the rows are empty but have the output's columns.
+            Rows and the operator's own watermark, which promise the same. With nothing to say the rows are empty but
+            have the output's columns.
         """
 
     def save(self) -> State:

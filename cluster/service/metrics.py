@@ -71,5 +71,9 @@ class ClusterMetrics(Collector):
             "fjord_results_published_rows_total", "Result rows published", value=self._server.publisher.published_rows
         )
         yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._server.fjord_restarts)
+        broken = sum(totals.broken for totals in self._server.counters.values())
+        yield CounterMetricFamily(
+            "fjord_broken_batches_total", "Batches between operators that broke their contract", value=broken
+        )
         yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._server.registry.plan.queries))
         yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._server.registry.plan.epoch)

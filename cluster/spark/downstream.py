@@ -190,9 +190,9 @@ class BucketHost:
             yield BucketOutput(pack_rows(pl.concat(found), compress=True))
 
     def _counted(self, hosted: _Hosted, control: Control) -> Iterator[pl.DataFrame]:
-        """Say now and then what the operators did."""
+        """Say now and then what the operators did; at once if the Fjord is going to be built anew."""
         hosted.upstream = added(hosted.upstream, control.counters)
-        if time.monotonic() - hosted.told_at < COUNT_EVERY_SECONDS:
+        if time.monotonic() - hosted.told_at < COUNT_EVERY_SECONDS and not hosted.fjord.failures:
             return
         now = counters_of(hosted.fjord.operators)
         did = added(since(now, hosted.told), hosted.upstream)

@@ -119,8 +119,9 @@ def _build(fjord: Fjord, parts: Sequence[Part], scans: Scans, tables: RelationTa
         wanted = (*columns.values(), *([EXCEPTED] if excepted else []))
         name = f"scan of {stream}{past}" if scanned == SAMPLES else f"scan of {stream} events {scanned}{past}"
         queue = PullQueue(_once(partial(produce, stream, wanted)))
-        shared = fjord.add(name, Multiplex(), [queue], owner=f"stream {stream}")
-        looked_up: dict[tuple[TableLookup, ...], _LookedUp] = {(): _LookedUp(shared)}
+        owner = f"stream {stream}"
+        shared = fjord.add(name, Multiplex(), [queue], owner=owner)
+        looked_up: dict[tuple[TableLookup, ...], _LookedUp] = {(): _LookedUp(shared, (owner,))}
         for part, edge in edges:
             grouped = part.grouped_filter(edge)
             below = _look_up(fjord, looked_up, edge.source, tables, past)
@@ -171,11 +172,12 @@ def _add_told(fjord: Fjord, parts: Sequence[Part], scans: Scans) -> list[_Outlet
             for field, wanted in part.told_measures.items():
                 measures[field] = tuple(dict.fromkeys((*measures.get(field, ()), *wanted)))
         queue = PullQueue(_once(partial(scan.aggregates, stream, tuple(columns.values()), told_columns(measures))))
-        shared = fjord.add(f"scan of {stream} aggregates{past}", Multiplex(), [queue], owner=f"stream {stream}")
+        owner = f"stream {stream}"
+        shared = fjord.add(f"scan of {stream} aggregates{past}", Multiplex(), [queue], owner=owner)
         for part, name, operator in reading:
             (edge,) = part.edges
             last = fjord.add(f"{edge.name} {name}", operator, [shared], owner=edge.owner)
-            outlets.append(_Outlet(part, edge, fjord.outlet(last), operator.grouped))
+            outlets.append(_Outlet(part, edge, fjord.outlet(last), operator.grouped, (owner,)))
     return outlets
 
 

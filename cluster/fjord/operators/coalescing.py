@@ -13,11 +13,12 @@ import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import NEVER, Batch
-from cluster.fjord.operator import Operator, State
+from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
+from cluster.fjord.operators.start_ordered import StartOrdered
 
 
-class Coalesce(Operator):
+class Coalesce(StartOrdered):
     """Holds a row while an equal one may still follow it, and what starts after it: the output stays in start order.
 
     Row by row: which of several equal rows grows is a matter of their order.
@@ -33,16 +34,16 @@ class Coalesce(Operator):
     def __init__(self, columns: pl.DataFrame, longest_us: int) -> None:
         if longest_us < 1:
             raise PlanError(f"rows of at most {longest_us} us")
+        super().__init__(columns)
         self._longest_us = longest_us
         self._held = columns.clear()
 
-    def transition(self, port: int, batch: Batch) -> Batch:
+    def _take(self, batch: Batch) -> Batch:
         """Let held rows grow; emit, from the first on, those that cannot grow any more."""
-        del port
         schema = self._held.schema
         held = list(self._held.iter_rows())
         emitted: list[tuple[Any, ...]] = []
-        for row in batch.rows.select(self._held.columns).iter_rows():
+        for row in batch.rows.iter_rows():
             emitted += self._take_done(held, row[0])
             _grow(held, row)
         emitted += self._take_done(held, batch.watermark_us)
@@ -60,10 +61,11 @@ class Coalesce(Operator):
 
     def save(self) -> State:
         """Return what is held."""
-        return {"held": self._held}
+        return {**super().save(), "held": self._held}
 
     def restore(self, state: State) -> None:
         """Go on from there."""
+        super().restore(state)
         self._held = table_of(state, "held")
 
 

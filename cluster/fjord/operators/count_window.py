@@ -2,6 +2,10 @@
 
 With N rows and a slide of A, tuple number i of its partition enters with tuple number ceil(i / A) * A and leaves with
 tuple number ceil((i + N) / A) * A: its interval runs from the stamp of the one to the stamp of the other.
+
+    ROWS 1, partitioned     a |---------------------------------------     nothing pushes a out: it is cut at the
+                            b |--)--)--)--)--)                             watermark, and goes on from there
+    cut                     a |-----------)-----------)-----------
 """
 
 from __future__ import annotations
@@ -9,19 +13,27 @@ from __future__ import annotations
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.ordered_output import OrderedOutput, table_of
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.operator import State
+from cluster.fjord.operators.ordered_output import table_of
+from cluster.fjord.operators.start_ordered import StartOrdered
 
-_NUMBER, _STARTED, _COUNT = "fjord_number", "fjord_started", "fjord_count"
+MOST_LAG_US = 1_000_000
+"""How far the answer may stay behind the input, in application time, before tuples that stay are cut: 1 s."""
+
+_NUMBER, _COUNT = "fjord_number", "fjord_count"
 _ENTERS, _LEAVES = "fjord_enters", "fjord_leaves"
 _ENTERS_AT, _LEAVES_AT = "fjord_enters_at", "fjord_leaves_at"
+_BEGINS, _LAGS = "fjord_begins", "fjord_lags"
 
 
-class CountWindow(Operator):
-    """Keeps the tuples whose end is not known yet.
+class CountWindow(StartOrdered):
+    """Keeps the tuples whose end is not known yet: of each key the last `rows`, and at most a slide of newer ones.
 
-    Tuples arrive in start order; equal stamps count in order of arrival.
+    Equal stamps count in order of arrival. A tuple goes when its end is known, whatever other tuples wait for. One that
+    stays holds back the watermark of the answer, and with it all above; so whatever lags by more than `lag_us` is
+    emitted up to the watermark of the input, and goes on from there. Snapshots do not depend on where that is, rows do:
+    every key whose tuples stay costs `rows` more of them per `lag_us`.
 
     Parameters
     ----------
@@ -33,43 +45,50 @@ class CountWindow(Operator):
         The window moves with every so many tuples.
     keys
         A window of its own for each combination of these columns.
+    lag_us
+        How far the answer's watermark may be behind the input's; None for any distance, where nothing above waits.
     """
 
-    def __init__(self, columns: pl.DataFrame, rows: int | None, slide_rows: int, keys: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        columns: pl.DataFrame,
+        rows: int | None,
+        slide_rows: int,
+        keys: tuple[str, ...] = (),
+        *,
+        lag_us: int | None = MOST_LAG_US,
+    ) -> None:
         if slide_rows < 1 or (rows is not None and rows < 1):
             raise PlanError(f"a window of {rows} rows that slides by {slide_rows}")
+        super().__init__(columns)
         self._rows = rows
         self._slide = slide_rows
         self._keys = list(dict.fromkeys(keys))  # a rewritten plan may name a key twice
-        self._output = OrderedOutput(columns)
-        self._waiting = columns.clear().with_columns(pl.lit(0, pl.Int64).alias(_NUMBER))
-        self._counts = columns.clear().select(*self._keys, pl.lit(0, pl.Int64).alias(_COUNT))
-
-    def transition(self, port: int, batch: Batch) -> Batch:
-        """Take tuples; emit those whose interval is known by now."""
-        del port
-        if batch.rows.height:
-            self._take(batch.rows)
-        stamps = self._waiting.select(*self._keys, pl.col(_NUMBER), pl.col(START).alias(_STARTED))
-        enters = self._multiple(pl.col(_NUMBER))
-        leaves = pl.lit(None, pl.Int64) if self._rows is None else self._multiple(pl.col(_NUMBER) + self._rows)
-        known = self._look_up(
-            self._look_up(self._waiting.with_columns(enters.alias(_ENTERS), leaves.alias(_LEAVES)), stamps, _ENTERS),
-            stamps,
-            _LEAVES,
+        self._lag_us = lag_us
+        self._columns = columns.columns
+        # A tuple that has entered begins where it entered, or where it was cut; NULL for one that has not.
+        self._waiting = columns.clear().with_columns(
+            pl.lit(0, pl.Int64).alias(_NUMBER), pl.lit(None, pl.Int64).alias(_BEGINS)
         )
-        if self._rows is None or batch.watermark_us >= NEVER:
-            # Nothing will push them out any more.
-            known = known.with_columns(pl.col(_LEAVES_AT).fill_null(NEVER))
-        done = pl.col(_ENTERS_AT).is_not_null() & pl.col(_LEAVES_AT).is_not_null()
-        emitted = known.filter(done).with_columns(pl.col(_ENTERS_AT).alias(START), pl.col(_LEAVES_AT).alias(END))
-        self._waiting = known.filter(~done).select(self._waiting.columns)
-        self._output.add(emitted.filter(pl.col(START) < pl.col(END)))
-        # A tuple that has entered but not left will be emitted with a start that may lie far back.
-        earliest = known.filter(~done).select(pl.col(_ENTERS_AT).min()).item()
-        return self._output.release(batch.watermark_us if earliest is None else min(batch.watermark_us, earliest))
+        self._counts = columns.clear().select(*self._keys, pl.lit(0, pl.Int64).alias(_COUNT))
+        self._owed = columns.clear()
+        """What an earlier version of this operator had still to emit when its state was saved."""
 
-    def _take(self, rows: pl.DataFrame) -> None:
+    def _take(self, batch: Batch) -> Batch:
+        """Take tuples; emit those whose interval is known by now, and what others lag behind."""
+        watermark_us = batch.watermark_us
+        emitted = [self._owed]
+        self._owed = self._owed.clear()
+        if batch.rows.height:
+            self._number(batch.rows)
+        if batch.rows.height or watermark_us >= NEVER:
+            emitted.append(self._leave(watermark_us))
+        emitted.append(self._cut(watermark_us))
+        earliest = self._earliest()
+        answer = pl.concat(emitted).sort(START, maintain_order=True)
+        return Batch(answer, watermark_us if earliest is None else min(watermark_us, earliest))
+
+    def _number(self, rows: pl.DataFrame) -> None:
         """Number the new tuples, each partition on from where it stood."""
         number = pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
         if self._keys:
@@ -84,21 +103,70 @@ class CountWindow(Operator):
             before = int(self._counts[_COUNT].max() or 0)  # type: ignore[arg-type] # a column of integers
             numbered = rows.with_columns((number + before).alias(_NUMBER))
             self._counts = numbered.select(pl.col(_NUMBER).max().alias(_COUNT))
-        self._waiting = pl.concat([self._waiting, numbered.select(self._waiting.columns)])
+        new = numbered.with_columns(pl.lit(None, pl.Int64).alias(_BEGINS))
+        self._waiting = pl.concat([self._waiting, new.select(self._waiting.columns)])
+
+    def _leave(self, watermark_us: int) -> pl.DataFrame:
+        """Let tuples enter and leave; return those that have left."""
+        entered = self._entered(self._waiting)
+        leaves = pl.lit(None, pl.Int64) if self._rows is None else self._multiple(pl.col(_NUMBER) + self._rows)
+        known = self._look_up(entered.with_columns(leaves.alias(_LEAVES)), _LEAVES)
+        if self._rows is None or watermark_us >= NEVER:
+            # Nothing will push them out any more.
+            known = known.with_columns(pl.col(_LEAVES_AT).fill_null(NEVER))
+        done = pl.col(_BEGINS).is_not_null() & pl.col(_LEAVES_AT).is_not_null()
+        self._waiting = known.filter(~done).select(self._waiting.columns)
+        left = known.filter(done).with_columns(pl.col(_BEGINS).alias(START), pl.col(_LEAVES_AT).alias(END))
+        return left.filter(pl.col(START) < pl.col(END)).select(self._columns)
+
+    def _cut(self, watermark_us: int) -> pl.DataFrame:
+        """Return, up to the watermark, the tuples of keys that lag too far behind it."""
+        nothing = self._waiting.clear().select(self._columns)
+        earliest = self._earliest()
+        if self._lag_us is None or earliest is None or not ALWAYS < watermark_us < NEVER:
+            return nothing
+        latest_us = watermark_us - self._lag_us
+        if earliest >= latest_us:
+            return nothing
+        # All tuples of a key at once: what is made of them above is then cut once, not once for each.
+        lags = pl.col(_BEGINS).min()
+        marked = self._waiting.with_columns(((lags.over(self._keys) if self._keys else lags) < latest_us).alias(_LAGS))
+        staying = pl.col(_LAGS).fill_null(value=False) & (pl.col(_BEGINS) < watermark_us)
+        pieces = marked.filter(staying).with_columns(
+            pl.col(_BEGINS).alias(START), pl.lit(watermark_us, pl.Int64).alias(END)
+        )
+        begins = pl.when(staying).then(watermark_us).otherwise(_BEGINS).alias(_BEGINS)
+        self._waiting = marked.with_columns(begins).select(self._waiting.columns)
+        return pieces.select(self._columns)
+
+    def _earliest(self) -> int | None:
+        """Return where the first of the tuples begins that have entered and stay."""
+        earliest = self._waiting.select(pl.col(_BEGINS).min()).item()
+        return None if earliest is None else int(earliest)
 
     def _multiple(self, number: pl.Expr) -> pl.Expr:
         return ((number + self._slide - 1) // self._slide) * self._slide
 
-    def _look_up(self, rows: pl.DataFrame, stamps: pl.DataFrame, number: str) -> pl.DataFrame:
-        """Add the stamp of the tuple with a number, NULL if it has not come yet."""
-        found = stamps.rename({_NUMBER: number, _STARTED: f"{number}_at"})
+    def _entered(self, waiting: pl.DataFrame) -> pl.DataFrame:
+        """Return tuples that wait, with where those begin that have entered."""
+        enters = self._multiple(pl.col(_NUMBER)).alias(_ENTERS)
+        found = self._look_up(waiting.with_columns(enters), _ENTERS)
+        return found.with_columns(pl.coalesce(_BEGINS, _ENTERS_AT).alias(_BEGINS))
+
+    def _look_up(self, rows: pl.DataFrame, number: str) -> pl.DataFrame:
+        """Add the stamp of the one among some tuples with a number, NULL if it has not come yet."""
+        found = rows.select(*self._keys, pl.col(_NUMBER).alias(number), pl.col(START).alias(f"{number}_at"))
         return rows.join(found, on=[*self._keys, number], how="left", nulls_equal=True, maintain_order="left")
 
     def save(self) -> State:
-        """Return the tuples that wait, how many have come, and what is held."""
-        return {**self._output.save(), "waiting": self._waiting, "counts": self._counts}
+        """Return the tuples that wait, and how many have come of each key."""
+        return {**super().save(), "waiting": self._waiting, "counts": self._counts}
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        self._output.restore(state)
-        self._waiting, self._counts = table_of(state, "waiting"), table_of(state, "counts")
+        super().restore(state)
+        waiting, self._counts = table_of(state, "waiting"), table_of(state, "counts")
+        if _BEGINS not in waiting.columns:  # an earlier version cut nothing, and held rows back
+            waiting = self._entered(waiting.with_columns(pl.lit(None, pl.Int64).alias(_BEGINS)))
+            self._owed = table_of(state, "held")
+        self._waiting = waiting.select(self._waiting.columns)

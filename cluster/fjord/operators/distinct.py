@@ -1,23 +1,24 @@
 """Distinct: each tuple once at every instant (papers/pipes_algebra.md sections 3 and 5.6, corrected form).
 
-a  |-----------)
-a       |-----------)        emitted at once: the part that no earlier one covers
-   |-----------)----)
+a              |--------)
+a      |-----------------------)    emitted at once: the parts that no tuple before it covers, wherever they lie
+       |-------)        |------)
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.ordered_output import OrderedOutput, table_of
+from cluster.fjord.operators.ordered_output import table_of
 
-_COVERED, _KNOWN, _BEFORE = "fjord_covered", "fjord_known", "fjord_before"
+_AT, _COVERED, _NEW = "fjord_at", "fjord_covered", "fjord_new"
+_WAS, _IS, _RUN = "fjord_was_covered", "fjord_is_covered", "fjord_run"
 
 
 class Distinct(Operator):
-    """Remembers, per tuple, up to where it has been emitted; forgets it when that has passed.
+    """Remembers, per tuple, the intervals in which it has been emitted; forgets those that the watermark has passed.
 
     Parameters
     ----------
@@ -27,43 +28,73 @@ class Distinct(Operator):
 
     def __init__(self, columns: pl.DataFrame) -> None:
         self._values = [name for name in columns.columns if name not in (START, END)]
-        self._covered = columns.clear().select(*self._values, pl.col(END).alias(_COVERED))
-        self._output = OrderedOutput(columns)
+        self._covered = columns.clear().select(START, END, *self._values)
+        """Of each tuple, intervals that neither overlap nor meet."""
+        self._owed = columns.clear()
+        """What an earlier version of this operator had still to emit when its state was saved."""
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Emit of each row what is not covered yet. Rows arrive in start order."""
+        """Emit of each row what is not covered yet."""
         del port
-        if batch.rows.height:
-            self._take(batch.rows)
-        self._covered = self._covered.filter(pl.col(_COVERED) > batch.watermark_us)
-        return self._output.release(batch.watermark_us)
+        fresh = self._cover(batch.rows) if batch.rows.height else self._covered.clear()
+        if self._owed.height:
+            fresh, self._owed = pl.concat([self._owed.select(fresh.columns), fresh]), self._owed.clear()
+        self._covered = self._covered.filter(pl.col(END) > batch.watermark_us)
+        return Batch(fresh.sort(START, maintain_order=True), batch.watermark_us)
 
-    def _take(self, rows: pl.DataFrame) -> None:
-        known = self._covered.select(
-            pl.col(_COVERED).alias(START), pl.col(_COVERED).alias(END), *self._values, pl.lit(value=True).alias(_KNOWN)
+    def _cover(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the intervals that were not covered, and are now."""
+        touched, rest = self._of_same_tuples(rows)
+        steps = pl.concat([_steps(touched, self._values, _COVERED), _steps(rows, self._values, _NEW)], how="diagonal")
+        # What is covered is a step function of time, before these rows and with them.
+        sums = [pl.col(_COVERED, _NEW).sum()]
+        ordered = steps.group_by([*self._values, _AT], maintain_order=True).agg(sums).sort(_AT, maintain_order=True)
+        spans = ordered.with_columns(
+            (self._over(pl.col(_COVERED).cum_sum()) > 0).alias(_WAS),
+            (self._over((pl.col(_COVERED) + pl.col(_NEW)).cum_sum()) > 0).alias(_IS),
+            self._over(pl.col(_AT).shift(-1)).alias(END),
         )
-        both = pl.concat(
-            [known, rows.select(START, END, *self._values).with_columns(pl.lit(value=False).alias(_KNOWN))]
+        self._covered = pl.concat([rest, self._runs(spans, pl.col(_IS))])
+        return self._runs(spans, pl.col(_IS) & ~pl.col(_WAS))
+
+    def _of_same_tuples(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the intervals of the tuples that are among some rows, and those of others."""
+        if not self._values or not self._covered.height:
+            return self._covered, self._covered.clear()
+        tuples = rows.select(self._values).unique()
+        touched = self._covered.join(tuples, on=self._values, how="semi", nulls_equal=True)
+        return touched, self._covered.join(tuples, on=self._values, how="anti", nulls_equal=True)
+
+    def _runs(self, spans: pl.DataFrame, wanted: pl.Expr) -> pl.DataFrame:
+        """Return the longest intervals made of wanted spans that follow one another."""
+        first = wanted & ~self._over(wanted.shift(1)).fill_null(value=False)
+        numbered = spans.with_columns(self._over(first.cum_sum()).alias(_RUN)).filter(wanted)
+        runs = numbered.group_by([*self._values, _RUN], maintain_order=True).agg(
+            pl.col(_AT).first().alias(START), pl.col(END).last()
         )
-        # What is known comes before what is new of the same value; new rows are in start order already.
-        running = pl.col(END).cum_max()
-        before = running.shift(1)
-        both = both.sort(_KNOWN, descending=True, maintain_order=True)
-        if self._values:
-            running, before = running.over(self._values), before.over(self._values)
-        both = both.with_columns(running.alias(_COVERED), before.alias(_BEFORE))
-        fresh = both.filter(~pl.col(_KNOWN)).with_columns(pl.max_horizontal(START, _BEFORE).alias(START))
-        self._output.add(fresh.filter(pl.col(START) < pl.col(END)))
-        if self._values:
-            self._covered = both.group_by(self._values, maintain_order=True).agg(pl.col(_COVERED).max())
-        else:
-            self._covered = both.select(pl.col(_COVERED).max())
+        return runs.select(self._covered.columns)
+
+    def _over(self, of: pl.Expr) -> pl.Expr:
+        return of.over(self._values) if self._values else of
 
     def save(self) -> State:
-        """Return what is covered, and what is held."""
-        return {**self._output.save(), "covered": self._covered}
+        """Return what is covered."""
+        return {"intervals": self._covered}
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        self._output.restore(state)
-        self._covered = table_of(state, "covered")
+        if "intervals" not in state:  # an earlier version knew only where what is covered ends, and held rows back
+            ends = pl.col(_COVERED).alias(END)
+            begins = pl.lit(ALWAYS, pl.Int64).alias(START)
+            self._covered = table_of(state, "covered").select(begins, ends, *self._values)
+            self._owed = table_of(state, "held")
+            return
+        self._covered = table_of(state, "intervals")
+
+
+def _steps(rows: pl.DataFrame, values: list[str], name: str) -> pl.DataFrame:
+    """Return a step up where each row starts and one down where it ends."""
+    return pl.concat(
+        rows.select(*values, pl.col(edge).alias(_AT), pl.lit(step, pl.Int64).alias(name))
+        for edge, step in ((START, 1), (END, -1))
+    )

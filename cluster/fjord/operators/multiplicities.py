@@ -84,9 +84,11 @@ class Multiplicities(Operator):
         begins = rest.filter((pl.col(_AT) <= watermark_us) & ((pl.col(_LEFT) != 0) | (pl.col(_RIGHT) != 0)))
         later = ordered.filter(pl.col(_AT) > watermark_us)
         self._steps = pl.concat([begins.select(self._steps.columns), later])
+        # Only where a tuple is answered so far may its next span begin before the watermark.
+        answering = begins.filter(self._count(pl.col(_LEFT), pl.col(_RIGHT)) > 0)
         reached = watermark_us
-        if begins.height and watermark_us < NEVER:
-            reached = min(watermark_us, int(begins.select(pl.col(_AT).min()).item()))
+        if answering.height and watermark_us < NEVER:
+            reached = min(watermark_us, int(answering.select(pl.col(_AT).min()).item()))
         # A span that began earlier may still last: what has ended waits for it, so that rows leave in start order.
         self._output.add(answered)
         return self._output.release(reached)

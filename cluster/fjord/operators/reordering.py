@@ -28,6 +28,8 @@ class Reorder(Operator):
         Rows that came before a watermark had passed them and after: set aside, never merged.
     """
 
+    repairs_disorder = True
+
     def __init__(self, schema: Schema) -> None:
         self._waiting = pl.DataFrame(
             schema={**INTERVAL, **{column.name: POLARS_TYPES[column.type] for column in schema}}

@@ -7,8 +7,11 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.counters import counters_of
 from cluster.fjord.graph import Fjord
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.multiplexing import Multiplex
+from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.queues import PullQueue, PushQueue
 
 
@@ -34,7 +37,8 @@ class Ports(Operator):
 
 
 def batch(*starts: int, watermark: int = 0) -> Batch:
-    return Batch(pl.DataFrame({START: list(starts), END: [start + 1 for start in starts]}), watermark)
+    ends = [start + 1 for start in starts]
+    return Batch(pl.DataFrame({START: list(starts), END: ends}, schema={START: pl.Int64, END: pl.Int64}), watermark)
 
 
 def starts(queue: PushQueue) -> list[int]:
@@ -86,6 +90,74 @@ def test_a_failing_query_stops_no_other() -> None:
     assert starts(good) == [3]
     assert "boom" in str(fjord.failures["bad@1"])
     assert set(fjord.failures) == {"bad@1"}
+
+
+class Answers(Operator):
+    """Answers what it was made with, whatever it is given."""
+
+    def __init__(self, *answers: Batch) -> None:
+        self._answers = list(answers)
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        return self._answers.pop(0)
+
+
+BROKEN = {
+    "before the watermark 10": (batch(5, watermark=10), batch(9, watermark=20)),
+    "the watermark 9 after 10": (batch(watermark=10), batch(watermark=9)),
+    "not in the order of their starts": (batch(watermark=0), batch(3, 2, watermark=9)),
+    "never valid, from 4 to 4": (
+        batch(watermark=0),
+        Batch(pl.DataFrame({START: [3, 4], END: [9, 4]}), 9),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fault", "answers"), BROKEN.items())
+def test_an_operator_that_breaks_the_contract_fails_its_query_by_name_and_is_counted(
+    fault: str, answers: tuple[Batch, ...]
+) -> None:
+    queue = PushQueue()
+    fjord = Fjord()
+    shared = fjord.add("shared", Ports(), [queue, PushQueue()], owner="stream")
+    wrong = fjord.add("q1/0 Wrong", Answers(*answers), [shared], owner="q1")
+    bad = fjord.outlet(wrong)
+    good = fjord.outlet(fjord.add("q2/0 Right", AddOne(), [shared], owner="q2"))
+    queue.put(batch(1))
+    queue.put(batch(1))
+    fjord.run()
+    assert starts(bad) == starts(queue_of(answers[0]))
+    assert starts(good) == [2, 2]
+    assert "operator q1/0 Wrong of query q1 answered" in str(fjord.failures["q1"])
+    assert fault in str(fjord.failures["q1"])
+    assert set(fjord.failures) == {"q1"}
+    assert counters_of(fjord.operators)["q1/0 Wrong"].broken == 1
+
+
+@pytest.mark.parametrize(("fault", "given"), BROKEN.items())
+def test_what_comes_from_elsewhere_is_checked_where_it_is_taken(fault: str, given: tuple[Batch, ...]) -> None:
+    fjord = Fjord()
+    outlet = fjord.outlet(fjord.add("q1/0 First", Multiplex(), [queue_of(*given)], owner="q1"))
+    fjord.run()
+    assert starts(outlet) == starts(queue_of(given[0])), "what was right before has gone on"
+    assert "operator q1/0 First of query q1 was given" in str(fjord.failures["q1"])
+    assert fault in str(fjord.failures["q1"])
+
+
+def queue_of(*batches: Batch) -> PushQueue:
+    queue = PushQueue()
+    for each in batches:
+        queue.put(each)
+    return queue
+
+
+def test_what_repairs_disorder_is_given_any() -> None:
+    fjord = Fjord()
+    disordered = [Batch(batch(7, 5, watermark=6).rows, 6), batch(2, 6, watermark=9)]
+    outlet = fjord.outlet(fjord.add("q1/0 Reorder", Reorder(()), [queue_of(*disordered)], owner="q1"))
+    fjord.run()
+    assert not fjord.failures
+    assert starts(outlet) == [5, 6, 7]
 
 
 def test_ports_are_taken_in_turn() -> None:

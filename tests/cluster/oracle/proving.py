@@ -11,6 +11,7 @@ from typing import Self
 from cluster.errors import PlanError
 from cluster.fjord.compilation import check_supported
 from cluster.fjord.edges import UnsupportedPlanError
+from cluster.fjord.operators.count_window import MOST_LAG_US
 from cluster.language.algebra import Node
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
@@ -18,6 +19,9 @@ from tests.cluster.oracle.comparison import bags, difference_of_rows, first_diff
 from tests.cluster.oracle.definition import Streams, evaluate, horizon_of
 from tests.cluster.oracle.running import MicroBatch, deliveries, run_plan
 from tests.cluster.oracle.strategies import LAST, below
+
+LAGS_US = (0, 3, MOST_LAG_US)
+"""How far windows by count may stay behind: they are cut in every micro-batch, now and then, never."""
 
 
 @dataclass
@@ -106,7 +110,7 @@ def running_differs(plan: Node, streams: Streams, expected: list, granule: int, 
     """Run a plan with micro-batches and restarts that follow from a seed; return what is wrong, or None."""
     batches, restarts = delivered(streams, seed)
     try:
-        rows = run_plan(plan, batches, restart_after=restarts)
+        rows = run_plan(plan, batches, restart_after=restarts, lag_us=LAGS_US[seed % len(LAGS_US)])
     except Exception as error:  # noqa: BLE001 - whatever an operator raises is a finding
         return f"{type(error).__name__}: {error}"
     return difference_of_rows(rows, expected, granule)

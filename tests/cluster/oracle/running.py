@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
@@ -16,6 +17,7 @@ from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.compilation import add_downstream, add_pane_aggregate, upstream_operators
 from cluster.fjord.edges import Edge, edges_of, empty_rows, pane_edge, stored_columns
 from cluster.fjord.graph import Fjord
+from cluster.fjord.operators.count_window import MOST_LAG_US
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
@@ -59,11 +61,30 @@ def one_by_one(streams: Streams) -> list[MicroBatch]:
     return [*batches, {name: Arrival(((),), NEVER) for name in streams}]
 
 
-def deliveries(streams: Streams, dice: random.Random, most: int = 4) -> list[MicroBatch]:
-    """Cut streams, given in order of arrival, into at most `most` micro-batches with honest watermarks.
+def tuple_by_tuple(streams: Streams, dice: random.Random) -> list[MicroBatch]:
+    """One tuple per micro-batch, with watermarks as high as they may be, or lagging now and then."""
+    to_come = {name: list(rows) for name, rows in streams.items()}
+    beyond = max((stamp for rows in streams.values() for stamp, _ in rows), default=0) + 9
+    in_step, lagging = dice.random() < 0.7, 0.4 if dice.random() < 0.3 else 0.0
+    watermarks = dict.fromkeys(streams, ALWAYS)
+    batches: list[MicroBatch] = []
+    while waiting := [name for name, rows in to_come.items() if rows]:
+        name = min(waiting, key=lambda each: to_come[each][0][0]) if in_step else dice.choice(waiting)
+        row = to_come[name].pop(0)
+        for each, rows in to_come.items():
+            if dice.random() >= lagging:
+                watermarks[each] = max(watermarks[each], min((stamp for stamp, _ in rows), default=beyond))
+        batches.append({each: Arrival(((row,) if each == name else (),), watermarks[each]) for each in streams})
+    return [*batches, {name: Arrival(((),), NEVER) for name in streams}]
 
-    Some streams lag, some bring rows far beyond their watermark, some bring only progress.
+
+def deliveries(streams: Streams, dice: random.Random, most: int = 4) -> list[MicroBatch]:
+    """Cut streams, given in order of arrival, into micro-batches: at most `most`, or one per tuple.
+
+    Watermarks are honest. Some streams lag, some bring rows far beyond their watermark, some bring only progress.
     """
+    if dice.random() < 0.3:
+        return tuple_by_tuple(streams, dice)
     count = dice.randint(1, most)
     batches: list[dict[str, Arrival]] = [{} for _ in range(count)]
     for name, rows in streams.items():
@@ -86,7 +107,13 @@ def deliveries(streams: Streams, dice: random.Random, most: int = 4) -> list[Mic
     return list(batches)
 
 
-def run_plan(node: Node, batches: Sequence[MicroBatch], *, restart_after: frozenset[int] = frozenset()) -> list[Row]:
+def run_plan(
+    node: Node,
+    batches: Sequence[MicroBatch],
+    *,
+    restart_after: frozenset[int] = frozenset(),
+    lag_us: int = MOST_LAG_US,
+) -> list[Row]:
     """Return the rows of the answer: start, end, values.
 
     Parameters
@@ -97,6 +124,8 @@ def run_plan(node: Node, batches: Sequence[MicroBatch], *, restart_after: frozen
         The micro-batches; the last one's watermarks are NEVER.
     restart_after
         Numbers of micro-batches after which all operators are saved and built anew.
+    lag_us
+        How far windows by count may stay behind where other operators wait for them.
 
     Raises
     ------
@@ -109,7 +138,8 @@ def run_plan(node: Node, batches: Sequence[MicroBatch], *, restart_after: frozen
     windowed = pane_query_of(node)
     panes = None if windowed is None else fold_panes({query: windowed})[0]
     edges = edges_of(query) if panes is None else (pane_edge(panes),)
-    fjord, arrivals, outlet = _build(query, panes, edges, {})
+    build = partial(_build, query, panes, edges, lag_us)
+    fjord, arrivals, outlet = build({})
     found: list[Row] = []
     promised = ALWAYS
     for number, batch in enumerate(batches):
@@ -129,7 +159,7 @@ def run_plan(node: Node, batches: Sequence[MicroBatch], *, restart_after: frozen
             found.extend(rows)
         if number in restart_after:
             states = {placed.name: pack_state(placed.operator.save()) for placed in fjord.operators}
-            fjord, arrivals, outlet = _build(query, panes, edges, states)
+            fjord, arrivals, outlet = build(states)
     if promised != NEVER:
         raise BrokenPromiseError(f"the inputs have ended, but the answer has come to {promised} only")
     return found
@@ -149,12 +179,12 @@ def _check(rows: list[Row], watermark: int, promised: int) -> None:
 
 
 def _build(
-    query: PlannedQuery, panes: PaneFold | None, edges: Sequence[Edge], states: Mapping[str, bytes]
+    query: PlannedQuery, panes: PaneFold | None, edges: Sequence[Edge], lag_us: int, states: Mapping[str, bytes]
 ) -> tuple[Fjord, dict[str, PushQueue], PushQueue]:
     fjord = Fjord()
     arrivals = {edge.name: PushQueue() for edge in edges}
     if panes is None:
-        last = add_downstream(fjord, query, arrivals)
+        last = add_downstream(fjord, query, arrivals, lag_us=lag_us)
     else:
         last = add_pane_aggregate(fjord, panes, arrivals[edges[0].name])
     outlet = fjord.outlet(last)

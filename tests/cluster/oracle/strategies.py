@@ -199,7 +199,8 @@ def join_conditions(draw: Any, left: Schema, right: Schema) -> Scalar | None:
 @st.composite
 def plans(draw: Any, depth: int = 4) -> Node:
     """A plan that may be translated from a query; some cannot be run (see UnsupportedPlanError)."""
-    return draw(_nodes(depth, _Names()))
+    names = _Names()
+    return draw(_over_groups(names) if draw(st.integers(0, 4)) == 0 else _nodes(depth, names))
 
 
 def sensible(node: Node) -> bool:
@@ -288,6 +289,32 @@ def _windows(draw: Any, kind: Any, node: Node) -> Node:
 
 
 @st.composite
+def _over_groups(draw: Any, names: _Names) -> Node:
+    """What remembers tuples, over the rows of groups: these end, and so come, in another order than they begin."""
+    kind = draw(st.sampled_from((Distinct, Distinct, Difference, Intersection, SemiJoin, Join, PartitionedWindow)))
+    left = draw(_counted(draw(_nodes(draw(st.integers(0, 1)), names)), names))
+    if kind is Distinct:
+        return Distinct(left)
+    if kind is PartitionedWindow:
+        return PartitionedWindow(Istream(left), (schema_of(left)[0].name,), draw(st.integers(1, 3)))
+    right = draw(_counted(draw(_nodes(draw(st.integers(0, 1)), names)), names))
+    if kind in (Difference, Intersection):
+        once = draw(st.booleans())
+        return kind(Distinct(left), Distinct(right)) if once else kind(left, right)
+    return kind(left, right, draw(join_conditions(schema_of(left), schema_of(right))))
+
+
+@st.composite
+def _counted(draw: Any, node: Node, names: _Names) -> Node:
+    """Return how many rows groups have, without saying of which group."""
+    if has_chronons(node):
+        node = TimeWindow(node, draw(st.integers(2, 12)))
+    key = draw(st.sampled_from([column.name for column in schema_of(node)]))
+    count = AggregateCall(names.fresh(), "count", None, INTEGER)
+    return Project(Aggregate(node, (key,), (count,)), (Output(names.fresh(), Scalar(f'"{count.name}"', INTEGER)),))
+
+
+@st.composite
 def _projections(draw: Any, node: Node, names: _Names) -> Node:
     outputs = []
     for _ in range(draw(st.integers(1, 3))):
@@ -301,11 +328,14 @@ def _set_operations(draw: Any, kind: Any, depth: int, names: _Names) -> Node:
     sides = [draw(_nodes(draw(st.integers(0, depth - 1)), names)) for _ in range(2)]
     kinds = draw(st.lists(st.sampled_from((INTEGER, INTEGER, TEXT)), min_size=1, max_size=2))
     shared = [names.fresh() for _ in kinds]
-    aligned = []
+    # EXCEPT and INTERSECT without ALL are those of distinct tuples.
+    once = kind is not Union and draw(st.booleans())
+    aligned: list[Node] = []
     for side in sides:
         sql = [draw(values(schema_of(side), each, 1)) for each in kinds]
         outputs = [Output(n, _scalar(text, each)) for n, text, each in zip(shared, sql, kinds, strict=True)]
-        aligned.append(Project(side, tuple(outputs)))
+        projected = Project(side, tuple(outputs))
+        aligned.append(Distinct(projected) if once else projected)
     return kind(*aligned)
 
 

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import random
 
+import polars as pl
 import pytest
 
-from cluster.language.algebra import Difference, Distinct, Node, Source, TimeWindow
+from cluster.fjord.batch import ALWAYS, START
+from cluster.fjord.operators.distinct import Distinct as DistinctOperator
+from cluster.language.algebra import (
+    Aggregate,
+    AggregateCall,
+    Difference,
+    Distinct,
+    Node,
+    Output,
+    Project,
+    Scalar,
+    Source,
+    TimeWindow,
+)
+from protocols.streams import FieldType
 from tests.cluster.oracle import proving
 from tests.cluster.oracle.comparison import difference_of_rows
 from tests.cluster.oracle.definition import evaluate, horizon_of
@@ -35,6 +50,23 @@ def test_an_operator_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     dice = random.Random(1)
     with pytest.raises(MismatchError, match="missing"):
         prove(Distinct(TimeWindow(ALPHA, 3)), [random_streams(dice) for _ in range(8)], dice, Tally())
+
+
+def test_a_distinct_that_remembers_only_how_far_it_has_come_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of groups come in the order in which they end: what begins earlier may come later."""
+    cover = DistinctOperator._cover
+
+    def far(self: DistinctOperator, rows: pl.DataFrame) -> pl.DataFrame:
+        fresh = cover(self, rows)
+        self._covered = self._covered.with_columns(pl.lit(ALWAYS, pl.Int64).alias(START))
+        return fresh
+
+    monkeypatch.setattr(DistinctOperator, "_cover", far)
+    counted = Aggregate(TimeWindow(ALPHA, 7), ("k",), (AggregateCall("n", "count", None, FieldType.INTEGER),))
+    plan = Distinct(Project(counted, (Output("n", Scalar('"n"', FieldType.INTEGER)),)))
+    dice = random.Random(1)
+    with pytest.raises(MismatchError, match="missing"):
+        prove(plan, [random_streams(dice) for _ in range(40)], dice, Tally())
 
 
 def test_a_rewriting_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

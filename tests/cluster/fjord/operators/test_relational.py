@@ -140,6 +140,19 @@ def test_what_ended_first_waits_for_what_began_first() -> None:
     assert late.rows["k"].to_list() == ["a", "b"]
 
 
+@pytest.mark.parametrize(("make", "with_left"), [(difference, True), (difference, False), (intersection, False)])
+def test_what_is_not_answered_holds_nothing_back(make: Callable[[pl.DataFrame], Operator], with_left: bool) -> None:
+    """A tuple that lasts long on the right, or on both sides, delays no other one of a difference."""
+    operator = make(LEFT)
+    long = frame([(10, 1_000, "a", 1)])
+    operator.transition(1, Batch(long.rename({"k": "k2", "n": "n2"}), 500))
+    early = operator.transition(0, Batch(long if with_left else LEFT, 20))
+    assert early.watermark_us == 20
+    found = operator.transition(0, Batch(frame([(20, 30, "b", 1)]), 500))
+    assert found.rows["k"].to_list() == (["b"] if make is difference else [])
+    assert found.watermark_us == 500
+
+
 @given(ROWS, ROWS, st.data())
 def test_difference(left: list[Interval], right: list[Interval], data: st.DataObject) -> None:
     found = run(lambda: difference(LEFT), [frame(left), frame(right, ("k2", "n2"))], data)

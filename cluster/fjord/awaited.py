@@ -1,0 +1,36 @@
+"""Which windows by count have something above that waits for them: their tuples have to be cut where they stay.
+
+A stateless operator hands on what it gets. Every other one waits: it answers what its inputs' watermarks have passed,
+and keeps what they have not. At the top of a plan nothing waits, and a tuple is answered once, when its end is known.
+"""
+
+from __future__ import annotations
+
+from cluster.language.algebra import (
+    CountWindow,
+    Filter,
+    Granularity,
+    Lookup,
+    Node,
+    PartitionedWindow,
+    Project,
+    TimeWindow,
+    inputs_of,
+)
+
+
+def awaited_windows(root: Node) -> frozenset[Node]:
+    """Return the windows by count of a plan for whose progress another operator waits."""
+    found: set[Node] = set()
+    seen: set[tuple[Node, bool]] = set()
+    to_see = [(root, False)]
+    while to_see:
+        node, awaited = to_see.pop()
+        if (node, awaited) in seen:
+            continue
+        seen.add((node, awaited))
+        if awaited and isinstance(node, CountWindow | PartitionedWindow):
+            found.add(node)
+        waits = awaited or not isinstance(node, Filter | Project | Lookup | Granularity | TimeWindow)
+        to_see.extend((each, waits) for each in inputs_of(node))
+    return frozenset(found)

@@ -1,0 +1,52 @@
+"""What operators do alike that need their rows in start order from batch to batch, which no queue promises.
+
+input     rows 10 14            watermark 12      What starts before the watermark is complete and goes on in order;
+          rows 12 13            watermark 15      the rest waits for the watermark.
+taken     10
+          12 13 14
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import polars as pl
+
+from cluster.fjord.batch import START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.ordered_output import split_at
+
+
+class StartOrdered(Operator):
+    """Puts its input in start order; equal starts stay in the order in which they came.
+
+    Parameters
+    ----------
+    columns
+        No rows, with the columns of the input.
+    """
+
+    def __init__(self, columns: pl.DataFrame) -> None:
+        self._early = columns.clear()
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Hand on what the watermark has passed."""
+        del port
+        rows = batch.rows.select(self._early.columns)
+        if self._early.height:
+            rows = pl.concat([self._early, rows])
+        ready, self._early = split_at(rows, batch.watermark_us)
+        return self._take(Batch(ready.sort(START, maintain_order=True), batch.watermark_us))
+
+    @abstractmethod
+    def _take(self, batch: Batch) -> Batch:
+        """Take one batch of rows that start before its watermark and no earlier than any row before."""
+
+    def save(self) -> State:
+        """Return what waits for the watermark."""
+        return {"early": self._early}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        early = state.get("early")  # a state of before this was kept apart has none
+        self._early = early if isinstance(early, pl.DataFrame) else self._early.clear()

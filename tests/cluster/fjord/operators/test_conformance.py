@@ -1,0 +1,265 @@
+"""Every operator under the contract of queues and nothing more: answers depend on neither cuts, order nor restarts.
+
+batch 1    rows 10 20      watermark 5          the same as one batch with 6 8 10 20,
+batch 2    rows 6 8        watermark 30         at every instant
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Sequence
+from inspect import isabstract
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.errors import PlanError
+from cluster.fjord import operators
+from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.operator import Operator
+from cluster.fjord.operators.aggregation import MergeAggregate
+from cluster.fjord.operators.changes import Changes
+from cluster.fjord.operators.coalescing import Coalesce
+from cluster.fjord.operators.count_window import CountWindow
+from cluster.fjord.operators.distinct import Distinct
+from cluster.fjord.operators.filtering import Filter
+from cluster.fjord.operators.granularity import Granularity
+from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.operators.joining import Join
+from cluster.fjord.operators.lookup import Lookup, LookupTable
+from cluster.fjord.operators.member_filter import MemberFilter
+from cluster.fjord.operators.multiplexing import Multiplex
+from cluster.fjord.operators.multiplicities import Multiplicities, difference, intersection
+from cluster.fjord.operators.pane_aggregation import Audience, PaneAggregate
+from cluster.fjord.operators.panes import Panes
+from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.operators.projection import Project
+from cluster.fjord.operators.reordering import Reorder
+from cluster.fjord.operators.sampling import Sample
+from cluster.fjord.operators.semi_joining import SemiJoin
+from cluster.fjord.operators.splitting import Split
+from cluster.fjord.operators.time_window import TimeWindow
+from cluster.fjord.operators.told_aggregates import ToldAggregates, ToldTo
+from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.without_told import WithoutTold
+from cluster.fjord.operators.zipping import Zip
+from cluster.language.algebra import (
+    MEMBER,
+    SINCE,
+    AggregateCall,
+    Column,
+    Node,
+    Output,
+    Relation,
+    Scalar,
+    Schema,
+    TableLookup,
+)
+from protocols.batches import (
+    EXCEPT_COLUMN,
+    EXPECTED_COLUMN,
+    FORM_COLUMN,
+    MISSING_COLUMN,
+    PANE_COLUMN,
+    SAMPLES_COLUMN,
+    measure_column,
+)
+from protocols.programs import Measure
+from protocols.streams import FieldType
+from tests.cluster.fjord.operators.conformance import Case, at_once, frame, physical, run, snapshots
+
+INTEGER, TEXT = FieldType.INTEGER, FieldType.TEXT
+LEFT, RIGHT = frame([]), frame([], 1)
+COLUMNS: Schema = (Column("k", TEXT), Column("n", INTEGER))
+KEY = COLUMNS[:1]
+CALLS = (
+    AggregateCall("c", "count", None, INTEGER),
+    AggregateCall("s", "sum", Scalar('"n"', INTEGER), INTEGER),
+    AggregateCall("m", "max", Scalar('"n"', INTEGER), INTEGER),
+)
+GROUP_KEYS = (*KEY, MEMBER, SINCE)
+
+
+def condition(sql: str) -> Scalar:
+    return Scalar(sql, FieldType.BOOLEAN)
+
+
+def merged(keys: Schema) -> MergeAggregate:
+    return MergeAggregate(keys, CALLS)
+
+
+def counted(keys: Schema) -> Case:
+    """Partial rows are as many as batches; what counts is what they add up to."""
+    names = tuple(key.name for key in keys)
+    return Case(
+        lambda: PartialAggregate(names, CALLS),
+        settled=lambda rows: merged(keys).transition(0, Batch(rows.sort(START), NEVER)).rows,
+    )
+
+
+class Relations:
+    """A relation of which another version holds from instant 9 on."""
+
+    VERSIONS = ((-(2**62), [("a", "old"), ("a", "older")]), (9, [("a", "new"), ("b", "new")]))
+
+    def pieces(
+        self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
+    ) -> Sequence[tuple[int, LookupTable | PlanError]]:
+        found = []
+        for since, rows in self.VERSIONS:
+            if since <= last_us:
+                found.append((since, LookupTable(pl.DataFrame(rows, schema=["id", "name"], orient="row"))))
+        return found[1:] if len(found) > 1 and found[1][0] <= first_us else found
+
+
+def looked_up(kind: str) -> Case:
+    columns = (Column("id", TEXT), Column("name", TEXT))
+    table = Relation("r", "r@1", columns)
+    lookup = TableLookup(table, condition('"k" = "id"'), kind)
+    return Case(lambda: Lookup(lookup, frozenset(), Relations()))
+
+
+class Told(Operator):
+    """Makes of each row an aggregate of one sample, as a sensor would: of the form f, in a pane of 2."""
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        number = pl.col("n")
+        rows = batch.rows.select(
+            START, (pl.col(START) + 1).alias(END), "k",
+            pl.lit("f").alias(FORM_COLUMN), pl.lit(1, pl.Int64).alias(PANE_COLUMN),
+            *(pl.lit(1, pl.Int64).alias(name) for name in (SAMPLES_COLUMN, EXPECTED_COLUMN)),
+            pl.lit(0, pl.Int64).alias(MISSING_COLUMN),
+            pl.lit(1, pl.Int64).alias(measure_column(Measure.COUNT, "n")),
+            *(number.alias(measure_column(each, "n")) for each in (Measure.SUM, Measure.MIN, Measure.MAX)),
+        )  # fmt: skip
+        return Batch(rows, batch.watermark_us)
+
+
+class Excepted(Operator):
+    """Marks the rows of which the key is a as part of an aggregate of the form f."""
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        form = pl.when(pl.col("k") == "a").then(pl.lit("f g")).otherwise(pl.lit(None, pl.String))
+        return Batch(batch.rows.with_columns(form.alias(EXCEPT_COLUMN)), batch.watermark_us)
+
+
+def grouped(*, newest: bool = False) -> GroupedFilter:
+    members = ((1, None), (2, condition('"n" > 0')))
+    return GroupedFilter(members, COLUMNS, {1: 7, 2: 8} if newest else None)
+
+
+def told() -> ToldAggregates:
+    measures = (("n", (Measure.SUM, Measure.MAX)),)
+    listening = ToldTo(1, "f", None, 7, 4, measures)
+    return ToldAggregates([listening], KEY, keys=(Output("k", Scalar('"k"', TEXT)),), calls=CALLS, pane_us=2)
+
+
+def panes() -> list[Operator]:
+    return [grouped(newest=True), Panes(2), PartialAggregate(tuple(key.name for key in GROUP_KEYS), CALLS)]
+
+
+def zipped(low: int, high: int, kind: str, *keys: tuple[str, str]) -> Case:
+    make = lambda: Zip(LEFT, RIGHT, keys=keys, bounds_us=(low, high), kind=kind, apart="apart")  # noqa: E731 - a recipe
+    return Case(make, chronons=True)
+
+
+CASES: dict[type[Operator], tuple[Case, ...]] = {
+    Changes: (Case(lambda: Changes(LEFT, insertions=True)), Case(lambda: Changes(LEFT, insertions=False))),
+    Coalesce: (Case(lambda: Coalesce(LEFT, 4)), Case(lambda: Coalesce(LEFT, 30))),
+    CountWindow: (
+        Case(lambda: CountWindow(LEFT, 2, 1), chronons=True),
+        Case(lambda: CountWindow(LEFT, 3, 2), chronons=True),
+        Case(lambda: CountWindow(LEFT, 1, 3, ("k",)), chronons=True),
+        Case(lambda: CountWindow(LEFT, 2, 1, ("k",)), chronons=True),
+        Case(lambda: CountWindow(LEFT, None, 2, ("k",)), chronons=True),
+        Case(lambda: CountWindow(LEFT, 2, 1, lag_us=0), chronons=True),
+        Case(lambda: CountWindow(LEFT, 2, 2, ("k",), lag_us=0), chronons=True),
+        Case(lambda: CountWindow(LEFT, 3, 1, ("k", "n"), lag_us=3), chronons=True),
+        Case(lambda: CountWindow(LEFT, 2, 1, ("k",), lag_us=None), chronons=True),
+    ),
+    Distinct: (Case(lambda: Distinct(LEFT)), Case(lambda: Distinct(LEFT.drop("n")), below=lambda: [Project(ONLY_K)])),
+    Filter: (Case(lambda: Filter(condition('"n" > 0'))),),
+    Granularity: (Case(lambda: Granularity(3), granule=3),),
+    GroupedFilter: (Case(grouped), Case(lambda: grouped(newest=True))),
+    Join: (
+        Case(lambda: Join(LEFT, RIGHT, condition('"k" = "k2" AND "n" <= "n2"'))),
+        Case(lambda: Join(LEFT, RIGHT, None)),
+    ),
+    Lookup: tuple(map(looked_up, ("inner", "left", "semi", "anti"))),
+    MemberFilter: (
+        Case(lambda: MemberFilter({1: condition('"n" = 0')}), below=lambda: [grouped()]),
+        Case(lambda: MemberFilter({1: condition('"n" = 0'), 2: condition("\"k\" = 'a'")}), below=lambda: [grouped()]),
+    ),
+    MergeAggregate: (
+        Case(lambda: merged(KEY), below=lambda: [PartialAggregate(("k",), CALLS)]),
+        Case(lambda: merged(()), below=lambda: [PartialAggregate((), CALLS)]),
+        Case(
+            lambda: MergeAggregate(KEY, CALLS, slide_us=3),
+            chronons=True,
+            below=lambda: [TimeWindow(5, 3), PartialAggregate(("k",), CALLS)],
+        ),
+    ),
+    Multiplex: (Case(Multiplex),),
+    Multiplicities: (Case(lambda: difference(LEFT)), Case(lambda: intersection(LEFT))),
+    PaneAggregate: (
+        Case(
+            lambda: PaneAggregate(KEY, CALLS, [Audience(1, 6, 4, 7), Audience(1, 2, 2, 7), Audience(2, 4, 4, 8)]),
+            chronons=True,
+            below=panes,
+        ),
+    ),
+    Panes: (Case(lambda: Panes(4)),),
+    PartialAggregate: (counted(KEY), counted(())),
+    Project: (Case(lambda: Project(ONLY_K)),),
+    Reorder: (Case(lambda: Reorder(COLUMNS)),),
+    Sample: (Case(lambda: Sample(3)), Case(lambda: Sample(None))),
+    SemiJoin: (
+        Case(lambda: SemiJoin(LEFT, RIGHT, condition('"k" = "k2"'), anti=False)),
+        Case(lambda: SemiJoin(LEFT, RIGHT, condition('"n" < "n2"'), anti=True)),
+    ),
+    Split: (Case(lambda: Split(LEFT, 1)), Case(lambda: Split(LEFT, 4))),
+    TimeWindow: (Case(lambda: TimeWindow(5)), Case(lambda: TimeWindow(4, 6)), Case(lambda: TimeWindow(None, 3))),
+    ToldAggregates: (
+        Case(
+            told,
+            chronons=True,
+            below=lambda: [Told()],
+            settled=lambda rows: merged(GROUP_KEYS).transition(0, Batch(rows.sort(START), NEVER)).rows,
+        ),
+    ),
+    Union: (Case(lambda: Union(LEFT)),),
+    WithoutTold: (Case(lambda: WithoutTold({1: "f", 2: "h"}), below=lambda: [Excepted(), grouped()]),),
+    Zip: (zipped(-3, 3, "inner"), zipped(0, 4, "full", ("k", "k2")), zipped(-5, -1, "left")),
+}
+ONLY_K = (Output("k", Scalar('"k"', TEXT)),)
+
+
+def every_operator() -> Iterator[type[Operator]]:
+    """Yield the operators of the package."""
+    for module in pkgutil.iter_modules(operators.__path__):
+        for each in vars(importlib.import_module(f"{operators.__name__}.{module.name}")).values():
+            if isinstance(each, type) and issubclass(each, Operator) and not isabstract(each):
+                yield each
+
+
+def test_every_operator_has_a_case() -> None:
+    assert {each.__name__ for each in every_operator()} == {each.__name__ for each in CASES}
+
+
+CASES_BY_NAME = {
+    f"{operator.__name__} {place}": case for operator, cases in CASES.items() for place, case in enumerate(cases)
+}
+
+
+@pytest.mark.parametrize("case", CASES_BY_NAME.values(), ids=CASES_BY_NAME)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_answers_depend_on_neither_cuts_nor_order_nor_restarts(case: Case, data: st.DataObject) -> None:
+    ports = range(case.make().input_count)
+    inputs = [data.draw(physical(chronons=case.chronons, port=port), label=f"port {port}") for port in ports]
+    found = run(case, inputs, data)
+    expected = run(case, [at_once(batches) for batches in inputs], None)
+    assert snapshots(case, found) == snapshots(case, expected)
