@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from cluster.language.scope import Context
 
 
+MOST_DECIMALS = 300
+"""As many as may be asked of ROUND; few reals have more."""
+
+
 def check_function(checker: Checker, call: exp.Expr) -> Typed:
     """Return a call of a function of :data:`FUNCTIONS`, resolved and typed.
 
@@ -43,6 +47,8 @@ def check_function(checker: Checker, call: exp.Expr) -> Typed:
     decimals = call.args.get("decimals")
     if decimals is not None and not (isinstance(decimals, exp.Literal) and decimals.is_int):
         raise checker.context.error(decimals, "the number of decimals must be written out", "ROUND(x, 2)")
+    if decimals is not None and (len(decimals.this) > len(str(MOST_DECIMALS)) or int(decimals.this) > MOST_DECIMALS):
+        raise checker.context.error(decimals, f"ROUND keeps 0 to {MOST_DECIMALS} decimals")
     arguments = _arguments_of(checker, call, function)
     typed = [
         checker.check_as(argument, function.parameters[min(position, len(function.parameters) - 1)])

@@ -1,0 +1,66 @@
+"""Which reals there are: those of 64 bits that are finite, and one zero.
+
+What is infinite or no number is NULL, and minus zero is zero, from where it enters or arises: a scan of a stream's
+table or of a relation, an operation of an expression, the final value of an aggregate. So no tuple ever holds anything
+else, and keys, joins, DISTINCT, conditions and aggregates need not look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+
+
+MINUS_ZERO = np.iinfo(np.int64).min
+"""Its bits, as an integer: the least there is."""
+
+
+def finite(values: pl.Series) -> pl.Series:
+    """Return values with NULL for every real that is infinite or no number.
+
+    >>> finite(pl.Series([1.5, float("inf"), None])).to_list()
+    [1.5, None, None]
+    """
+    if values.dtype != pl.Float64 or _all_finite(values, numbers := values.to_numpy()):
+        return values
+    return _known(values.name, numbers)
+
+
+def settled(values: pl.Series) -> pl.Series:
+    """Return values with NULL for every real that is infinite or no number, and zero for minus zero.
+
+    >>> settled(pl.Series([-0.0, float("nan"), 2.0])).to_list()
+    [0.0, None, 2.0]
+    """
+    if values.dtype != pl.Float64 or not values.len():
+        return values
+    numbers = values.to_numpy()  # NULLs are NaN here
+    if numbers.view(np.int64).min() > MINUS_ZERO and _all_finite(values, numbers):
+        return values
+    # Polars takes an addition of zero for nothing to do; NumPy adds.
+    return _known(values.name, numbers + 0.0)
+
+
+def settled_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows whose reals are finite or NULL, and no minus zero."""
+    return rows.with_columns(settled(column) for column in rows if column.dtype == pl.Float64)
+
+
+def settled_scan(rows: pl.LazyFrame, reals: Iterable[str]) -> pl.LazyFrame:
+    """Return a scan that is not read yet with these columns, of reals, settled."""
+    return rows.with_columns(
+        pl.col(name).map_batches(settled, return_dtype=pl.Float64, is_elementwise=True) for name in reals
+    )
+
+
+def _all_finite(values: pl.Series, numbers: Numbers) -> bool:
+    return int(np.count_nonzero(np.isfinite(numbers))) == values.len() - values.null_count()
+
+
+def _known(name: str, numbers: Numbers) -> pl.Series:
+    return pl.Series(name, np.where(np.isfinite(numbers), numbers, np.nan), pl.Float64, nan_to_null=True)

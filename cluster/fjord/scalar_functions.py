@@ -1,0 +1,283 @@
+"""What operators and functions of expressions mean: series in, series out.
+
+An operand is as long as the others, or a constant of one value. Reals that come in are finite and no minus zero, and so
+are those that go out (:mod:`cluster.fjord.real_values`). An integer beside a real counts as the nearest real; integers
+have 64 bits and wrap around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+
+import numpy as np
+import polars as pl
+
+from cluster.fjord.real_values import finite, settled
+from cluster.language.calls import MOST_DECIMALS
+from protocols.streams import FieldType
+
+POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
+    FieldType.BOOLEAN: pl.Boolean,
+    FieldType.INTEGER: pl.Int64,
+    FieldType.REAL: pl.Float64,
+    FieldType.TEXT: pl.String,
+}
+
+Written = tuple[FieldType | None, bool | int | float | str | None]
+"""A constant: its type, None for that of NULL, and its value."""
+
+EXACT_DECIMALS = 2.0**52
+"""A real of this size has no fraction; of a tenth of it, one decimal at most, and so on."""
+
+
+def add(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return the sum."""
+    return finite(left + right)
+
+
+def subtract(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return the difference."""
+    return finite(left - right)
+
+
+def multiply(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return the product."""
+    return settled(left * right)
+
+
+def divide(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return the quotient, a real; NULL for a divisor of zero."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        # Instead of dividing by a constant, Polars multiplies by its inverse, which need not be a real.
+        return settled(pl.Series(left.cast(pl.Float64).to_numpy() / right.cast(pl.Float64).to_numpy()))
+
+
+def remainder(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return what a division that rounds towards zero leaves, exactly: it has the sign of the dividend."""
+    left, right = aligned(left, right)
+    if pl.Float64 in (left.dtype, right.dtype):
+        with np.errstate(invalid="ignore"):
+            numbers = np.fmod(left.cast(pl.Float64).to_numpy(), right.cast(pl.Float64).to_numpy())
+        return settled(pl.Series(numbers))
+    found = left % right  # of Polars it has the sign of the divisor
+    return (found - right).zip_with((found != 0) & ((left < 0) != (right < 0)), found)
+
+
+def negate(value: pl.Series) -> pl.Series:
+    """Return a number with its sign changed."""
+    return settled(pl.Series([0]) - value)
+
+
+def absolute(value: pl.Series) -> pl.Series:
+    """Return a number without its sign."""
+    return value if value.dtype == pl.Null else value.abs()
+
+
+def round_to(decimals: int) -> Callable[[pl.Series], pl.Series]:
+    """Return the function that rounds to so many decimals, a half away from zero."""
+    count = min(decimals, MOST_DECIMALS)
+
+    def rounded(value: pl.Series) -> pl.Series:
+        if value.dtype != pl.Float64:
+            return value
+        found = value.round(count, mode="half_away_from_zero")
+        whole = value.abs() >= EXACT_DECIMALS / 10.0**count
+        return settled(value.zip_with(whole, found))
+
+    return rounded
+
+
+def floor(value: pl.Series) -> pl.Series:
+    """Return the greatest whole number that is not above."""
+    return value.floor() if value.dtype == pl.Float64 else value
+
+
+def ceil(value: pl.Series) -> pl.Series:
+    """Return the least whole number that is not below."""
+    return settled(value.ceil()) if value.dtype == pl.Float64 else value
+
+
+def square_root(value: pl.Series) -> pl.Series:
+    """Return the root; NULL of a negative number."""
+    return settled(value.cast(pl.Float64).sqrt())
+
+
+def logarithm(value: pl.Series) -> pl.Series:
+    """Return the natural logarithm; NULL of what is not positive."""
+    return settled(value.cast(pl.Float64).log())
+
+
+def exponential(value: pl.Series) -> pl.Series:
+    """Return e to a power."""
+    return settled(value.cast(pl.Float64).exp())
+
+
+def power(base: pl.Series, exponent: pl.Series) -> pl.Series:
+    """Return a power, a real; NULL where there is none."""
+    base, exponent = aligned(base.cast(pl.Float64), exponent.cast(pl.Float64))
+    return settled(base.pow(exponent))
+
+
+COMPARED: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
+    "=": lambda left, right: left == right,
+    "<>": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+"""Comparisons by their sign; NULL beside NULL."""
+
+
+def both(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return AND of three values."""
+    return left.cast(pl.Boolean) & right.cast(pl.Boolean)
+
+
+def either(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return OR of three values."""
+    return left.cast(pl.Boolean) | right.cast(pl.Boolean)
+
+
+def negation(value: pl.Series) -> pl.Series:
+    """Return NOT of three values."""
+    return ~value.cast(pl.Boolean)
+
+
+def is_null(value: pl.Series) -> pl.Series:
+    """Return whether a value is NULL."""
+    return value.is_null()
+
+
+def is_the_same(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return whether two values are equal, or both NULL."""
+    return left.eq_missing(right)
+
+
+def within(value: pl.Series, low: pl.Series, high: pl.Series) -> pl.Series:
+    """Return whether a value is neither below nor above two others."""
+    return (value >= low) & (value <= high)
+
+
+class Membership:
+    """Whether a value is among constants: true, false, or NULL if one of them is NULL and none is equal.
+
+    Parameters
+    ----------
+    constants
+        They may be of different types, numbers with numbers.
+    """
+
+    def __init__(self, constants: Iterable[Written]) -> None:
+        by_type: dict[FieldType, list[object]] = {}
+        self._holds_null = False
+        for kind, value in constants:
+            if kind is None or value is None:
+                self._holds_null = True
+            else:
+                by_type.setdefault(kind, []).append(value)
+        self._known = {POLARS_TYPES[kind]: pl.Series(each, dtype=POLARS_TYPES[kind]) for kind, each in by_type.items()}
+        numbers = [self._known[kind].cast(pl.Float64) for kind in (pl.Int64, pl.Float64) if kind in self._known]
+        self._reals = pl.concat(numbers) if numbers else None
+
+    def __call__(self, value: pl.Series) -> pl.Series:
+        """Return it for each value."""
+        found = value != value  # noqa: PLR0124 - false, and NULL for NULL
+        if value.dtype == pl.Int64:
+            for kind, known in self._known.items():
+                found |= value.cast(kind).is_in(known.implode())
+        elif value.dtype == pl.Float64 and self._reals is not None:
+            found |= value.is_in(self._reals.implode())
+        elif value.dtype.base_type() in self._known:
+            found |= value.is_in(self._known[value.dtype.base_type()].implode())
+        return found | pl.Series([None], dtype=pl.Boolean) if self._holds_null else found
+
+
+def choice(condition: pl.Series, chosen: pl.Series, other: pl.Series) -> pl.Series:
+    """Return one value where a condition is true, and the other where it is false or NULL."""
+    chosen, other = _alike(chosen, other)
+    return chosen.zip_with(condition.cast(pl.Boolean), other)
+
+
+def coalesce(*values: pl.Series) -> pl.Series:
+    """Return the first that is not NULL."""
+    return reduce(lambda other, value: choice(value.is_not_null(), value, other), reversed(values))
+
+
+def least(*values: pl.Series) -> pl.Series:
+    """Return the least; NULLs do not count."""
+    return reduce(lambda one, other: choice((one <= other) | other.is_null(), one, other), values)
+
+
+def greatest(*values: pl.Series) -> pl.Series:
+    """Return the greatest; NULLs do not count."""
+    return reduce(lambda one, other: choice((one >= other) | other.is_null(), one, other), values)
+
+
+def null_if(value: pl.Series, other: pl.Series) -> pl.Series:
+    """Return a value, or NULL where it equals another."""
+    return choice(value == other, pl.Series([None], dtype=value.dtype), value)
+
+
+def cast_to(kind: FieldType) -> Callable[[pl.Series], pl.Series]:
+    """Return the function that converts to a type; what cannot be converted is NULL."""
+    return _CASTS[kind]
+
+
+def _to_text(value: pl.Series) -> pl.Series:
+    return value.cast(pl.String)
+
+
+def _to_real(value: pl.Series) -> pl.Series:
+    if value.dtype == pl.String:
+        value = value.str.strip_chars()
+    return settled(value.cast(pl.Float64, strict=False))
+
+
+def _to_integer(value: pl.Series) -> pl.Series:
+    if value.dtype == pl.String:
+        whole = value.str.strip_chars().cast(pl.Int64, strict=False)
+        return coalesce(whole, _to_integer(_to_real(value))) if whole.null_count() > value.null_count() else whole
+    if value.dtype == pl.Float64:
+        value = value.round(mode="half_to_even")
+    return value.cast(pl.Int64, strict=False)
+
+
+_TRUE, _FALSE = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
+
+
+def _to_boolean(value: pl.Series) -> pl.Series:
+    if value.dtype in (pl.Boolean, pl.Null):
+        return value.cast(pl.Boolean)
+    if value.dtype != pl.String:
+        return value != 0
+    word = value.str.strip_chars().str.to_lowercase()
+    true, false = word.is_in(_TRUE), word.is_in(_FALSE)
+    return choice(true | false, true, _to_real(value) != 0)
+
+
+_CASTS: dict[FieldType, Callable[[pl.Series], pl.Series]] = {
+    FieldType.TEXT: _to_text,
+    FieldType.REAL: _to_real,
+    FieldType.INTEGER: _to_integer,
+    FieldType.BOOLEAN: _to_boolean,
+}
+
+
+def _alike(one: pl.Series, other: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Return two series with a type that has the values of both."""
+    if one.dtype == other.dtype:
+        return one, other
+    known = [each.dtype for each in (one, other) if each.dtype != pl.Null]
+    kind = known[0] if len(known) == 1 else pl.Float64()
+    return one.cast(kind), other.cast(kind)
+
+
+def aligned(*values: pl.Series) -> tuple[pl.Series, ...]:
+    """Return series of one length: constants as long as the others."""
+    lengths = {value.len() for value in values}
+    if len(lengths) == 1:
+        return values
+    (rows,) = lengths - {1}
+    return tuple(value if value.len() == rows else value.new_from_index(0, rows) for value in values)

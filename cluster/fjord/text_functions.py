@@ -1,0 +1,89 @@
+"""What the functions of texts mean: series in, series out (:mod:`cluster.fjord.scalar_functions`).
+
+A text is a sequence of Unicode code points. Capitals and small letters are those of Unicode, whatever the language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+import polars as pl
+
+from cluster.fjord.scalar_functions import aligned, choice
+
+
+def matching(pattern: str, escape: str | None = None) -> Callable[[pl.Series], pl.Series]:
+    """Return the function that says whether a text is like a pattern."""
+    regex = like_to_regex(pattern, escape)
+    return lambda value: value.cast(pl.String).str.contains(regex)
+
+
+def like_to_regex(pattern: str, escape: str | None = None) -> str:
+    r"""Return the regular expression of a LIKE pattern.
+
+    Examples
+    --------
+    >>> like_to_regex("a%_.")
+    '(?s)^a.*.\\.$'
+    """
+    pieces = []
+    letters = iter(pattern)
+    for letter in letters:
+        if letter == escape:
+            pieces.append(_quoted(next(letters, "")))
+        else:
+            pieces.append({"%": ".*", "_": "."}.get(letter) or _quoted(letter))
+    return f"(?s)^{''.join(pieces)}$"
+
+
+def _quoted(letter: str) -> str:
+    return "\\" + letter if letter and letter in r"\.+*?()|[]{}^$#&-~" else letter
+
+
+def upper(value: pl.Series) -> pl.Series:
+    """Return a text in capitals."""
+    return value.cast(pl.String).str.to_uppercase()
+
+
+def lower(value: pl.Series) -> pl.Series:
+    """Return a text in small letters."""
+    return value.cast(pl.String).str.to_lowercase()
+
+
+def length(value: pl.Series) -> pl.Series:
+    """Return how many code points a text has."""
+    return value.cast(pl.String).str.len_chars().cast(pl.Int64)
+
+
+def trim(value: pl.Series) -> pl.Series:
+    """Return a text without spaces at its ends."""
+    return value.cast(pl.String).str.strip_chars(" ")
+
+
+def substring(value: pl.Series, start: pl.Series, count: pl.Series | None = None) -> pl.Series:
+    """Return so many code points of a text, from a place on; the first is 1.
+
+    Standard SQL: places before the first count towards the length, and there is nothing there.
+    """
+    # One more than the least integer: no text reaches that far, and one less than it would wrap around.
+    first = start.cast(pl.Int64).clip(lower_bound=1 - 2**63) - 1
+    if count is None:
+        value, first = aligned(value.cast(pl.String), first)
+        return value.str.slice(first.clip(lower_bound=0))
+    # The one is not negative and the other not positive: their sum cannot wrap around.
+    letters = count.cast(pl.Int64).clip(lower_bound=0) + first.clip(upper_bound=0)
+    value, first, letters = aligned(value.cast(pl.String), first, letters)
+    found = value.str.slice(first.clip(lower_bound=0), letters.clip(lower_bound=0))
+    # Polars takes a length of NULL for no length.
+    return choice(letters.is_not_null(), found, pl.Series([None], dtype=pl.String))
+
+
+def joined(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return two texts, one behind the other."""
+    return left.cast(pl.String) + right.cast(pl.String)
+
+
+def concatenated(*values: pl.Series) -> pl.Series:
+    """Return texts, one behind the other; NULLs do not count."""
+    return reduce(lambda left, right: left + right, (value.cast(pl.String).fill_null("") for value in values))
