@@ -2,19 +2,24 @@
 
 A partial value is one or more columns. Merging partials of disjoint sets of tuples gives the partial of their union, so
 panes, partitions, proxies and motes can all begin an aggregate that the downstream Fjord finishes. Nothing is ever
-subtracted: sums of reals stay as exact as one addition after another.
+subtracted: sums of reals stay as exact as one addition after another. They are kept scaled down by a power of two, so
+that no partial sum can leave the range of reals: whether the whole does depends on the tuples, not on how they are cut.
+
+Sums of integers wrap around as their arithmetic does. A result that is no finite real is NULL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import START
+from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
+from cluster.fjord.scaled_reals import SCALE, between_values, different, mean_of, scaled
 from cluster.language.algebra import AggregateCall
 from cluster.language.plans import plain_column
 from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
@@ -69,7 +74,10 @@ def split_aggregate(call: AggregateCall) -> SplitAggregate:
         what = "does not take DISTINCT" if call.distinct else "cannot be evaluated"
         raise PlanError(f"{call.function.upper()} {what}", hint="aggregate a subquery, FROM (SELECT DISTINCT ...) AS x")
     columns, final = rule(call)
-    return SplitAggregate(call, columns, final.cast(POLARS_TYPES[call.type]).alias(call.name))
+    final = final.cast(POLARS_TYPES[call.type])
+    if call.type is FieldType.REAL:
+        final = final.map_batches(settled, return_dtype=pl.Float64, is_elementwise=True)
+    return SplitAggregate(call, columns, final.alias(call.name))
 
 
 _Rule = Callable[[AggregateCall], tuple[tuple[PartialColumn, ...], pl.Expr]]
@@ -131,17 +139,39 @@ def _count(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
 
 
 def _sum(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    count = _column(call, "count", pl.Int64, _argument(call).count(), measure=Measure.COUNT)
+    if call.type is FieldType.REAL:
+        total = _scaled_sum(call)
+        return (total, count), pl.when(pl.col(count.name) > 0).then(pl.col(total.name) / SCALE)
     kind = POLARS_TYPES[call.type]
     total = _column(call, f"sum_{call.type.value}", kind, _argument(call).cast(kind).sum(), measure=Measure.SUM)
-    count = _column(call, "count", pl.Int64, _argument(call).count(), measure=Measure.COUNT)
     return (total, count), pl.when(pl.col(count.name) > 0).then(pl.col(total.name))
 
 
 def _average(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    total = _column(call, "sum_real", pl.Float64, _argument(call).cast(pl.Float64).sum(), measure=Measure.SUM)
+    total = _scaled_sum(call)
     count = _column(call, "count", pl.Int64, _argument(call).count(), measure=Measure.COUNT)
-    mean = pl.col(total.name) / pl.col(count.name)
-    return (total, count), pl.when(pl.col(count.name) > 0).then(mean)
+    mean = mean_of(pl.col(total.name), pl.col(count.name))
+    return (total, count), pl.when((pl.col(count.name) > 0) & pl.col(total.name).is_finite()).then(mean)
+
+
+def _scaled_sum(call: AggregateCall) -> PartialColumn:
+    begin = (_argument(call).cast(pl.Float64) * SCALE).sum()
+    column = _column(call, SCALED_SUM, pl.Float64, begin, measure=Measure.SUM)
+    return column if column.told is None else replace(column, told=column.told * SCALE)
+
+
+SUM, SCALED_SUM = "sum_real", "scaled_sum"
+"""How sums of reals are called that are kept as they are, by earlier versions, and scaled."""
+
+
+def with_scaled_sums(saved: pl.DataFrame) -> pl.DataFrame:
+    """Return partial rows as this version keeps them, of rows that an earlier one may have saved."""
+    before = f"fjord_{SUM}("
+    sums = [name for name in saved.columns if name.startswith(before)]
+    return saved.with_columns(pl.col(name) * SCALE for name in sums).rename(
+        {name: f"fjord_{SCALED_SUM}({name.removeprefix(before)}" for name in sums}
+    )
 
 
 def _least(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
@@ -165,20 +195,22 @@ def _variance(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     mean = _name(call, "mean")
     squares = _name(call, "squares")
     n, m, s = pl.col(count), pl.col(mean), pl.col(squares)
-    total = (n * m).sum() / n.sum()
+    total = mean_of((n * (m * SCALE)).sum(), n.sum())
+    begun = mean_of((value * SCALE).sum(), value.count())
+    apart = pl.when(n > 0).then(n * (m - total) ** 2)
     columns = (
         PartialColumn(count, pl.Int64, value.count().cast(pl.Int64).alias(count), n.sum().alias(count)),
         PartialColumn(
             mean,
             pl.Float64,
-            value.mean().fill_null(0.0).alias(mean),
+            pl.when(value.count() > 0).then(begun).otherwise(0.0).alias(mean),
             pl.when(n.sum() > 0).then(total).otherwise(0.0).alias(mean),
         ),
         PartialColumn(
             squares,
             pl.Float64,
-            ((value - value.mean()) ** 2).sum().alias(squares),
-            pl.when(n.sum() > 0).then(s.sum() + (n * (m - total) ** 2).sum()).otherwise(0.0).alias(squares),
+            ((value - begun) ** 2).sum().alias(squares),
+            pl.when(n.sum() > 0).then(s.sum() + apart.sum()).otherwise(0.0).alias(squares),
         ),
     )
     return columns, pl.when(n > 1).then(s / (n - 1))
@@ -226,7 +258,24 @@ def _by_stamp(call: AggregateCall, *, first: bool) -> tuple[tuple[PartialColumn,
 
 def _quantile(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     share = 0.5 if call.parameter is None else call.parameter
-    return _values(call, lambda values: values.list.agg(pl.element().quantile(share, interpolation="linear")))
+    return _values(
+        call,
+        between_values(lambda values: values.list.agg(pl.element().quantile(share, interpolation="linear"))),
+    )
+
+
+def _distinct_sum(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    if call.type is not FieldType.REAL:
+        return _values(call, lambda values: pl.when(values.list.len() > 0).then(different(values).list.sum()))
+    return _values(call, lambda values: pl.when(values.list.len() > 0).then(scaled(values).list.sum() / SCALE))
+
+
+def _distinct_average(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    def mean(values: pl.Expr) -> pl.Expr:
+        once = scaled(values)
+        return pl.when(values.list.len() > 0).then(mean_of(once.list.sum(), once.list.len()))
+
+    return _values(call, mean)
 
 
 SAMPLED = "fjord_sampled(*)"
@@ -256,7 +305,7 @@ _RULES: dict[str, _Rule] = {
     "max": _greatest,
     "variance": _variance,
     "stddev": _deviation,
-    "median": lambda call: _values(call, lambda values: values.list.median()),
+    "median": lambda call: _values(call, between_values(lambda values: values.list.median())),
     "quantile": _quantile,
     "first": lambda call: _by_stamp(call, first=True),
     "last": lambda call: _by_stamp(call, first=False),
@@ -264,10 +313,8 @@ _RULES: dict[str, _Rule] = {
 }
 _DISTINCT_RULES: dict[str, _Rule] = {
     "count": lambda call: _values(call, lambda values: values.list.n_unique()),
-    "sum": lambda call: _values(
-        call, lambda values: pl.when(values.list.len() > 0).then(values.list.unique(maintain_order=True).list.sum())
-    ),
-    "avg": lambda call: _values(call, lambda values: values.list.unique(maintain_order=True).list.mean()),
+    "sum": _distinct_sum,
+    "avg": _distinct_average,
     "min": _least,
     "max": _greatest,
 }

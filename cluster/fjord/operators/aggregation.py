@@ -13,7 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.aggregates import partial_columns, split_aggregate
+from cluster.fjord.aggregates import partial_columns, split_aggregate, with_scaled_sums
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.scalars import POLARS_TYPES
@@ -78,7 +78,7 @@ class MergeAggregate(Operator):
         pending, watermark_us = state["pending"], state["watermark_us"]
         assert isinstance(pending, pl.DataFrame)  # noqa: S101 - written by save()
         assert isinstance(watermark_us, int)  # noqa: S101 - written by save()
-        self._pending, self._watermark_us = pending, watermark_us
+        self._pending, self._watermark_us = with_scaled_sums(pending), watermark_us
 
     def _reached(self) -> int:
         """Return the instant before which nothing more can be answered."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from cluster.fjord.aggregates import SAMPLED, partial_columns, split_aggregate
+from cluster.fjord.aggregates import SAMPLED, partial_columns, split_aggregate, with_scaled_sums
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
@@ -95,7 +95,7 @@ class PaneAggregate(Operator):
 
     def restore(self, state: State) -> None:
         """Go on with partial rows saved before, perhaps for others: what none of today's may see is forgotten."""
-        saved, columns = table_of(state, "pending"), self._pending.schema
+        saved, columns = with_scaled_sums(table_of(state, "pending")), self._pending.schema
         oldest = self._audiences.group_by(MEMBER.name).agg(pl.col(SINCE.name).min().alias(AFTER.name))
         # An aggregate nobody asked for then is one that only later queries ask for, who do not see these rows.
         missing = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in saved.columns]

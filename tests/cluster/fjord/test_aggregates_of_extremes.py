@@ -1,0 +1,159 @@
+"""Aggregates over the ends of the reals and integers: no result depends on how the tuples are cut into batches."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.operators.aggregation import MergeAggregate
+from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import AggregateCall, Scalar
+from protocols.streams import FieldType
+from tests.cluster.fjord.scalar_definition import wrapped
+from tests.cluster.fjord.test_extreme_values import INTEGERS, REALS, is_settled
+
+LARGEST = sys.float_info.max
+Cut = list[list[Any]]
+
+VALUES = st.lists(st.none() | st.sampled_from([*REALS, LARGEST, -LARGEST]), min_size=1, max_size=7)
+
+
+def calls(kind: FieldType) -> tuple[AggregateCall, ...]:
+    """Every aggregate of a column of a type, and of an expression over it."""
+    argument = Scalar('"v"', kind)
+    functions = ["count", "sum", "avg", "min", "max", "stddev", "variance", "median", "quantile", "first", "last"]
+    results = {"count": FieldType.INTEGER, **dict.fromkeys(("sum", "min", "max", "first", "last"), kind)}
+    found = [
+        AggregateCall(
+            name=f"{function}{' distinct' if distinct else ''}",
+            function=function,
+            argument=argument,
+            type=results.get(function, FieldType.REAL),
+            distinct=distinct,
+            parameter=0.3 if function == "quantile" else None,
+            order=START if function in ("first", "last") else None,
+        )
+        for function in functions
+        for distinct in ((False, True) if function in ("count", "sum", "avg", "min", "max") else (False,))
+    ]
+    return tuple(found)
+
+
+def aggregated(kind: FieldType, batches: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """What all aggregates are of values that come in some batches."""
+    partial, merge = PartialAggregate((), calls(kind)), MergeAggregate((), calls(kind))
+    rows: list[pl.DataFrame] = []
+    for number, batch in enumerate(batches):
+        schema = {START: pl.Int64, END: pl.Int64, "v": POLARS_TYPES[kind]}
+        frame = pl.DataFrame([(0, 10, value) for value in batch], schema=schema, orient="row")
+        watermark_us = NEVER if number == len(batches) - 1 else -1
+        rows.append(merge.transition(0, partial.transition(0, Batch(frame, watermark_us))).rows)
+    return pl.concat(rows).drop(START, END).row(0, named=True)
+
+
+@st.composite
+def cuts(draw: Any, values: st.SearchStrategy[list[Any]]) -> tuple[Cut, Cut]:
+    """The same values in two orders, cut into batches in two ways."""
+    drawn = draw(values)
+
+    def cut(order: list[Any]) -> Cut:
+        at = sorted(draw(st.sets(st.integers(1, len(order)), max_size=4)))
+        pieces = [order[begin:end] for begin, end in zip([0, *at], [*at, len(order)], strict=True)]
+        return [piece for piece in pieces if piece]
+
+    return cut(drawn), cut(draw(st.permutations(drawn)))
+
+
+def close(one: float | None, other: float | None, scale: float) -> bool:
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12 * scale + 1e-280)
+
+
+@settings(max_examples=300, deadline=None)
+@given(cuts(VALUES))
+def test_reals(cut: tuple[Cut, Cut]) -> None:
+    one, other = (aggregated(FieldType.REAL, each) for each in cut)
+    values = [value for batch in cut[0] for value in batch if value is not None]
+    scale = max(map(abs, values), default=0.0)
+    assert all(map(is_settled, (*one.values(), *other.values())))
+    assert {name for name, value in one.items() if value is None} == {
+        name for name, value in other.items() if value is None
+    }
+    for name, value in one.items():
+        assert close(value, other[name], scale) or name in ("variance", "stddev"), name
+    total = sum(map(Fraction, values))
+    if not values:
+        assert one == {**dict.fromkeys(one), "count": 0, "count distinct": 0}
+        return
+    assert one["count distinct"] == len(set(values))
+    assert (one["min"], one["max"]) == (min(values), max(values))
+    if abs(abs(total) / Fraction(LARGEST) - 1) > Fraction(1, 10**9):
+        assert close(one["sum"], None if abs(total) > LARGEST else float(total), scale)
+    assert close(one["avg"], float(total / len(values)), scale)
+    assert close(one["avg distinct"], float(sum(map(Fraction, set(values))) / len(set(values))), scale)
+    middle = [Fraction(value) for value in values]
+    assert close(one["median"], float(statistics.median(middle)), scale)
+    assert min(values) <= one["quantile"] <= max(values)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cuts(st.lists(st.none() | st.sampled_from(INTEGERS), min_size=1, max_size=6)))
+def test_integers(cut: tuple[Cut, Cut]) -> None:
+    one, other = (aggregated(FieldType.INTEGER, each) for each in cut)
+    values = [value for batch in cut[0] for value in batch if value is not None]
+    assert [name for name in one if not close(one[name], other[name], 2.0**63)] == []
+    if values:
+        assert one["sum"] == other["sum"] == wrapped(sum(values))
+        assert one["sum distinct"] == other["sum distinct"] == wrapped(sum(set(values)))
+        assert close(one["avg"], float(Fraction(sum(values), len(values))), 2.0**63)
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([[1e308, 1e308, -1e308]], {"sum": 1e308, "avg": 1e308 / 3}),
+        ([[1e308, 1e308], [-1e308]], {"sum": 1e308, "avg": 1e308 / 3}),
+        ([[1e308], [1e308]], {"sum": None, "avg": 1e308, "variance": 0.0, "median": 1e308}),
+        ([[LARGEST, -LARGEST]], {"sum": 0.0, "avg": 0.0, "variance": None, "median": 0.0, "quantile": -0.4 * LARGEST}),
+        ([[1e200], [1e200, None], [None]], {"variance": 0.0, "stddev": 0.0}),
+        ([[LARGEST] * 3], {"avg": LARGEST, "sum": None, "sum distinct": LARGEST, "avg distinct": LARGEST}),
+        ([[-5e-324], [0.0]], {"median": 0.0, "avg": 0.0}),
+    ],
+)
+def test_what_leaves_the_reals_on_the_way(batches: list[list[Any]], expected: dict[str, float | None]) -> None:
+    found = aggregated(FieldType.REAL, batches)
+    for name, value in expected.items():
+        assert close(found[name], value, 0.0), (name, found[name])
+        assert is_settled(found[name])
+
+
+def test_the_argument_of_an_aggregate_is_null_where_a_row_is() -> None:
+    argument = Scalar('"v" * 10', FieldType.REAL)
+    counted = AggregateCall("n", "count", argument, FieldType.INTEGER)
+    least = AggregateCall("m", "max", argument, FieldType.REAL)
+    partial, merge = PartialAggregate((), (counted, least)), MergeAggregate((), (counted, least))
+    rows = pl.DataFrame({START: [0, 0, 0], END: [1, 1, 1], "v": [1e308, -0.0, 2.0]})
+    answer = merge.transition(0, partial.transition(0, Batch(rows, NEVER))).rows
+    assert answer.select("n", "m").rows() == [(2, 20.0)]
+
+
+def test_sums_saved_by_an_earlier_version_go_on() -> None:
+    total = AggregateCall("total", "sum", Scalar('"v"', FieldType.REAL), FieldType.REAL)
+    before = MergeAggregate((), (total,))
+    saved = pl.DataFrame({START: [0], END: [10], 'fjord_sum_real("v")': [40.0], 'fjord_count("v")': [2]})
+    before.restore({"pending": saved, "watermark_us": -1})
+    rows = pl.DataFrame({START: [0], END: [10], "v": [2.0]})
+    partial = PartialAggregate((), (total,)).transition(0, Batch(rows, NEVER))
+    assert before.transition(0, partial).rows["total"].to_list() == [42.0]
