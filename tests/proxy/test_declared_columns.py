@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 from msgspec.structs import replace
 
 from protocols.acquisition.needs import RefusedDemand
-from protocols.demands import EventDemand, PropertyBand, QueryDemand, StreamDemand
+from protocols.demands import EventDemand, PropertyBand, QueryDemand, StreamDemand, decode_demand
 from protocols.programs import Band, DeadBand, Threshold
 from protocols.streams import Field, FieldType, StreamSchema
 from proxy.declared_columns import as_offered
@@ -137,3 +138,11 @@ def test_a_restarted_proxy_does_not_ask_them_either(frames):
 def test_nobody_is_refused_while_no_query_asks(frames):
     _, said = fleet_with(frames, replace(WRONG, demands=()))
     assert refused(said) == []
+
+
+def test_a_demand_of_before_declarations_were_told_is_read_and_answered(frames):
+    short = msgpack.packb([1, "c", "traffic", 1, [["a", ["speed"]]]])
+    assert decode_demand(short) == StreamDemand(1, "c", "traffic", 1, (QueryDemand("a", ("speed",)),))
+    proxy, said = fleet_with(frames, decode_demand(short))
+    assert refused(said) == []
+    assert program_of(proxy).fields == ("speed",)

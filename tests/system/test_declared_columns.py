@@ -110,5 +110,5 @@ def test_a_mismatch_is_said_everywhere_and_costs_no_sample_until_it_is_mended(
     added = fjord(cluster, "query", "add", "SELECT sensor, lane, occ, speed FROM lanes", "--name", "all-lanes")
     assert added.stderr == ""
     assert answers(cluster, "all-lanes") == sorted(recorded()), "the proxy and the motes are those of before"
-    assert counted("samples") >= SENSORS * SAMPLES
+    wait_for(lambda: counted("samples") >= SENSORS * SAMPLES, "the counters, written now and then, show them")
     cluster.api.drop("all-lanes")
