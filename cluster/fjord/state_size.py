@@ -161,9 +161,9 @@ class _Estimate:
     def _rows_of(self, node: Node) -> float:
         match node:
             case CountWindow():
-                return float(node.rows or 0)
+                return _rows_of_window(node)
             case PartitionedWindow():
-                return float((node.rows or 0) * (1 if node.keys == (MEMBER.name,) else KEYS_ASSUMED))
+                return _rows_of_window(node) * (1 if node.keys == (MEMBER.name,) else KEYS_ASSUMED)
             case Aggregate() if is_chain(node.input):
                 spans = (longest_validity_us(node.input) or 0) / slide_of(node.input)
                 return min(self.alive(node.input), groups_of(node) * spans)
@@ -181,6 +181,11 @@ class _Estimate:
             return sum(self.rows(each) for each in nodes_of(node))
         alive = flow.per_second * flow.lasting_us / 1e6
         return min(alive, self.alive(node.input), groups_of(node)) if isinstance(node, Aggregate) else alive
+
+
+def _rows_of_window(node: CountWindow | PartitionedWindow) -> float:
+    """Return how many tuples a window by count keeps of one key: those in it, and the slide that is not full."""
+    return float((node.rows or 0) + node.slide_rows - 1)
 
 
 def _row_bytes(schema: Schema) -> int:

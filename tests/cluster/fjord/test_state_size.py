@@ -27,6 +27,8 @@ def query(text: str, number: int = 1) -> PlannedQuery:
     ("SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 60 SECONDS SLIDE 1 SECOND) GROUP BY sensor", 6100),
     ("SELECT a.speed FROM traffic a WINDOW(RANGE 10 SECONDS), traffic b WINDOW(RANGE 5 SECONDS)", 1500),
     ("SELECT speed FROM traffic WINDOW(ROWS 50)", 50),
+    ("SELECT speed FROM traffic WINDOW(ROWS 50 SLIDE 10)", 59),
+    ("SELECT speed FROM traffic WINDOW(PARTITION BY sensor ROWS 5 SLIDE 10)", 14_000),
     ("SELECT a.speed FROM traffic a ZIP JOIN traffic b WITHIN 5 SECONDS", 1000),
     ("SELECT a.speed FROM traffic a FULL ZIP JOIN traffic b WITHIN 1 SECOND TO 1 DAY", 8_640_000),
 ])  # fmt: skip
