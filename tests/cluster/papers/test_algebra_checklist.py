@@ -314,7 +314,7 @@ def test_state_is_evicted_by_end_whatever_the_order_of_ends() -> None:
     """The list sweep area of the digest needs ends in order; ours evicts by a comparison and needs no order."""
     distinct = Distinct(E)
     distinct.transition(0, Batch(frame(physical("a[0,50) b[1,3) c[2,9)")), 10))
-    kept = distinct.save()["covered"]
+    kept = distinct.save()["intervals"]
     assert isinstance(kept, pl.DataFrame)
     assert kept["e"].to_list() == ["a"]
 
