@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 LARGEST_INTEGER = 2**63 - 1
+LONGEST_PATTERN = 1_000
+"""Characters of a pattern of LIKE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ class Checker:
 
     def negative(self, expression: exp.Neg) -> Typed:
         """Return a number with its sign changed."""
+        if _is_smallest(expression):
+            return Typed(exp.Neg(this=expression.this.copy()), FieldType.INTEGER, nullable=False)
         inner = self.check_as(expression.this, Family.NUMBER)
         return Typed(exp.Neg(this=grouped(inner.expression)), inner.type, inner.unit, inner.nullable)
 
@@ -128,6 +133,8 @@ class Checker:
             if int(literal.this) > LARGEST_INTEGER:
                 raise self.context.error(literal, "this number does not fit 64 bits", "write it as a real, with a dot")
             return Typed(exp.Literal.number(int(literal.this)), FieldType.INTEGER, nullable=False)
+        if not math.isfinite(float(literal.this)):
+            raise self.context.error(literal, "this number is larger than every real", "the largest is about 1.8e308")
         return Typed(exp.Literal.number(literal.this), FieldType.REAL, nullable=False)
 
     def paren(self, paren: exp.Paren) -> Typed:
@@ -180,11 +187,16 @@ class Checker:
         value, pattern = (self.check_as(each, Family.TEXT) for each in (like.this, like.expression))
         if not isinstance(pattern.expression, exp.Literal):
             raise self.context.error(like.expression, "the pattern of LIKE must be written out, in quotes")
+        if len(pattern.expression.this) > LONGEST_PATTERN:
+            raise self.context.error(like.expression, f"the pattern of LIKE has at most {LONGEST_PATTERN:,} characters")
         built: exp.Expr = exp.Like(this=value.expression, expression=pattern.expression)
         if isinstance(expression, exp.Escape):
             escape = expression.expression
             if not (isinstance(escape, exp.Literal) and escape.is_string and len(escape.this) == 1):
                 raise self.context.error(escape, "ESCAPE is followed by one character in quotes")
+            if _ends_escaping(pattern.expression.this, escape.this):
+                reason = f"the pattern ends with {escape.this!r}, behind which a character was expected"
+                raise self.context.error(like.expression, reason, f"{escape.this * 2} stands for the character itself")
             built = exp.Escape(this=built, expression=exp.Literal.string(escape.this))
         return Typed(built, FieldType.BOOLEAN, nullable=value.nullable or pattern.nullable)
 
@@ -211,7 +223,6 @@ class Checker:
         """Return +, -, *, / or %."""
         hint = "texts are joined by ||" if isinstance(expression, exp.Add) else None
         left, right = (self.check_as(each, Family.NUMBER, hint) for each in (expression.this, expression.expression))
-        divides = isinstance(expression, exp.Div | exp.Mod)
         result = FieldType.REAL if isinstance(expression, exp.Div) else common_type((left.type, right.type))
         unit = ""
         if isinstance(expression, exp.Add | exp.Sub):
@@ -221,7 +232,23 @@ class Checker:
         if isinstance(built, exp.Div):
             built.set("typed", False)  # noqa: FBT003 - sqlglot's names for what `/` means here
             built.set("safe", True)  # noqa: FBT003
-        return Typed(built, result, unit, nullable=divides or left.nullable or right.nullable)
+        # A real may leave the range of reals, and nothing is divided by zero.
+        may_fail = result is not FieldType.INTEGER or isinstance(expression, exp.Mod)
+        return Typed(built, result, unit, nullable=may_fail or left.nullable or right.nullable)
+
+
+def _is_smallest(negative: exp.Neg) -> bool:
+    """Return whether this is the least integer there is, the number of which is none without its sign."""
+    number = negative.this
+    return isinstance(number, exp.Literal) and number.is_int and number.this == str(LARGEST_INTEGER + 1)
+
+
+def _ends_escaping(pattern: str, escape: str) -> bool:
+    """Return whether the last character of a pattern says that the one behind it stands for itself."""
+    escaping = False
+    for letter in pattern:
+        escaping = letter == escape and not escaping
+    return escaping
 
 
 ATOMS = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Func, exp.Paren)

@@ -108,7 +108,7 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Sqrt: Function("SQRT", ("this",), (_NUMBER,), 1, FieldType.REAL, null_if_null=False),
     exp.Pow: Function("POWER", ("this", "expression"), (_NUMBER, _NUMBER), 2, FieldType.REAL, null_if_null=False),
     exp.Ln: Function("LN", ("this",), (_NUMBER,), 1, FieldType.REAL, null_if_null=False),
-    exp.Exp: Function("EXP", ("this",), (_NUMBER,), 1, FieldType.REAL),
+    exp.Exp: Function("EXP", ("this",), (_NUMBER,), 1, FieldType.REAL, null_if_null=False),
     exp.Least: Function("LEAST", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),
     exp.Greatest: Function("GREATEST", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),
     exp.Coalesce: Function("COALESCE", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from cluster.language.algebra import Aggregate, AggregateCall, Distinct, Node, Output, Project, schema_of
@@ -13,6 +14,7 @@ from cluster.language.dialect import parse_scalar
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
+from cluster.language.matching_keys import MatchingKeys
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem, unique_name
 from cluster.language.syntax import QUERIES, Completeness, ErrorBound, Slot, span_of
@@ -52,24 +54,22 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
     """
     checker = Checker(scope, context)
     node, names, computed = _with_keys(node, checker, keys)
-    calls: dict[str, AggregateCall] = {}
+    keys_of = MatchingKeys(computed, checker)
+    calls = _Calls(names)
 
     def replaced(expression: exp.Expr) -> exp.Expr:
-        for key, name in computed:
-            if expression == key:
-                return _slot(name, expression)
+        if (name := keys_of.name_of(expression)) is not None:
+            return _slot(name, expression)
         if isinstance(expression, ErrorBound):
             return with_parts_replaced(error_bound(expression, node, names, checker), replaced)
         if type(expression) in AGGREGATES or isinstance(expression, UNBOUNDED_AGGREGATES):
-            call = _call(expression, checker)
-            calls.setdefault(call.name, call)
-            return _slot(call.name, expression)
+            return _slot(calls.name_of(_call(expression, checker)), expression)
         return expression
 
     rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
-    aggregate = _aggregate(node, names, tuple(calls.values()))
+    aggregate = _aggregate(node, names, calls.calls)
     slots = tuple(
-        ScopeColumn("", column.name, column.type, column.unit, nullable=_nullable(column.name, calls))
+        ScopeColumn("", column.name, column.type, column.unit, nullable=column.name not in calls.never_null)
         for column in schema_of(aggregate)
         if column.name not in {each.internal for each in scope.columns}
     )
@@ -108,17 +108,39 @@ def with_parts_replaced(expression: exp.Expr, replaced: Callable[[exp.Expr], exp
     return found
 
 
-def _nullable(name: str, calls: dict[str, AggregateCall]) -> bool:
-    call = calls.get(name)
-    return call is None or call.function != "count"
+class _Calls:
+    """Aggregates, each once. What they are says which are the same; their names are for readers."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self._taken = [*keys]
+        self._named: dict[AggregateCall, AggregateCall] = {}
+
+    @property
+    def calls(self) -> tuple[AggregateCall, ...]:
+        """All of them, under their names."""
+        return tuple(self._named.values())
+
+    @property
+    def never_null(self) -> frozenset[str]:
+        """The names of those that are never NULL."""
+        return frozenset(call.name for call in self.calls if call.function == "count")
+
+    def name_of(self, call: AggregateCall) -> str:
+        """Return the name of a call, the proposed one unless another has it."""
+        anonymous = replace(call, name="")
+        if anonymous not in self._named:
+            name = unique_name(call.name, self._taken)
+            self._taken.append(name)
+            self._named[anonymous] = replace(call, name=name)
+        return self._named[anonymous].name
 
 
 def _with_keys(
     node: Node, checker: Checker, keys: list[exp.Expr]
-) -> tuple[Node, tuple[str, ...], list[tuple[exp.Expr, str]]]:
+) -> tuple[Node, tuple[str, ...], list[tuple[exp.Expr, Output]]]:
     names: list[str] = []
     added: list[Output] = []
-    computed: list[tuple[exp.Expr, str]] = []
+    computed: list[tuple[exp.Expr, Output]] = []
     taken = [column.name for column in schema_of(node)]
     for key in keys:
         if isinstance(key, exp.Literal):
@@ -127,12 +149,12 @@ def _with_keys(
         if typed.type is None:
             raise checker.context.error(key, "NULL is no key to group by")
         scalar = scalar_of(typed, typed.type)
-        name = plain_column(scalar)
+        name = plain_column(scalar) or next((output.name for output in added if output.scalar == scalar), None)
         if name is None:
             name = unique_name(_readable(scalar), taken)
             taken.append(name)
             added.append(Output(name, scalar, typed.unit))
-            computed.append((key, name))
+            computed.append((key, added[-1]))
         if name not in names:
             names.append(name)
     if added:

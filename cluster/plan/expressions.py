@@ -54,8 +54,9 @@ def plain_column(scalar: Scalar) -> str | None:
     >>> plain_column(Scalar('"a"', FieldType.INTEGER)), plain_column(Scalar('"a" + "b"', FieldType.INTEGER))
     ('a', None)
     """
-    name = scalar.sql.strip('"')
-    return name if columns_of(scalar) == {name} else None
+    quoted = scalar.sql
+    name = quoted[1:-1].replace('""', '"')
+    return name if quoted.startswith('"') and columns_of(scalar) == {name} else None
 
 
 @remembered

@@ -1,0 +1,98 @@
+"""Which parts of SELECT and HAVING are keys of GROUP BY, however either is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.language.dialect import parse_scalar
+from cluster.language.errors import FjordSqlError
+from cluster.language.expressions import Checker
+from cluster.language.plans import scalar_of
+from cluster.language.syntax import QUERIES, Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster.language.algebra import Output, Scalar
+    from protocols.streams import FieldType
+
+_LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot)
+
+
+class MatchingKeys:
+    """Keys that are computed. A part is a key if both mean the same once names are resolved.
+
+    ``t.g % 2``, ``(G) % 2`` and ``g % 2`` do if the stream t has the only column g; ``2 % g`` is another expression.
+
+    Parameters
+    ----------
+    computed
+        Keys as they were written, and the columns that hold them.
+    checker
+        Knows the names that keys may use.
+    """
+
+    def __init__(self, computed: Sequence[tuple[exp.Expr, Output]], checker: Checker) -> None:
+        self._names = {_meaning(output.scalar): output.name for _, output in computed}
+        # Nothing is checked that cannot be a key, and so no part of a long expression more often than once a key.
+        self._shapes = {_shape(key) for key, _ in computed}
+        self._checker = Checker(checker.scope, replace(checker.context, warnings=[]))
+        self._sizes: dict[int, int] = {}
+        self._counted: list[exp.Expr] = []
+
+    def name_of(self, part: exp.Expr) -> str | None:
+        """Return the column that holds the key that a part is; None if it is none."""
+        if not self._names or _is_piece(part) or (_kind(part), self._size(part)) not in self._shapes:
+            return None
+        try:
+            typed = self._checker.check(part)
+        except FjordSqlError:  # an aggregate, say; what is wrong is said where it is translated
+            return None
+        return None if typed.type is None else self._names.get(_meaning(scalar_of(typed, typed.type)))
+
+    def _size(self, part: exp.Expr) -> int:
+        if id(part) not in self._sizes:
+            self._sizes |= _sizes(part)
+            self._counted.append(part)  # kept, so that nothing else has its identity
+        return self._sizes[id(part)]
+
+
+def _meaning(scalar: Scalar) -> tuple[exp.Expr, FieldType]:
+    """Return the tree without parentheses: what they say is in it."""
+    tree = parse_scalar(scalar.sql)
+    for paren in list(tree.find_all(exp.Paren)):
+        paren.replace(paren.this)
+    return tree, scalar.type
+
+
+def _is_piece(part: exp.Expr) -> bool:
+    """Return whether a part is no expression of its own, though it could be one elsewhere."""
+    return isinstance(part.parent, exp.Escape) or (isinstance(part.parent, exp.Case) and part.arg_key == "ifs")
+
+
+def _shape(key: exp.Expr) -> tuple[type[exp.Expr], int]:
+    return _kind(key), _sizes(key)[id(key)]
+
+
+def _kind(part: exp.Expr) -> type[exp.Expr]:
+    """Return what a part is, without parentheses; IF is a CASE."""
+    bare = part.unnest() if isinstance(part, exp.Paren) else part
+    return exp.Case if isinstance(bare, exp.If) else type(bare)
+
+
+def _sizes(root: exp.Expr) -> dict[int, int]:
+    """Return how many leaves each part of an expression has."""
+    found: dict[int, int] = {}
+    waiting = [(root, False)]
+    while waiting:
+        part, ready = waiting.pop()
+        inner = () if isinstance(part, (*_LEAVES, *QUERIES)) else tuple(part.iter_expressions())
+        if ready or not inner:
+            found[id(part)] = sum(found[id(each)] for each in inner) or 1
+        else:
+            waiting.append((part, True))
+            waiting += [(each, False) for each in inner]
+    return found
