@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from cluster.language.algebra import Scalar, Schema
 from cluster.language.dialect import canonical, parse_scalar
-from cluster.language.syntax import conjuncts
+from cluster.language.syntax import conjuncts, disjuncts
 from protocols.streams import FieldType
 
 Value = int | float | str
@@ -89,7 +89,7 @@ def _intervals(part: exp.Expr, types: Mapping[str, FieldType]) -> tuple[str, Int
         case exp.Not() if isinstance(part.this.unnest(), exp.Column):
             return _truth(part.this.unnest(), types, value=False)
         case exp.Or():
-            return _union([_intervals(side.unnest(), types) for side in (part.this, part.expression)])
+            return _union([_intervals(side, types) for side in disjuncts(part)])
         case exp.In() if part.expressions:
             return _union([_compared(exp.EQ, part.this.unnest(), each.unnest(), types) for each in part.expressions])
         case exp.Between():
@@ -142,11 +142,10 @@ def _compared(
     if isinstance(constant, exp.Boolean) != (kind is FieldType.BOOLEAN):
         return None
     if kind is FieldType.REAL:
-        if isinstance(value, int) and abs(value) > 2**53:
-            return None  # not every such integer is a real
         value = float(value)
     if kind is FieldType.INTEGER and isinstance(value, float):
-        return column.name, _of_integers(sign, value)
+        # Integers beyond compare as the nearest reals: not as they lie on the line.
+        return (column.name, _of_integers(sign, value)) if abs(value) < 2**53 else None
     return column.name, _of_values(sign, value)
 
 
@@ -177,14 +176,17 @@ def _constant(constant: exp.Expr) -> Value | None:
     match constant:
         case exp.Neg() if isinstance(constant.this.unnest(), exp.Literal):
             value = _constant(constant.this.unnest())
-            return -value if isinstance(value, int | float) else None
+            return 0 - value if isinstance(value, int | float) else None
         case exp.Boolean():
             return int(bool(constant.this))
         case exp.Literal():
             text = str(constant.this)
             if constant.is_string:
                 return text
-            return int(text) if text.isdecimal() else float(text)
+            if text.isdecimal():
+                return int(text)
+            # What is infinite is NULL, and equals nothing.
+            return float(text) if math.isfinite(float(text)) else None
         case _:
             return None
 

@@ -178,7 +178,7 @@ def _bands(name: str, intervals: Intervals, kind: FieldType) -> tuple[Band, ...]
             low = low + 1 if kind is not FieldType.REAL else math.nextafter(low, math.inf)
         if high is not None and each.high_open:
             high = high - 1 if kind is not FieldType.REAL else math.nextafter(high, -math.inf)
-        if low is not None and high is not None and low > high:
+        if low == math.inf or high == -math.inf or (low is not None and high is not None and low > high):
             continue
         found.append(Band(name, None if low is None else float(low), None if high is None else float(high)))
     return tuple(found) or None

@@ -22,20 +22,27 @@ COLUMNS = (
     Column("b", FieldType.BOOLEAN),
 )
 TEXTS = ["", "a", "ab", "abc", "b", "a%", "é", "\U0010ffff", "a\U0010ffff"]
+LARGE = [2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
 ROWS = st.lists(
     st.tuples(
-        st.none() | st.integers(-3, 4),
-        st.none() | st.sampled_from([-1.5, 0.0, 0.5, 1.0, 2.5]),
+        st.none() | st.integers(-3, 4) | st.sampled_from(LARGE),
+        st.none() | st.sampled_from([-1.5, 0.0, 0.5, 1.0, 2.5, 5e-324, 2.0**53, 1e308, 1.7976931348623157e308]),
         st.none() | st.sampled_from(TEXTS),
         st.none() | st.booleans(),
     ),
     max_size=12,
 )
 CONSTANTS = {
-    "i": ["-2", "0", "1", "3", "0.5", "2.0", "-0.5"],
-    "r": ["0", "1", "0.5", "-1.5", "2.5"],
+    "i": [
+        "-2", "0", "1", "3", "0.5", "2.0", "-0.5", "9007199254740992.0", "9007199254740991.0", "9007199254740993",
+        "-9007199254740992.0", "9223372036854775807", "-9223372036854775808", "1e300", "-1e300",
+    ],
+    "r": [
+        "0", "1", "0.5", "-1.5", "2.5", "-0.0", "1e308", "1.7976931348623157e308", "-1e308", "5e-324",
+        "9007199254740993", "-9223372036854775808", "1e999", "-1e999",
+    ],
     "s": ["'a'", "'ab'", "''", "'b'"],
-}
+}  # fmt: skip
 
 
 PATTERNS = ["'a%'", "'ab%'", "'%'", "'%b'", "'a_'", "'ab'", "'\U0010ffff%'"]
@@ -64,7 +71,14 @@ def atoms(draw: Any) -> str:
         case "not":
             return f"NOT ({column} = {draw(constant)})"
         case _:
-            return draw(st.sampled_from(['"i" > "r"', '"i" * 2 = 4', 'LENGTH("s") > 1', '"i" / 0 > 1']))
+            return draw(
+                st.sampled_from(
+                    [
+                        '"i" > "r"', '"i" * 2 = 4', 'LENGTH("s") > 1', '"i" / 0 > 1', '"r" * 10 > 5',
+                        'NOT ("r" * 10 > 5)', '"r" IN (1, 1e308 * 10)', '"i" IN (1, NULL)', '"r" / 0 IS NULL',
+                    ]
+                )
+            )  # fmt: skip
 
 
 @st.composite
@@ -107,6 +121,10 @@ def test_it_finds_what_each_predicate_finds_alone(found: list[Scalar | None], ro
         ('NOT "b"', "b", [(Interval(0, 0),)], 0),
         ('"i" > "r" AND "i" = 1', "i", [(Interval(1, 1),)], 1),
         ('"i" = 1 OR "r" = 3', "i", [], 1),
+        ('"i" < 9007199254740992.0', "i", [], 1),
+        ('"i" < 9007199254740991.0', "i", [(Interval(high=9007199254740990),)], 0),
+        ('"r" = 9007199254740993', "r", [(Interval(9007199254740992.0, 9007199254740992.0),)], 0),
+        ('"r" < 1e999', "r", [], 1),
     ],
 )
 def test_what_can_be_looked_up(sql: str, column: str, intervals: list[Any], rest: int) -> None:
@@ -121,3 +139,16 @@ def test_a_predicate_that_fails_stops_nobody_else() -> None:
     assert matches.predicates.tolist() == [1]
     assert set(matches.failures) == {0, 2}
     assert "missing" in matches.failures[0]
+
+
+def test_a_condition_of_thousands_of_values_is_looked_up() -> None:
+    among = f'"i" IN ({", ".join(str(3 * n) for n in range(10_000))})'
+    either = " OR ".join(f'"i" = {3 * n}' for n in range(5_000))
+    both = " AND ".join(f'"i" <> {n}' for n in range(100, 600))
+    predicates = [Scalar(text, FieldType.BOOLEAN) for text in (among, either, both)]
+    conditions = [take_apart(predicate, COLUMNS) for predicate in predicates]
+    assert [len(each.rest) for each in conditions] == [0, 0, 0]
+    batch = frame([(n, None, None, None) for n in (3, 4, 300, 29_997, None)])
+    matches = PredicateIndex(predicates, COLUMNS).match(batch)
+    found = list(zip(matches.rows.tolist(), matches.predicates.tolist(), strict=True))
+    assert found == [(0, 0), (0, 1), (0, 2), (1, 2), (2, 0), (2, 1), (3, 0), (3, 2)]
