@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cluster.fjord.real_values import settled
+
 
 def bucket_of(values: tuple[object, ...], buckets: int) -> int:
     """Return the bucket of a combination of values."""
@@ -16,8 +18,7 @@ def bucket_of(values: tuple[object, ...], buckets: int) -> int:
 
 def bucket_numbers(values: pl.Series, buckets: int) -> NDArray[np.int32]:
     """Return the bucket of each value of one column."""
-    if values.dtype == pl.Float64:
-        values += 0.0  # minus zero equals zero
+    values = settled(values)  # minus zero equals zero
     different = values.unique()
     places = pl.Series([bucket_of((value,), buckets) for value in different], dtype=pl.Int32)
     table = pl.DataFrame({"value": different, "bucket": places})

@@ -40,6 +40,8 @@ class Matches:
 class KeyIndex:
     """Finds the rows of a table by the value of one column. NULL is found nowhere.
 
+    An integer beside a real counts as the nearest real, as in comparisons: several may equal one real.
+
     Parameters
     ----------
     keys
@@ -47,6 +49,8 @@ class KeyIndex:
     """
 
     def __init__(self, keys: pl.Series) -> None:
+        self._keys = keys
+        self._as_reals: KeyIndex | None = None
         places = np.flatnonzero(keys.is_not_null().to_numpy())
         self._numbers, numbers = _numbered(_values(keys.drop_nulls()))
         # One more than there are: -1, the number of what is not there, finds nothing.
@@ -61,11 +65,15 @@ class KeyIndex:
 
     def contains(self, probes: pl.Series) -> NDArray[np.bool_]:
         """Return, for each value, whether the table has it."""
+        if self._counts_as_reals(probes):
+            return self._of_reals().contains(probes)
         met: NDArray[np.bool_] = self._counts[self._numbers_of(probes)] > 0
         return met
 
     def matches(self, probes: pl.Series) -> Matches:
         """Return all pairs of a value's place and a row that has it, in the order of the values, then of the rows."""
+        if self._counts_as_reals(probes):
+            return self._of_reals().matches(probes)
         numbers = self._numbers_of(probes)
         if self._only_row is not None:
             rows = self._only_row[numbers]
@@ -77,8 +85,19 @@ class KeyIndex:
         within = np.arange(len(asked)) - np.repeat(np.cumsum(counts) - counts, counts)
         return Matches(asked, self._places[np.repeat(self._firsts[numbers], counts) + within])
 
+    def _counts_as_reals(self, probes: pl.Series) -> bool:
+        """Return whether several integers of the table may be one real to those who ask."""
+        return self._keys.dtype == pl.Int64 and probes.dtype == pl.Float64 and isinstance(self._numbers, _Hashed)
+
+    def _of_reals(self) -> KeyIndex:
+        if self._as_reals is None:
+            self._as_reals = KeyIndex(self._keys.cast(pl.Float64))
+        return self._as_reals
+
     def _numbers_of(self, probes: pl.Series) -> Places:
         """Return the number of each value; -1 for what is not there."""
+        if self._keys.dtype == pl.Float64:
+            probes = probes.cast(pl.Float64)
         if probes.null_count() == 0:
             return self._numbers.of(_values(probes))
         numbers: Places = np.full(len(probes), -1, np.int64)

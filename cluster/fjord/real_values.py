@@ -7,7 +7,7 @@ else, and keys, joins, DISTINCT, conditions and aggregates need not look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import polars as pl
@@ -46,9 +46,11 @@ def settled(values: pl.Series) -> pl.Series:
     return _known(values.name, numbers + 0.0)
 
 
-def settled_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows whose reals are finite or NULL, and no minus zero."""
-    return rows.with_columns(settled(column) for column in rows if column.dtype == pl.Float64)
+def settled_rows(rows: pl.DataFrame, *, but: Collection[str] = ()) -> pl.DataFrame:
+    """Return rows whose reals are finite or NULL, and no minus zero, but for some columns, which stay."""
+    return rows.with_columns(
+        settled(column) for column in rows if column.dtype == pl.Float64 and column.name not in but
+    )
 
 
 def settled_scan(rows: pl.LazyFrame, reals: Iterable[str]) -> pl.LazyFrame:

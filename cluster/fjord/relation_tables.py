@@ -19,6 +19,7 @@ from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.operators.lookup import LookupTable, Parts
 from cluster.fjord.pull_plan import is_scan, pulled
+from cluster.fjord.real_values import settled_scan
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.language.algebra import Node, Relation, schema_of
@@ -26,7 +27,10 @@ from cluster.plan.lookup_choices import slices_of
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.byte_sizes import format_byte_size
+from protocols.streams import FieldType
 
+SLICING = 2
+"""By which rule rows are in slices: 1 had integers apart that are one real."""
 TABLES_KEPT = 4
 """All tables of a worker take at most as much as so many of the largest; then those not asked for longest go."""
 
@@ -122,7 +126,7 @@ class RelationTables:
                 hint="look it up by an equality, or read less of it: CREATE RELATION ... QUERY 'SELECT ... WHERE ...'",
             )
         count = slices_of(version.bytes, self._memory_bytes, self._buckets)
-        digest = hashlib.blake2b(msgspec.json.encode((table, key)), digest_size=8).hexdigest()
+        digest = hashlib.blake2b(msgspec.json.encode((table, key, SLICING)), digest_size=8).hexdigest()
         folder = self._folder / relation.identity / f"{version.data:012d}-by-{digest}-{count}"
         cut(
             self._file(relation, version),
@@ -165,17 +169,23 @@ _kept: OrderedDict[tuple[str, Node, tuple[int, ...], tuple[str, int] | None], Lo
 
 def _scan(relation: Relation, snapshot: Path) -> pl.LazyFrame:
     """Return a scan of a snapshot; columns that came later, as those of sensors do, are NULL in it."""
-    return pl.scan_parquet(snapshot, schema=_schema(relation), missing_columns="insert", extra_columns="ignore")
+    found = pl.scan_parquet(snapshot, schema=_schema(relation), missing_columns="insert", extra_columns="ignore")
+    return settled_scan(found, _reals(relation))
 
 
 def _known(relation: Relation, rows: pl.DataFrame) -> pl.LazyFrame:
     """Return rows of a snapshot, likewise."""
     missing = {name: kind for name, kind in _schema(relation).items() if name not in rows.columns}
-    return rows.lazy().with_columns(pl.lit(None, kind).alias(name) for name, kind in missing.items())
+    whole = rows.lazy().with_columns(pl.lit(None, kind).alias(name) for name, kind in missing.items())
+    return settled_scan(whole, _reals(relation))
 
 
 def _schema(relation: Relation) -> dict[str, type[pl.DataType]]:
     return {column.name: POLARS_TYPES[column.type] for column in relation.columns}
+
+
+def _reals(relation: Relation) -> list[str]:
+    return [column.name for column in relation.columns if column.type is FieldType.REAL]
 
 
 def _active(history: Sequence[tuple[int, RelationVersion]], instant_us: int) -> RelationVersion:

@@ -46,9 +46,17 @@ class SlicedTable:
         """Yield places of values, and the slice that has the rows with these values."""
         assert probes is not None  # noqa: S101 - nobody asks a sliced table without a key
         # What no key of this type can equal may go anywhere.
-        numbers = bucket_numbers(probes.cast(self._kind, strict=False), self._count)
+        numbers = _slices(probes.cast(self._kind, strict=False), self._count)
         for number in np.unique(numbers):
             yield np.flatnonzero(numbers == number).astype(np.int64), self._load(int(number))
+
+
+def _slices(values: pl.Series, count: int) -> NDArray[np.int32]:
+    """Return in which slices values are; integers that count as one real beside reals are in one slice."""
+    if values.dtype == pl.Int64:
+        as_reals = values.cast(pl.Float64).cast(pl.Int64, strict=False)
+        values = pl.select(pl.coalesce(as_reals, values)).to_series()
+    return bucket_numbers(values, count)
 
 
 def slice_file(folder: Path, number: int) -> Path:
@@ -83,7 +91,7 @@ def cut(snapshot: Path, folder: Path, count: int, key: str, table: Callable[[pl.
         if not writers:
             schema = piece.to_arrow().schema
             writers = [pq.ParquetWriter(slice_file(unfinished, number), schema) for number in range(count)]
-        numbers = pl.Series("fjord_slice", bucket_numbers(piece[key], count))
+        numbers = pl.Series("fjord_slice", _slices(piece[key], count))
         for (number,), part in piece.with_columns(numbers).partition_by("fjord_slice", as_dict=True).items():
             writers[int(number)].write_table(part.drop("fjord_slice").to_arrow())
     for writer in writers:

@@ -9,7 +9,7 @@ from operator import and_
 import polars as pl
 
 from cluster.language.algebra import Column, Schema
-from cluster.language.comparisons import Comparison
+from cluster.language.comparisons import Comparison, Value
 from cluster.language.errors import suggest
 from cluster.language.relation_statements import MOST_COLUMNS
 from cluster.language.selects import NAME
@@ -131,22 +131,37 @@ def _test(comparison: Comparison, column: pl.Expr) -> pl.Expr:
         case ">=":
             return column >= values[0]
         case "in":
-            return column.is_in(list(values))
+            return _among(column, values)
         case "is null":
             return column.is_null()
         case "is not null":
             return column.is_not_null()
 
 
+def _among(column: pl.Expr, values: Sequence[Value]) -> pl.Expr:
+    """Return whether a column is one of some values, numbers of either type: beside a real an integer counts as one."""
+    integers = [each for each in values if type(each) is int]
+    reals = [each for each in values if isinstance(each, float)]
+    if not integers and not reals:
+        return column.is_in(pl.Series(values).implode())
+    tests = []
+    if integers:
+        tests.append(column.is_in(pl.lit(pl.Series(integers, dtype=pl.Int64)).cast(pl.dtype_of(column)).implode()))
+    if reals:
+        tests.append(column.cast(pl.Float64).is_in(pl.Series(reals).implode()))
+    return pl.any_horizontal(tests)
+
+
 def settled(frame: pl.DataFrame, columns: Schema, condition: tuple[Comparison, ...]) -> pl.DataFrame:
-    """Return rows of Fjord's types that satisfy the whole condition; what is no number is NULL, as everywhere."""
-    exact = frame.select(
-        pl.when(pl.col(column.name).is_finite()).then(pl.col(column.name)).alias(column.name)
-        if column.type is FieldType.REAL
-        else pl.col(column.name)
-        for column in columns
-    )
+    """Return rows of Fjord's types that satisfy the whole condition; what is no finite real is NULL, as everywhere."""
+    exact = frame.select(_finite(column.name) if column.type is FieldType.REAL else column.name for column in columns)
     return exact.filter(predicate(condition)) if condition else exact
+
+
+def _finite(name: str) -> pl.Expr:
+    column = pl.col(name)
+    # Minus zero equals zero, and is not to be told from it.
+    return pl.when(column == 0).then(0.0).when(column.is_finite()).then(column).alias(name)
 
 
 def polars_schema(columns: Schema) -> dict[str, type[pl.DataType]]:

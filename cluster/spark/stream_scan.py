@@ -8,6 +8,7 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.edges import empty_rows
+from cluster.fjord.real_values import settled_rows
 from cluster.language.algebra import PASSING, Column, Schema
 from protocols.batches import DEFAULT_RATE_COLUMN, EXCEPT_COLUMN, FORM_COLUMN, PANE_COLUMN, SAMPLES_COLUMN
 from protocols.streams import FieldType
@@ -60,7 +61,7 @@ class StreamScan:
         for path in self._paths.get(stream, ()):
             has_forms = FORM_COLUMN in self._columns(path)
             own = [FORM_COLUMN, *([EXCEPT_COLUMN] if excepted else [])] if has_forms else []
-            rows = self._read(stream, path, [START, *dict.fromkeys((*read, *own))])
+            rows = settled_rows(self._read(stream, path, [START, *dict.fromkeys((*read, *own))]))
             if has_forms:
                 rows = rows.filter(pl.col(FORM_COLUMN).is_null()).drop(FORM_COLUMN)
             elif excepted:
@@ -74,7 +75,7 @@ class StreamScan:
         stored = [column.name for column in columns if column != PASSING]
         lasting = pl.col(PANE_COLUMN).alias(PASSING.name)
         pieces = [
-            self._read(stream, path, [START, *stored, FORM_COLUMN, PANE_COLUMN])
+            settled_rows(self._read(stream, path, [START, *stored, FORM_COLUMN, PANE_COLUMN]))
             .filter(pl.col(FORM_COLUMN) == form)
             .select(START, *stored, lasting)
             for path in self._paths.get(stream, ())
@@ -105,7 +106,8 @@ class StreamScan:
                 rows = self._read(stream, path, [START, *(name for name in read if name in known)]).filter(told)
                 # A table gets columns when there is something to write into them.
                 nulls = [pl.lit(None, pl.Int64).alias(name) for name in own if name not in known]
-                pieces.append(rows.with_columns(nulls).select(START, *read))
+                # An infinite sum is none yet: NULL would say that there is nothing to add.
+                pieces.append(settled_rows(rows, but=own).with_columns(nulls).select(START, *read))
         types = {name: _OWN.get(name, FieldType.INTEGER) for name in own}
         nothing = empty_rows((*columns, *(Column(name, kind) for name, kind in types.items())))
         return self._batch(stream, pieces, nothing)

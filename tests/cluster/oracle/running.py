@@ -20,6 +20,7 @@ from cluster.fjord.graph import Fjord
 from cluster.fjord.operators.count_window import MOST_LAG_US
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.queues import PushQueue
+from cluster.fjord.real_values import settled_rows
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Node
 from cluster.plan.epoch import PlannedQuery
@@ -222,4 +223,5 @@ def _frame(edge: Edge, rows: Sequence[Stamped]) -> pl.DataFrame:
         return empty
     stamped = [(stamp, stamp + 1, *row) for stamp, row in rows]
     frame = pl.DataFrame(stamped, schema=empty.schema, orient="row")
-    return frame.select(START, END, *edge.columns).sort(START, maintain_order=True)
+    # As a scan reads them.
+    return settled_rows(frame.select(START, END, *edge.columns).sort(START, maintain_order=True))
