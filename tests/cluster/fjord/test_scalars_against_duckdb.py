@@ -120,3 +120,53 @@ def test_any_expression(connection: duckdb.DuckDBPyConnection, scalar: Scalar, r
     note(scalar.sql)
     found, expected = evaluated(scalar, rows), defined(scalar, rows, connection)
     assert all(same(one, other) for one, other in zip(found, expected, strict=True)), (scalar.sql, found, expected)
+
+
+EDGES = [0, 1, -1, 3, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**62 + 1, 2**63 - 1, -(2**63)]
+REALS = [0.0, 0.5, 1.0, 5e-324, 2.0**53, 2.0**53 + 2, -(2.0**53), 2.0**62, 2.0**63, -(2.0**63), 1e300, 1e308, -1.7e308]
+ENDS = st.lists(
+    st.tuples(*(st.none() | st.sampled_from(REALS if each.type is REAL else EDGES) for each in COLUMNS[:4])),
+    min_size=1,
+    max_size=8,
+).map(lambda rows: [(*row, None, None, None, None) for row in rows])
+COMPARISONS = [
+    '"i" = "r"', '"i" < "r"', '"r" <= "i"', '"i" <> "r"', '"i" = "j"', '"i" > "j"', '"r" >= "q"',
+    '"i" = 9007199254740992.0', '"i" = 9007199254740993', '"r" = 9007199254740993',
+    '"r" > -9223372036854775808', '"i" > -9223372036854775808',
+    '"i" IN (9007199254740993, "j")', '"r" IN (9007199254740993, 0, NULL)', '"i" IN (9007199254740992.0, 0.5)',
+    '"i" BETWEEN "r" AND 9007199254740993', '"r" BETWEEN "i" AND "j"', '"r" = -0.0', '"r" IN (-0.0, 1)', '"r" < -0.0',
+    'CASE "i" WHEN "r" THEN TRUE ELSE FALSE END', 'NULLIF("i", "r") IS NULL', 'COALESCE("r", "i") = "j"',
+    'LEAST("i", "r") < "q"', 'GREATEST("r", "j") = "i"', 'CAST("i" AS DOUBLE) = "r"', 'CAST("r" AS BIGINT) = "i"',
+]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(COMPARISONS), ENDS)
+def test_comparisons_at_the_ends_of_the_types(
+    connection: duckdb.DuckDBPyConnection, text: str, rows: list[tuple[Any, ...]]
+) -> None:
+    scalar = Scalar(canonical(parse_scalar(text)), BOOLEAN)
+    assert evaluated(scalar, rows) == defined(scalar, rows, connection)
+
+
+OPERATIONS = [
+    '"r" + "q"', '"r" - "q"', '"r" * "q"', '"r" / "q"', '"r" % "q"', '"r" * "i"', '"i" / "j"', '-"r"', 'ABS("r")',
+    'FLOOR("r")', 'CEIL("r")', 'SQRT("r")', 'LN("r")', 'EXP("r")', 'POWER("r", "q")', 'POWER("i", "j")', '"r" * -0.0',
+    'CAST("i" AS DOUBLE)', '"r" / 0', '"r" % 0', "1e308 * 10",
+]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(OPERATIONS), ENDS)
+def test_what_leaves_the_reals_is_null(
+    connection: duckdb.DuckDBPyConnection, text: str, rows: list[tuple[Any, ...]]
+) -> None:
+    scalar = Scalar(canonical(parse_scalar(text)), REAL)
+    frame = pl.DataFrame(rows, schema={column.name: POLARS_TYPES[column.type] for column in COLUMNS}, orient="row")
+    cursor = connection.cursor().register("given_rows", frame.with_row_index("#").to_arrow())
+    one = f"CAST(TRY({scalar_sql(scalar)}) AS DOUBLE)"
+    found = cursor.execute(f'SELECT {one} FROM given_rows ORDER BY "#"').fetchall()
+    expected = [value if value is not None and math.isfinite(value) else None for (value,) in found]
+    for value, other in zip(evaluated(scalar, rows), expected, strict=True):
+        assert value == other or math.isclose(value or math.nan, other or math.nan, rel_tol=1e-14)
+        assert value is None or math.copysign(1, value) > 0 or value != 0
