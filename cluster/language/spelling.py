@@ -70,7 +70,7 @@ def written_words(node: exp.Expr, parent: exp.Expr | None) -> list[str]:
     if isinstance(node, syntax.SampleClause):
         most = ["AT", "LEAST"] if node.args.get("slowest") else []
         return [node.args["kind"], *most, *([] if isinstance(parent, syntax.SampleClause) else ["SAMPLE"])]
-    if isinstance(node, exp.If) and isinstance(parent, exp.Case):
+    if isinstance(node, exp.If) and isinstance(parent, exp.Case) and node.arg_key == "ifs":
         return ["WHEN", "THEN"]
     if kind in SPELLINGS:
         return [SPELLINGS[kind][0], *_commas(sum(len(_list(held)) for held in _arguments(node)))]

@@ -85,6 +85,18 @@ def test_what_no_rule_reads_is_refused_with_its_place(text, reason, hint):
 @pytest.mark.parametrize(
     "text",
     [
+        "SELECT CASE WHEN open THEN 1 ELSE IF(open, 1, 2) END AS x FROM traffic",
+        "SELECT CASE IF(open, 1, 2) WHEN IF(open, 1, 2) THEN IF(open, 1, 2) ELSE 3 END AS x FROM traffic",
+        "SELECT CASE WHEN IF(open, TRUE, FALSE) THEN 1 ELSE IF(open, IF(open, 2, 3), 4) END AS x FROM traffic",
+    ],
+)
+def test_the_words_of_if_and_case_are_told_apart(text):
+    translate(text, CATALOG)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "CREATE STREAM x (a REAL, b »TEXT FIXED FIXED«) SOURCE mqtt()",
         "CREATE STREAM x (a REAL UNIT »'mph'« UNIT 'km/h') SOURCE mqtt()",
         "CREATE STREAM x (a REAL»,«) SOURCE mqtt()",

@@ -26,6 +26,9 @@ def test_what_means_the_same():
     assert plan(f"{STREAM}, {OTHER} WHERE t.sensor = w.sensor") == inner
     assert plan(f"{STREAM} CROSS JOIN {OTHER} WHERE t.sensor = w.sensor") == inner
     assert Join in {type(each) for each in _nodes(inner)}
+    subquery = "(SELECT sensor, temperature, wind FROM weather) w"
+    assert plan(f"{STREAM} INNER JOIN {subquery} ON t.sensor = w.sensor") == inner
+    assert plan(f"{STREAM} INNER JOIN ISTREAM(weather WINDOW(ROWS 1)) w ON t.sensor = w.sensor") != inner
     outer = plan(f"{STREAM} LEFT JOIN {RELATION} ON t.sensor = p.sensor")
     assert plan(f"{STREAM} LEFT OUTER JOIN {RELATION} ON t.sensor = p.sensor") == outer
     assert Lookup in {type(each) for each in _nodes(outer)}
