@@ -239,8 +239,8 @@ def _operator(context: Context, expression: exp.Expr) -> str | None:
     behind = span_of(second) if isinstance(second, exp.Expr) else None
     if whole is None or operand is None:
         return None
-    before = context.text[whole[0] : operand[0]].strip()
-    between = context.text[operand[1] : behind[0]].strip(" \t\n()") if behind is not None else ""
+    before = context.words[whole[0] : operand[0]].strip()
+    between = context.words[operand[1] : behind[0]].strip(" \t\n()") if behind is not None else ""
     found = (between if behind is not None else before).upper()
     return found if _OPERATOR.fullmatch(found) else None
 

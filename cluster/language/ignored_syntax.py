@@ -87,7 +87,7 @@ def _around(tree: exp.Expr, node: exp.Expr) -> list[exp.Expr]:
 def _places(word: str, spans: list[tuple[int, int]], context: Context) -> Iterator[tuple[int, int]]:
     """Yield where `word` stands, nearest first."""
     for start, end in spans:
-        for found in re.finditer(rf"\b{re.escape(word)}\b", context.text[start:end], re.IGNORECASE):
+        for found in re.finditer(rf"\b{re.escape(word)}\b", context.words[start:end], re.IGNORECASE):
             yield start + found.start(), start + found.end()
 
 
@@ -131,4 +131,4 @@ def _near(explained: tuple[exp.Expr, list[str]], context: Context) -> bool:
     """Return whether the first word of a node stands in its text, or just before it."""
     node, words = explained
     start, end = span_of(node) or (0, 0)
-    return words[0] in context.text[max(start - len(words[0]) - 2, 0) : end + 2].upper()
+    return words[0] in context.words[max(start - len(words[0]) - 2, 0) : end + 2].upper()

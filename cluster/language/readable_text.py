@@ -49,10 +49,10 @@ def check_numbers(tokens: Iterable[Token], text: str) -> None:
     for token in tokens:
         if token.token_type != TokenType.NUMBER:
             continue
-        reason = None
-        if len(token.text) > LONGEST_NUMBER:
+        reason, written = None, text[token.start : token.end + 1]
+        if len(written) > LONGEST_NUMBER:
             reason = f"this number is longer than {LONGEST_NUMBER} characters"
-        elif not _NUMBER.fullmatch(token.text):
-            reason = f"{token.text!r} is no number"
+        elif not _NUMBER.fullmatch(written):
+            reason = f"{written!r} is no number"
         if reason is not None:
             raise FjordSqlError(reason, text=text, start=token.start, end=token.end + 1)

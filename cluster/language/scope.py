@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from cluster.language.comments import without_comments
 from cluster.language.errors import FjordSqlError, did_you_mean, suggest
 from cluster.language.readings import Readings
 from cluster.language.syntax import span_of
@@ -32,6 +33,11 @@ class Context:
     readings: Readings = field(default_factory=Readings)
     operands: dict[tuple[int, int], Any] = field(default_factory=dict)
     """What subqueries are right of the tuples of a plan: by identity of both, with both (subqueries.py)."""
+
+    @property
+    def words(self) -> str:
+        """The text with spaces for comments, in which words are looked for."""
+        return without_comments(self.text)
 
     def error(self, at: exp.Expr, reason: str, hint: str | None = None) -> FjordSqlError:
         """Return an error about the text that `at` was read from."""
@@ -230,7 +236,7 @@ def has_bare_alias(item: exp.Expr | None, context: Context) -> bool:
     if not isinstance(item, exp.Alias):
         return False
     here, there = span_of(item.this), span_of(item.args["alias"])
-    return here is not None and there is not None and not context.text[here[1] : there[0]].strip()
+    return here is not None and there is not None and not context.words[here[1] : there[0]].strip()
 
 
 def unique_name(wanted: str, taken: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ MEANINGLESS: Collection[tuple[str, str]] = {
 }
 """Words that change nothing directly behind another."""
 NEEDLESS: Collection[tuple[str, str]] = {("INNER", "JOIN"), ("INNER", "ZIP"), (",", "MAX"), (",", "FINEST")}
-"""Words that change nothing directly before another, unless that is the name of a function."""
+"""Words that change nothing directly before another, unless that is a function which is called: ``, MAX(x)``."""
 CLOSING = (",", ")", ";", "", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION", "EXCEPT", "INTERSECT")
 """What a comma cannot stand before."""
 OPENING = ("SELECT", "DISTINCT", "(", "[", "GROUP BY", ",")
@@ -96,13 +96,12 @@ def _canonical(token: Token, leaves: Mapping[int, exp.Expr]) -> str:
 
 
 def _changes_nothing(before: str, word: str, ahead: list[str]) -> bool:
-    return (before, word) in MEANINGLESS or ((word, ahead[0]) in NEEDLESS and ahead[1] != "(")
+    return (before, word) in MEANINGLESS or ((word, ahead[0]) in NEEDLESS and (ahead[0] == "JOIN" or ahead[1] != "("))
 
 
 def _begins(mark: str, leaf: exp.Expr | None) -> bool:
-    """Return whether a mark belongs to a number: ``.5``, or the sign that levels and bounds have."""
-    number = str(leaf.this) if isinstance(leaf, exp.Literal) and not leaf.is_string else ""
-    return (mark == "-" and number.startswith("-")) or (mark == "." and number.startswith("0."))
+    """Return whether a mark belongs to a number: it is the sign that levels and bounds have."""
+    return mark == "-" and isinstance(leaf, exp.Literal) and not leaf.is_string and str(leaf.this).startswith("-")
 
 
 def _meant(word: str, after: str, call: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from sqlglot.errors import TokenError
 
 from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
+from cluster.language.comments import without_comments
 from cluster.language.comparisons import value_of
 from cluster.language.dialect import COLUMN_TYPES, FjordSQL
 from cluster.language.errors import FjordSqlError, suggest
@@ -155,7 +156,7 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
         of_relation = isinstance(tree, CreateRelationStatement) or tree.args.get("kind") == "RELATION"
         reason, kind = "a query was expected here, not a declaration", "relation" if of_relation else "stream"
         hint = f"{kind}s are made with `fjord {kind} create`"
-        words = _FIRST_WORDS.match(text)
+        words = _FIRST_WORDS.match(without_comments(text))
         start, end = words.span("words") if words else (0, len(text))
         raise FjordSqlError(reason, text=text, start=start, end=end, hint=hint)
     query = _translated(tree, Context(text, catalog, registered=registered))
@@ -217,7 +218,9 @@ def parse_statement(text: str, *, registered: bool = False) -> Statement:
     if isinstance(tree, CreateDerived):
         _check_name(tree.this, context)
         start = (span_of(tree.this) or (0, 0))[1]
-        body = text[start:].lstrip()[len("AS") :].strip().rstrip(";").rstrip()
+        words = without_comments(text).rstrip("; \t\r\n")
+        behind_name = len(words) - len(words[start:].lstrip())
+        body = text[behind_name + len("AS") : len(words)].strip()
         return CreateDerivedStream(text, tree.this.name, body)
     if not isinstance(tree, CreateSource | CreateRelationStatement | DropStatement):
         return SelectStatement(text)

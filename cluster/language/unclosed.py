@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
+from cluster.language.comments import enclosed
 
-_PART = re.compile(
-    r"--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(?P<open>/\*|['\"])", re.DOTALL
-)
 WRITTEN_TWICE = "a quote within a text is written twice: 'it''s'"
 
 
@@ -17,11 +14,11 @@ def unclosed(text: str) -> tuple[str, int, str | None] | None:
     ('a comment is opened here and never closed', 11, 'it is written /* ... */ or -- ...')
     """
     closed_texts = False
-    for part in _PART.finditer(text):
-        if part["open"] == "/*":
-            return "a comment is opened here and never closed", part.start(), "it is written /* ... */ or -- ..."
-        if part["open"] is not None:
-            hint = WRITTEN_TWICE if part["open"] == "'" and closed_texts else None
-            return "a quote is opened here and never closed", part.start(), hint
-        closed_texts = closed_texts or part[0].startswith("'")
+    for part in enclosed(text):
+        if part.end is None and part.comment:
+            return "a comment is opened here and never closed", part.start, "it is written /* ... */ or -- ..."
+        if part.end is None:
+            hint = WRITTEN_TWICE if part.mark == "'" and closed_texts else None
+            return "a quote is opened here and never closed", part.start, hint
+        closed_texts = closed_texts or part.mark == "'"
     return None

@@ -154,7 +154,6 @@ def test_both_bounds_are_looked_at(text, offending, reason, hint):
     ("window", "1_000 US", "1_000 US", "no number"),
     ("window", "5e US", "5e", "no number"),
     ("window", "5e1.5 US", "5e1.5", "no number"),
-    ("window", ".5 SECONDS", ".", "number was expected"),
     ("window", "0 SECONDS", "0 SECONDS", "not positive"),
     ("window", "0", "0", "not positive"),
     ("rate", "1e-300 HZ", "1e-300 HZ", "the number is too small"),
@@ -181,7 +180,7 @@ def test_numbers_that_nobody_can_mean(place, written, offending, reason):
 
 @pytest.mark.parametrize(("written", "size_us"), [
     ("5. SECONDS", 5_000_000), ("1.5e3 MS", 1_500_000), ("15E-1 SECONDS", 1_500_000), ("5S", 5_000_000),
-    ("0000005 US", 5), (f"{2**60} US", 2**60), ("0.000001 seconds", 1), ("1 US", 1),
+    (".5 SECONDS", 500_000), ("0000005 US", 5), (f"{2**60} US", 2**60), ("0.000001 seconds", 1), ("1 US", 1),
 ])  # fmt: skip
 def test_numbers_as_people_write_them(written, size_us):
     windows = [

@@ -1,0 +1,84 @@
+"""Comments say nothing: where they stand, and a text without them, in which all else stays where it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BEGINNING = re.compile(r"--|/\*|'|\"")
+_CLOSED = {
+    "--": re.compile(r"[^\r\n]*"),
+    "'": re.compile(r"(?:[^']|'')*'"),
+    '"': re.compile(r'(?:[^"]|"")*"'),
+}
+_EDGE = re.compile(r"/\*|\*/")
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """A comment, a text or a name in quotes.
+
+    Parameters
+    ----------
+    mark
+        What it begins with.
+    start
+        Where.
+    end
+        Where it ends; None if it is never closed.
+    """
+
+    mark: str
+    start: int
+    end: int | None
+
+    @property
+    def comment(self) -> bool:
+        """True if it is one."""
+        return self.mark in ("--", "/*")
+
+
+def enclosed(text: str) -> Iterator[Enclosed]:
+    """Yield the comments, texts and quoted names of a statement in order, up to the first that is never closed."""
+    place = 0
+    while (beginning := _BEGINNING.search(text, place)) is not None:
+        mark = beginning.group()
+        end = _end_of_comment(text, beginning.end()) if mark == "/*" else _end(mark, text, beginning.end())
+        yield Enclosed(mark, beginning.start(), end)
+        if end is None:
+            return
+        place = end
+
+
+def without_comments(text: str) -> str:
+    """Return `text` with a space for each character of a comment.
+
+    >>> without_comments("GROUP/* lanes */BY lane -- or '--'")
+    'GROUP           BY lane           '
+    """
+    parts: list[str] = []
+    kept = 0
+    for each in enclosed(text):
+        if each.comment and each.end is not None:
+            parts += [text[kept : each.start], " " * (each.end - each.start)]
+            kept = each.end
+    return "".join((*parts, text[kept:]))
+
+
+def _end(mark: str, text: str, start: int) -> int | None:
+    closed = _CLOSED[mark].match(text, start)
+    return closed.end() if closed else None
+
+
+def _end_of_comment(text: str, start: int) -> int | None:
+    """Return where a comment ends that may hold others."""
+    depth = 1
+    for edge in _EDGE.finditer(text, start):
+        depth += 1 if edge.group() == "/*" else -1
+        if depth == 0:
+            return edge.end()
+    return None
