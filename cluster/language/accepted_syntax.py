@@ -89,7 +89,8 @@ def _aggregates() -> dict[type[exp.Expr], dict[str, Kinds]]:
     }
     taken[exp.Count] = {"this": taken[exp.Count]["this"] | {STAR}, "big_int": _kinds(TRUE)}
     for kind in (exp.ApproxQuantile, exp.Quantile):
-        taken[kind]["quantile"] = _LITERAL
+        # DISTINCT takes all that follows: the share would be a second expression of it.
+        taken[kind] = {"this": taken[kind]["this"] - {"Distinct"}, "quantile": _LITERAL}
     return {**taken, syntax.Completeness: {}}
 
 

@@ -118,6 +118,17 @@ def test_every_function_is_in_the_table():
     assert {*FUNCTIONS, *AGGREGATES} <= set(QUERY_SYNTAX)
 
 
+def test_distinct_is_in_the_table_where_it_can_be_written():
+    for kind, aggregate in AGGREGATES.items():
+        share = ", 0.5" if "quantile" in QUERY_SYNTAX[kind] else ""
+        text = f"SELECT {aggregate.name}(DISTINCT speed{share}) AS x FROM traffic"
+        if "Distinct" in QUERY_SYNTAX[kind].get("this", ()):
+            translate(text, CATALOG)
+        else:
+            with pytest.raises(FjordSqlError):
+                translate(text, CATALOG)
+
+
 def test_occurrences():
     text = "SELECT t.lane, (5) AS x FROM traffic t WHERE NOT open"
     tree = FjordSqlParser(dialect=FjordSQL()).parse_one(FjordSQL().tokenize(text), text)
