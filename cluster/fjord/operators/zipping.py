@@ -51,6 +51,8 @@ class Zip(TwoSided):
         apart: str,
     ) -> None:
         self._keys = [list(names) for names in zip(*keys, strict=True)] if keys else [[], []]
+        # A column may be part of several keys.
+        self._queued = [f"{_KEY}_{place}" for place in range(len(keys))]
         self._bounds = Bounds(*bounds_us)
         self._answered = (kind in ("left", "full"), kind == "full")
         self._apart = apart
@@ -76,8 +78,8 @@ class Zip(TwoSided):
             known.append(now.sort(START, *(name for name in now.columns if name not in (START, END)), nulls_last=True))
             later.append(then)
         queues = pl.concat([self._queue(side, rows) for side, rows in enumerate(known)])
-        ordered = queues.sort(*self._keys[0], _POSITION, _SIDE, _PLACE)
-        others = (pl.col(key).ne(pl.col(key).shift()) for key in self._keys[0])
+        ordered = queues.sort(*self._queued, _POSITION, _SIDE, _PLACE)
+        others = (pl.col(key).ne(pl.col(key).shift()) for key in self._queued)
         changed = pl.any_horizontal(*others, pl.lit(value=False)).fill_null(value=False)
         numbered = ordered.with_columns(changed.cum_sum().cast(pl.Int64).alias(_KEY))
         places = numbered[_PLACE].to_numpy()
@@ -106,7 +108,7 @@ class Zip(TwoSided):
         keys = [
             # Zeros of both signs are equal.
             (pl.col(own) + 0.0 if rows.schema[own].is_float() else pl.col(own)).alias(name)
-            for own, name in zip(self._keys[side], self._keys[0], strict=True)
+            for own, name in zip(self._keys[side], self._queued, strict=True)
         ]
         return (
             rows.with_row_index(_PLACE)

@@ -96,6 +96,29 @@ def test_zip(
     assert found == defined([left, right], bounds, kind, keyed=keyed)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_one_column_in_several_keys(swapped: bool) -> None:
+    one = [(0, ("a", "x")), (2, ("b", "x")), (4, (None, "x"))]
+    two = [(1, ("a", "a")), (1, ("a", "b")), (3, ("b", "b")), (4, ("b", None))]
+    names = (("k", "note"), ("k2", "note2"))
+    frames = [
+        pl.DataFrame(
+            [(at, at + 1, *row) for at, row in rows],
+            schema={START: pl.Int64, END: pl.Int64, **dict.fromkeys(columns, pl.String)},
+            orient="row",
+        )
+        for rows, columns in zip((one, two), names, strict=True)
+    ]
+    keys = (("k", "k2"), ("k", "note2"))
+    if swapped:
+        frames, keys = frames[::-1], (("k2", "k"), ("note2", "k"))
+    empty = [each.clear() for each in frames]
+    subject = Zip(*empty, keys=keys, bounds_us=(-1, 1), kind="inner", apart="apart_us")
+    subject.transition(0, Batch(frames[0], NEVER))
+    found = subject.transition(1, Batch(frames[1], NEVER)).rows
+    assert found.select("k", "note", "k2", "note2").rows() == [("a", "x", "a", "a"), ("b", "x", "b", "b")]
+
+
 def answered(
     left: list[Stamped], right: list[Stamped], bounds: tuple[int, int], kind: ZipKind = "full"
 ) -> list[tuple[Any, ...]]:
