@@ -21,7 +21,7 @@ from cluster.language.syntax import QUERIES, Completeness, ErrorBound, Slot, spa
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from cluster.language.algebra import Scalar
 
@@ -55,7 +55,7 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
     checker = Checker(scope, context)
     node, names, computed = _with_keys(node, checker, keys)
     keys_of = MatchingKeys(computed, checker)
-    calls = _Calls(names)
+    calls = _Calls(column.name for column in schema_of(node))
 
     def replaced(expression: exp.Expr) -> exp.Expr:
         if (name := keys_of.name_of(expression)) is not None:
@@ -111,8 +111,8 @@ def with_parts_replaced(expression: exp.Expr, replaced: Callable[[exp.Expr], exp
 class _Calls:
     """Aggregates, each once. What they are says which are the same; their names are for readers."""
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self._taken = [*keys]
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = [*taken]
         self._named: dict[AggregateCall, AggregateCall] = {}
 
     @property

@@ -118,9 +118,10 @@ def test_aggregates_that_mean_the_same_are_one() -> None:
     assert len(calls(f"SELECT MAX(t.speed) AS a, max((speed)) + 1 AS b {WINDOW} HAVING MAX(SPEED) > 1")) == 1
 
 
-def test_a_column_with_the_name_of_an_aggregate_stays_itself() -> None:
-    inner = f"SELECT lane AS count {WINDOW}"
-    node = translate(f"SELECT count, COUNT(*) AS n FROM ({inner}) AS q GROUP BY count", CATALOG).node
+@pytest.mark.parametrize("key", ["count", "sensor"])
+def test_a_column_with_the_name_of_an_aggregate_stays_itself(key: str) -> None:
+    inner = f"SELECT sensor, lane AS count {WINDOW}"
+    node = translate(f"SELECT {key}, COUNT(*) AS n FROM ({inner}) AS q GROUP BY {key}", CATALOG).node
     while not isinstance(node, Aggregate):
         (node,) = inputs_of(node)
     assert len({*node.keys, *(call.name for call in node.calls)}) == 2
