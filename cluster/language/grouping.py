@@ -68,14 +68,14 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
 
     rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
     aggregate = _aggregate(node, names, calls.calls)
-    slots = tuple(
-        ScopeColumn("", column.name, column.type, column.unit, nullable=column.name not in calls.never_null)
-        for column in schema_of(aggregate)
-        if column.name not in {each.internal for each in scope.columns}
-    )
     kept = tuple(
         ScopeItem(item.alias, tuple(column for column in item.columns if column.internal in names), item.stamp)
         for item in scope.items
+    )
+    slots = tuple(
+        ScopeColumn("", column.name, column.type, column.unit, nullable=column.name not in calls.never_null)
+        for column in schema_of(aggregate)
+        if column.name not in {each.internal for item in kept for each in item.columns}
     )
     grouped = Scope((*kept, ScopeItem(None, slots)), scope.outer, grouped=True, before_grouping=scope)
     return Grouped(aggregate, grouped, rewritten)

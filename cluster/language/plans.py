@@ -9,6 +9,8 @@ from sqlglot import exp
 
 from cluster.language.algebra import (
     Aggregate,
+    AntiJoin,
+    Distinct,
     Filter,
     Join,
     Node,
@@ -16,6 +18,7 @@ from cluster.language.algebra import (
     Project,
     Relation,
     Scalar,
+    SemiJoin,
     Source,
     Zip,
     inputs_of,
@@ -129,7 +132,9 @@ def single_row(node: Node) -> bool:
     match node:
         case Aggregate():
             return not node.keys
-        case Project() | Filter():
+        case Project() | Filter() | Distinct():
             return single_row(node.input)
+        case SemiJoin() | AntiJoin():
+            return single_row(node.left)
         case _:
             return False

@@ -14,12 +14,14 @@ from sqlglot import exp
 from cluster.language.algebra import Node, schema_of
 from cluster.language.expressions import Checker
 from cluster.language.functions import Family
-from cluster.language.grouping import aggregates_in, group
+from cluster.language.grouping import aggregates_in, group, with_parts_replaced
 from cluster.language.plans import never_null, renamed_apart, single_row
-from cluster.language.syntax import conjuncts, own_columns
+from cluster.language.syntax import Slot, conjuncts, own_columns
 from cluster.language.typing_rules import Typed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cluster.language.scope import Context, Scope
 
 
@@ -104,7 +106,7 @@ class Subqueries:
         if value and len(columns) != 1:
             raise context.error(query, f"this subquery must select one column, but selects {len(columns)}")
         certain = columns[0].name in never_null(node)
-        single = single_row(node)
+        single = single_row(node) or _is_one_group(query)
         node, _ = renamed_apart(node, [column.name for column in schema_of(left)])
         column = schema_of(node)[0]
         reference = exp.column(column.name, quoted=True)
@@ -153,6 +155,7 @@ class Subqueries:
         if aggregated:
             node, scope, items, across = self._aggregated(node, scope, items, across)
         node, names = renamed_apart(node, [column.name for column in schema_of(left)])
+        items, across = ([_slots_renamed(each, names) for each in part] for part in (items, across))
         joint = Checker(replace(scope.renamed(names), outer=outer), context)
         correlation = tuple(joint.check_as(each, Family.BOOLEAN).expression for each in across)
         found = Checker(scope.renamed(names), context).check(items[0]) if value else None
@@ -191,3 +194,24 @@ class Subqueries:
         item, *slots = grouped.expressions
         wanted = [exp.EQ(this=slots[index], expression=other) for index, other in asked]
         return grouped.node, grouped.scope, [item], list(wanted)
+
+
+def _slots_renamed(expression: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
+    """Return `expression` after columns of the plan were renamed (old to new)."""
+
+    def renamed(part: exp.Expr) -> exp.Expr:
+        if not isinstance(part, Slot) or part.this not in names:
+            return part
+        slot = part.copy()
+        slot.set("this", names[part.this])
+        return slot
+
+    return with_parts_replaced(expression, renamed)
+
+
+def _is_one_group(query: exp.Expr) -> bool:
+    """Return whether a query aggregates everything; conditions on that, however they are planned, add no row."""
+    if not isinstance(query, exp.Select) or query.args.get("group"):
+        return False
+    having = query.args.get("having")
+    return any(aggregates_in(each) for each in (*query.expressions, *([having] if having else [])))

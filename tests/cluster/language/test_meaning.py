@@ -66,6 +66,18 @@ QUERIES = [
     "SELECT q.n FROM (SELECT x, COUNT(*) AS n FROM a GROUP BY x) q WHERE q.n > 1 AND q.x NOT IN (SELECT y FROM b)",
     "WITH q AS (SELECT x FROM a WHERE y > 0) SELECT q.x, o.y FROM q, b AS o WHERE q.x = o.x",
     "SELECT x FROM a WHERE x IN (SELECT x FROM b WHERE y >= ALL (SELECT y FROM a))",
+    "SELECT x, y FROM a WHERE x = (SELECT MAX(x) FROM b HAVING MAX(y) > (SELECT MIN(x) FROM a))",
+    "SELECT x, y FROM a WHERE x = (SELECT MAX(x) FROM b HAVING MAX(y) IN (SELECT x FROM a) OR MIN(y) = 0)",
+    "SELECT x, y FROM a WHERE x = (SELECT m FROM (SELECT DISTINCT MAX(x) AS m FROM b) q WHERE m IN (SELECT y FROM a))",
+    "SELECT x, y FROM a WHERE x >= ALL (((SELECT y FROM b)))",
+    "SELECT x, y FROM a WHERE NOT (x >= ALL (((SELECT y FROM b) UNION SELECT x FROM b) EXCEPT SELECT y FROM a))",
+    "SELECT x, y FROM a WHERE x < SOME (((SELECT y FROM b WHERE b.x = a.x)))",
+    "SELECT x, y FROM a WHERE NOT EXISTS (((SELECT y FROM b WHERE b.x = a.x)))",
+    "SELECT count, COUNT(*) AS n FROM (SELECT COUNT(*) AS count FROM a GROUP BY x) q GROUP BY count",
+    "SELECT x FROM a GROUP BY x HAVING MAX(y) >= (SELECT MAX(b.y) FROM b WHERE b.x = a.x)",
+    "SELECT x FROM a GROUP BY x HAVING MAX(y) > (SELECT MAX(y) FROM a AS o WHERE o.x + 1 = a.x)",
+    "SELECT x, y FROM a WHERE y IN (SELECT MAX(count) FROM (SELECT x, y AS count FROM b) q WHERE q.x = a.x)",
+    "SELECT x, COUNT(*) + 1 AS n, MAX(count) AS m FROM (SELECT x, y AS count FROM a) q GROUP BY x HAVING COUNT(*) > 1",
 ]
 
 
