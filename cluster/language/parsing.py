@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cluster.language.arguments import wrong_number
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
+from cluster.language.sensor_clauses import LIFETIME_SHAPE
 from cluster.language.statements import StatementParsing
 from cluster.language.syntax import Completeness, ErrorBound
 from cluster.language.unexpected import Stop, explained, misspelled
@@ -270,7 +271,34 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
             expression.meta["start"], expression.meta["end"] = start.start, self._prev.end
         return expression
 
+    def _parse_set_operations(self, this: exp.Expr | None) -> exp.Expr | None:
+        query = super()._parse_set_operations(this)
+        if isinstance(query, exp.Query):
+            # Behind parentheses, the clauses at the end are of the whole.
+            clause = self._curr
+            self._parse_query_end(query.unnest())
+            if self._curr is not clause and self._match_set(self.SET_OPERATIONS, advance=False):
+                self.refuse("LIFETIME stands at the end of a query", token=clause, hint=LIFETIME_SHAPE)
+        return query
+
+    def _parse_quantified(self) -> exp.Expr | None:
+        """Return ALL, SOME or EXISTS of a query in more than one pair of parentheses, which sqlglot does not know."""
+        predicate = self.SUBQUERY_PREDICATES.get(self._curr.token_type) if self._curr else None
+        place = self._index + 1
+        while place < len(self._tokens) and self._tokens[place].token_type == TokenType.L_PAREN:
+            place += 1
+        nested = place > self._index + 2 and place < len(self._tokens)
+        if predicate is None or not nested or self._tokens[place].token_type not in self.SUBQUERY_TOKENS:
+            return None
+        start = self._curr
+        self._advance(2)
+        query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
+        self._match_r_paren()
+        return self._spanning(start, self.expression(predicate(this=query)))
+
     def _parse_function_call(self, *arguments: Any, **options: Any) -> exp.Expr | None:
+        if (quantified := self._parse_quantified()) is not None:
+            return quantified
         token = self._curr
         try:
             call = super()._parse_function_call(*arguments, **options)

@@ -44,7 +44,6 @@ class StatementParsing(SensorClauseParsing):
         query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
         if query is None:
             self.refuse("a query was expected here", hint="SELECT ... FROM stream", words=("SELECT", "WITH"))
-        self._parse_query_end(query.unnest())
         return query
 
     def _parse_create_stream(self) -> exp.Expr:

@@ -111,7 +111,6 @@ class StreamItemParsing(SensorClauseParsing):
             query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
             if query is None:
                 self.refuse("a query was expected after the parenthesis", hint="FROM (SELECT ...) AS name")
-            self._parse_query_end(query.unnest())
             self._match_r_paren()
             return self.expression(exp.Subquery(this=query))
         if self._curr and self._curr.text.upper() in CHANGES and self._at_clause(self._curr.text.upper(), "("):

@@ -156,6 +156,7 @@ ACQUISITION = [
     ("SELECT lane FROM traffic »LIFETIME« 90 DAYS WHERE lane = 1", "at the end of a query", "LIFETIME 90 DAYS"),
     ("SELECT a.lane FROM traffic a »LIFETIME« 90 DAYS, weather w", "at the end of a query", "LIFETIME 90 DAYS"),
     ("SELECT lane FROM traffic LIFETIME 90 DAYS »LIFETIME« 30 DAYS", "two lifetime clauses", None),
+    ("(SELECT lane FROM traffic) »LIFETIME« 1 DAY UNION SELECT 1 AS x FROM traffic", "at the end of a query", None),
     ("SELECT lane FROM traffic WHERE lane = 1 SAMPLE RATE 1 HZ »SAMPLE« RATE 1 HZ", "two sample clauses", None),
 ]
 EVENTS = [
