@@ -17,7 +17,7 @@ from cluster.language.syntax import (
     StreamItem,
     StreamWindow,
 )
-from cluster.language.words import CALLED_CLAUSES, GRANULARITY_SHAPE, HOPPING, TUMBLING, WINDOW_SHAPES
+from cluster.language.words import CALLED_CLAUSES, FOREIGN_CLAUSES, GRANULARITY_SHAPE, HOPPING, TUMBLING, WINDOW_SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,6 +32,14 @@ FOREIGN_STREAMS = {
     "WINDOW": f"a window is written FROM stream {WINDOW_SHAPES}",
 }
 """What stands in FROM of other databases where windows begin."""
+NO_ALIASES = frozenset((
+    *("ANTI", "APPLY", "ASOF", "EMIT", "FINAL", "FOR", "LATERAL", "MATCH_RECOGNIZE", "MINUS", "NATURAL", "ONLY"),
+    *("ORDINALITY", "OUTER", "OVER", "PARTITION", "PIVOT", "PREWHERE", "QUALIFY", "SEMI", "STRAIGHT_JOIN"),
+    *("TABLESAMPLE", "UNNEST", "UNPIVOT", "USING", "WITH"),
+    *("ALL", "ANY", "ASC", "BY", "CASE", "COLLATE", "DESC", "DIV", "END", "ESCAPE", "EXISTS", "FALSE", "IN", "IS"),
+    *("ISNULL", "NULL", "OVERLAPS", "SOME", "TABLE", "TRUE", "UNIQUE"),
+))  # fmt: skip
+"""Words that mean something behind a table elsewhere, or are part of what is not finished: names only behind AS."""
 
 
 class StreamItemParsing(SensorClauseParsing):
@@ -85,6 +93,7 @@ class StreamItemParsing(SensorClauseParsing):
         explicit = self._match(TokenType.ALIAS)
         if not explicit and (self._at_clause("ZIP", "JOIN") or self._at_word("WITHIN")):
             return None
+        word = self._curr
         alias = self._parse_id_var(any_token=False, tokens=ALIAS_TOKENS)
         if explicit and alias is None:
             quoted = self._match(TokenType.STRING, advance=False)
@@ -100,6 +109,12 @@ class StreamItemParsing(SensorClauseParsing):
             self.refuse(f"{alias.name!r} is no clause of FROM", token=self._prev, hint=hint)
         if not isinstance(alias, exp.Identifier):
             return None
+        if not explicit and not alias.args.get("quoted") and alias.name.upper() in NO_ALIASES:
+            if alias.name.upper() in FOREIGN_CLAUSES:
+                self.refuse_word(word)
+            self.refuse_misspelled(word)
+            hint = f"as the name of a stream it is written AS {alias.name}"
+            self.refuse(f"{alias.name!r} was not expected here", token=word, hint=hint)
         if not explicit and self._match(TokenType.JOIN, advance=False):
             # This is a join all the same, but perhaps not the one that was meant.
             alias.meta["meant"] = did_you_mean(alias.name, JOINS)

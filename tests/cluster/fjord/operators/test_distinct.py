@@ -21,8 +21,8 @@ from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
-from tests.cluster.oracle.comparison import snapshots_of
-from tests.cluster.oracle.definition import Streams
+from tests.cluster.oracle.comparison import difference_of_rows, snapshots_of
+from tests.cluster.oracle.definition import Streams, evaluate
 from tests.cluster.oracle.running import all_at_once, deliveries, one_by_one, run_plan, tuple_by_tuple
 
 CATALOG = Catalog.of([StreamSchema("t", (Field("k", FieldType.TEXT),))])
@@ -58,6 +58,31 @@ def test_what_lies_before_and_between_what_is_covered_is_emitted() -> None:
     found = distinct.transition(0, Batch(rows((5, 50, "x"), (5, 8, None)), 0)).rows.rows()
     assert found == [(5, 10, "x"), (5, 8, None), (20, 30, "x"), (40, 50, "x")]
     assert distinct.transition(0, Batch(rows((6, 50, "x"), (7, 8, None)), 0)).rows.height == 0
+
+
+def test_rows_that_no_row_connects_stay_apart() -> None:
+    """What is valid at instants only is counted by windows above: (15, 17) would be one tuple of two instants."""
+    instants = rows((15, 16, "x"), (16, 17, "x"), (16, 17, "x"))
+    assert Distinct(EMPTY).transition(0, Batch(instants, ALWAYS)).rows.rows() == [(15, 16, "x"), (16, 17, "x")]
+    lasting = rows((10, 20, "x"), (15, 30, "x"), (30, 40, "x"))
+    assert Distinct(EMPTY).transition(0, Batch(lasting, ALWAYS)).rows.rows() == [(10, 30, "x"), (30, 40, "x")]
+
+
+@pytest.mark.parametrize("inner", [
+    "SELECT DISTINCT k FROM t", "SELECT k FROM t EXCEPT SELECT k FROM t WHERE k = 'c'",
+    "SELECT k FROM t EXCEPT ALL SELECT k FROM t WHERE k = 'c'", "SELECT k FROM t INTERSECT SELECT k FROM t",
+    "SELECT k FROM t INTERSECT ALL SELECT k FROM t", "SELECT k FROM t UNION SELECT k FROM t",
+    "SELECT k FROM t GROUP BY k", "SELECT k FROM t WHERE k IN (SELECT k FROM t WINDOW(RANGE 9 US))",
+])  # fmt: skip
+@pytest.mark.parametrize(
+    "outer", ["SELECT COUNT(*) AS n FROM ({}) AS x WINDOW(RANGE 3 US)", "SELECT k FROM ({}) AS x WINDOW(ROWS 2)"]
+)
+def test_windows_above_count_every_instant(inner: str, outer: str) -> None:
+    plan = rewrite(translate(outer.format(inner), CATALOG).node).node
+    streams: Streams = {"t": [(6, ("a",)), (15, ("b",)), (16, ("b",)), (17, ("b",)), (18, ("a",))]}
+    expected = evaluate(plan, [streams], 30).snapshots[0]
+    for batches in (all_at_once(streams), one_by_one(streams)):
+        assert difference_of_rows(run_plan(plan, batches), expected) is None
 
 
 def test_it_waits_for_nothing() -> None:
