@@ -9,6 +9,7 @@ the rule that reads it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from cluster.language.functions import AGGREGATES, FUNCTIONS, Family
 from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 Kinds = frozenset[str]
 Triple = tuple[str, str, str]
@@ -225,12 +226,29 @@ DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 }
 """What CREATE and DROP may hold besides."""
 
-_ACCEPTED: Mapping[tuple[type[exp.Expr], str], Kinds] = {
-    (node, argument): QUERY_SYNTAX.get(node, {}).get(argument, frozenset()) | kinds
-    for table in (QUERY_SYNTAX, DECLARATION_SYNTAX)
-    for node, arguments in table.items()
-    for argument, kinds in arguments.items()
-}
+Accepted = Mapping[tuple[type[exp.Expr], str], Kinds]
+
+
+def accepted(beside: Mapping[type[exp.Expr], Mapping[str, Kinds]]) -> Accepted:
+    """Return what a query may hold, and what else a table says."""
+    return {
+        (node, argument): QUERY_SYNTAX.get(node, {}).get(argument, frozenset()) | kinds
+        for table in (QUERY_SYNTAX, beside)
+        for node, arguments in table.items()
+        for argument, kinds in arguments.items()
+    }
+
+
+STATEMENTS = accepted(DECLARATION_SYNTAX)
+"""What statements of FjordSQL may hold."""
+ONE_SHOT_QUESTIONS = accepted({
+    exp.Select: {"order": _kinds("Order"), "limit": _kinds("Limit"), "offset": _kinds("Offset")},
+    exp.Order: {"expressions": _kinds("Ordered")},
+    exp.Ordered: {"this": SCALARS, "desc": _kinds(TRUE), "nulls_first": _kinds(TRUE)},
+    exp.Limit: {"expression": _LITERAL},
+    exp.Offset: {"expression": _LITERAL},
+})  # fmt: skip
+"""What questions about a relation as it is now may hold: it has an end, so its rows can be sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,10 +293,10 @@ def occurrences(tree: exp.Expr) -> Iterator[Occurrence]:
     return (Occurrence(*each) for each in _carried(tree))
 
 
-def ignored(tree: exp.Expr) -> Occurrence | None:
-    """Return the first part of `tree` that no table has, if there is one."""
+def ignored(tree: exp.Expr, known: Accepted = STATEMENTS) -> Occurrence | None:
+    """Return the first part of `tree` that is not known, if there is one."""
     for node, argument, value, kind in _carried(tree):
-        if kind not in _ACCEPTED.get((type(node), argument), ()):
+        if kind not in known.get((type(node), argument), ()):
             return Occurrence(node, argument, value, kind)
     return None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.accepted_syntax import Occurrence, ignored
+from cluster.language.accepted_syntax import STATEMENTS, Accepted, Occurrence, ignored
 from cluster.language.errors import FjordSqlError
 from cluster.language.spelling import written_words
 from cluster.language.syntax import StreamItem, span_of
@@ -36,7 +36,7 @@ WORDS: dict[tuple[type[exp.Expr], str], tuple[str, str | None]] = {
 _LEAVES = (exp.Identifier, exp.Literal, exp.Var)
 
 
-def refuse_ignored_syntax(tree: exp.Expr, context: Context) -> None:
+def refuse_ignored_syntax(tree: exp.Expr, context: Context, known: Accepted = STATEMENTS) -> None:
     """Do nothing if a rule reads all that `tree` carries, and `tree` has all that its text says.
 
     To be asked after `tree` has been translated: what a rule refuses, it refuses with a better reason.
@@ -47,13 +47,15 @@ def refuse_ignored_syntax(tree: exp.Expr, context: Context) -> None:
         A whole statement.
     context
         With its text.
+    known
+        What rules read.
 
     Raises
     ------
     FjordSqlError
         If something in it would be accepted and ignored.
     """
-    if occurrence := ignored(tree):
+    if occurrence := ignored(tree, known):
         raise _refused(occurrence, tree, context)
     _refuse_swallowed_words(tree, context)
 

@@ -53,6 +53,7 @@ _MARKS: Mapping[type[exp.Expr], str] = {
     exp.Exists: "EXISTS",
     exp.All: "ALL", exp.Any: "ANY", exp.Star: "*", exp.Null: "NULL", exp.Where: "WHERE", exp.Having: "HAVING",
     exp.From: "FROM", exp.CTE: "AS", exp.DataType: TYPE, syntax.Within: "WITHIN",
+    exp.Limit: "LIMIT", exp.Offset: "OFFSET",
     syntax.GranularityClause: "GRANULARITY", syntax.LifetimeClause: "LIFETIME",
 }  # fmt: skip
 """Nodes that are written with one word."""
@@ -105,6 +106,11 @@ def _distinct(node: exp.Expr) -> list[str]:
     return ["DISTINCT", *_commas(len(node.expressions))]
 
 
+def _ordered(node: exp.Expr) -> list[str]:
+    direction = {True: ["DESC"], False: ["ASC"], None: []}[node.args.get("desc")]
+    return [*direction, *_if(node.args.get("nulls_first"), "NULLS", "FIRST")]
+
+
 def _join(node: exp.Expr) -> list[str]:
     side, kind, on = (node.args.get(part) for part in ("side", "kind", "on"))
     if not (side or kind or on):
@@ -155,6 +161,8 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Intersect: _set_operation("INTERSECT"),
     exp.Distinct: _distinct,
     exp.With: lambda node: ["WITH", *_commas(len(node.expressions))],
+    exp.Order: lambda node: ["ORDER BY", *_commas(len(node.expressions))],
+    exp.Ordered: _ordered,
     exp.Group: lambda node: ["GROUP BY", *_commas(len(node.expressions))],
     exp.Join: _join,
     exp.Column: lambda node: _if(node.args.get("table"), "."),

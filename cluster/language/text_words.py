@@ -13,11 +13,13 @@ from cluster.language.spelling import CANONICAL_NAMES, SYNONYMS, TYPE
 
 TYPES = (TokenType.BIGINT, TokenType.DOUBLE, TokenType.TEXT, TokenType.BOOLEAN)
 MEANINGLESS: Collection[tuple[str, str]] = {
-    *(("SELECT", "ALL"), ("LEFT", "OUTER"), ("FULL", "OUTER")),
+    *(("SELECT", "ALL"), ("LEFT", "OUTER"), ("FULL", "OUTER"), ("NULLS", "LAST")),
     *((word, "DISTINCT") for word in ("UNION", "EXCEPT", "INTERSECT")),
 }
 """Words that change nothing directly behind another."""
-NEEDLESS: Collection[tuple[str, str]] = {("INNER", "JOIN"), ("INNER", "ZIP"), (",", "MAX"), (",", "FINEST")}
+NEEDLESS: Collection[tuple[str, str]] = {
+    *(("INNER", "JOIN"), ("INNER", "ZIP"), (",", "MAX"), (",", "FINEST"), ("NULLS", "LAST")),
+}
 """Words that change nothing directly before another, unless that is a function which is called: ``, MAX(x)``."""
 CLOSING = (",", ")", ";", "", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION", "EXCEPT", "INTERSECT")
 """What a comma cannot stand before."""

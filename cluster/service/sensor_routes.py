@@ -7,6 +7,7 @@ let through, and what polars gets to see is written anew from the checked tree, 
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
@@ -16,11 +17,14 @@ from sqlglot import exp, generator, parser
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
+from cluster.language.accepted_syntax import ONE_SHOT_QUESTIONS
+from cluster.language.catalog import Catalog
 from cluster.language.dialect import FIELD_TYPES, FjordSQL, FjordSqlGenerator
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.functions import AGGREGATES
+from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
-from cluster.language.scope import unique_name
+from cluster.language.scope import Context, unique_name
 from cluster.language.selects import NAME
 from cluster.language.syntax import span_of, too_deep
 from cluster.service.sensor_catalog import sensors_relation
@@ -173,6 +177,10 @@ def _parse(sql: str) -> exp.Select:
         _check_part(part, sql)
     for aggregate in (each for part in _parts(tree, "where") for each in part.find_all(exp.AggFunc)):
         raise _error(sql, aggregate, "an aggregate cannot stand in WHERE", "HAVING is asked of groups")
+    for number in tree.find_all(exp.Literal):
+        if not number.is_string and not math.isfinite(float(number.this)):
+            raise _error(sql, number, "this number is larger than every real", "the largest is about 1.8e308")
+    refuse_ignored_syntax(tree, Context(sql, Catalog()), ONE_SHOT_QUESTIONS)
     return tree
 
 

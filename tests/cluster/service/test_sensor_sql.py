@@ -28,6 +28,11 @@ def kept(condition):
         ("TYPE = 'loop' AND Sensors.Segment > 3", "c"),
         ("battery < 0.2 OR battery IS NULL", "bc"),
         ("NOT type LIKE 'l%'", "bd"),
+        ("type NOT LIKE 'l%'", "bd"),
+        ("NOT type NOT LIKE 'l%'", "ac"),
+        ("NOT segment NOT IN (3)", "a"),
+        ("segment NOT BETWEEN 4 AND 5", "a"),
+        ("segment IS NOT NULL", "abc"),
         ("battery BETWEEN .5 AND 1e0", "ad"),
         ("segment NOT IN (3)", "bc"),
         ("segment / 2 = 1.5", "a"),
@@ -58,6 +63,10 @@ def test_conditions(condition, sensors):
         ("SELECT sensor FROM sensors ORDER BY battery DESC LIMIT 2;", [("d",), ("a",)]),
         ("SELECT sensor FROM sensors ORDER BY battery NULLS FIRST LIMIT 1 OFFSET 1", [("c",)]),
         ("SELECT s.sensor FROM sensors AS s WHERE s.segment = 3", [("a",)]),
+        (
+            "SELECT sensor FROM sensors ORDER /* by two */ BY type ASC NULLS LAST, battery DESC NULLS FIRST LIMIT 2",
+            [("b",), ("a",)],
+        ),
         ("SELECT DISTINCT type FROM Sensors ORDER BY type LIMIT 2", [("it's",), ("loop",)]),
         ("SELECT type, COUNT(*) AS n FROM sensors GROUP BY type HAVING N > 1", [("loop", 2)]),
         ("SELECT COUNT(DISTINCT type), MIN(battery), MAX(segment), SUM(segment) FROM sensors", [(3, 0.1, 5, 12)]),
@@ -215,3 +224,33 @@ def test_refused(sql):
 def test_what_is_no_condition_is_refused(condition):
     with pytest.raises(FjordSqlError):
         where(SENSORS, condition)
+
+
+# What would be ignored stands between » and «.
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sensor FROM sensors@»5«",
+        "SELECT sensor FROM sensors »FINAL«",
+        "SELECT ABS(»ALL« segment) FROM sensors",
+        "SELECT CAST(segment AS REAL FORMAT »'x'«) FROM sensors",
+        "SELECT CAST(segment AS REAL DEFAULT »1« ON CONVERSION ERROR) FROM sensors",
+        "SELECT sensor FROM sensors LIMIT 2»,« 1",
+        "SELECT sensor FROM sensors LIMIT »'2'«",
+        "SELECT type, COUNT(*) FROM sensors GROUP BY »ALL«",
+        "SELECT type, COUNT(*) FROM sensors GROUP BY type WITH »TOTALS«",
+        "SELECT sensor FROM sensors WHERE segment BETWEEN »SYMMETRIC« 5 AND 4",
+        "SELECT sensor FROM sensors WHERE segment IS »TRUE«",
+        "SELECT sensor FROM sensors WHERE segment < »1e400«",
+        "SELECT MAX(segment, »5«) FROM sensors",
+        "SELECT 'a' »'b'« FROM sensors",
+        "SELECT »+«segment FROM sensors",
+        "SELECT »{«fn ABS(segment)} FROM sensors",
+        "SELECT »nosuch«.sensors.sensor FROM sensors",
+        "»;« SELECT sensor FROM sensors",
+    ],
+)
+def test_nothing_is_read_and_ignored(sql):
+    before, offending, after = sql.replace("«", "»").split("»")
+    error = refusal(f"{before}{offending}{after}")
+    assert (error.start, error.offending) == (len(before), offending)
