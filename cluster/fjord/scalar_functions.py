@@ -7,6 +7,7 @@ have 64 bits and wrap around.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from functools import reduce
 
@@ -55,7 +56,7 @@ def divide(left: pl.Series, right: pl.Series) -> pl.Series:
 
 def remainder(left: pl.Series, right: pl.Series) -> pl.Series:
     """Return what a division that rounds towards zero leaves, exactly: it has the sign of the dividend."""
-    left, right = aligned(left, right)
+    left, right = aligned(*typed(left, right, otherwise=pl.Int64()))
     if pl.Float64 in (left.dtype, right.dtype):
         with np.errstate(invalid="ignore"):
             numbers = np.fmod(left.cast(pl.Float64).to_numpy(), right.cast(pl.Float64).to_numpy())
@@ -119,13 +120,17 @@ def power(base: pl.Series, exponent: pl.Series) -> pl.Series:
     return settled(base.pow(exponent))
 
 
+def _comparing(compare: Callable[[pl.Series, pl.Series], pl.Series]) -> Callable[[pl.Series, pl.Series], pl.Series]:
+    return lambda left, right: compare(*typed(left, right))
+
+
 COMPARED: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
-    "=": lambda left, right: left == right,
-    "<>": lambda left, right: left != right,
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
+    "=": _comparing(operator.eq),
+    "<>": _comparing(operator.ne),
+    "<": _comparing(operator.lt),
+    "<=": _comparing(operator.le),
+    ">": _comparing(operator.gt),
+    ">=": _comparing(operator.ge),
 }
 """Comparisons by their sign; NULL beside NULL."""
 
@@ -157,7 +162,7 @@ def is_the_same(left: pl.Series, right: pl.Series) -> pl.Series:
 
 def within(value: pl.Series, low: pl.Series, high: pl.Series) -> pl.Series:
     """Return whether a value is neither below nor above two others."""
-    return (value >= low) & (value <= high)
+    return COMPARED[">="](value, low) & COMPARED["<="](value, high)
 
 
 class Membership:
@@ -183,6 +188,7 @@ class Membership:
 
     def __call__(self, value: pl.Series) -> pl.Series:
         """Return it for each value."""
+        (value,) = typed(value)
         found = value != value  # noqa: PLR0124 - false, and NULL for NULL
         if value.dtype == pl.Int64:
             for kind, known in self._known.items():
@@ -207,17 +213,17 @@ def coalesce(*values: pl.Series) -> pl.Series:
 
 def least(*values: pl.Series) -> pl.Series:
     """Return the least; NULLs do not count."""
-    return reduce(lambda one, other: choice((one <= other) | other.is_null(), one, other), values)
+    return reduce(lambda one, other: choice(COMPARED["<="](one, other) | other.is_null(), one, other), values)
 
 
 def greatest(*values: pl.Series) -> pl.Series:
     """Return the greatest; NULLs do not count."""
-    return reduce(lambda one, other: choice((one >= other) | other.is_null(), one, other), values)
+    return reduce(lambda one, other: choice(COMPARED[">="](one, other) | other.is_null(), one, other), values)
 
 
 def null_if(value: pl.Series, other: pl.Series) -> pl.Series:
     """Return a value, or NULL where it equals another."""
-    return choice(value == other, pl.Series([None], dtype=value.dtype), value)
+    return choice(COMPARED["="](value, other), pl.Series([None], dtype=value.dtype), value)
 
 
 def cast_to(kind: FieldType) -> Callable[[pl.Series], pl.Series]:
@@ -272,6 +278,12 @@ def _alike(one: pl.Series, other: pl.Series) -> tuple[pl.Series, pl.Series]:
     known = [each.dtype for each in (one, other) if each.dtype != pl.Null]
     kind = known[0] if len(known) == 1 else pl.Float64()
     return one.cast(kind), other.cast(kind)
+
+
+def typed(*values: pl.Series, otherwise: pl.DataType | None = None) -> tuple[pl.Series, ...]:
+    """Return series of which none is without a type: NULL takes that of the first that has one, else the other."""
+    known = next((value.dtype for value in values if value.dtype != pl.Null), otherwise or pl.Boolean())
+    return tuple(value.cast(known) if value.dtype == pl.Null else value for value in values)
 
 
 def aligned(*values: pl.Series) -> tuple[pl.Series, ...]:
