@@ -7,9 +7,9 @@ INSTALLED := $(VENV)/.installed
 DURATION ?= 60s
 MOTES ?= 64
 TRACE ?=
-PAIRS ?= 20000
+PAIRS ?=
 KILLS ?= 20
-MINUTES ?= 10
+MINUTES ?=
 SEED ?=
 
 HEAVY := spark or system or faults
@@ -38,8 +38,9 @@ test-fast: $(INSTALLED) ## The tests that need neither Spark nor several process
 test-faults: $(INSTALLED) ## Parts killed at random moments: [KILLS=20]
 	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults
 
-oracle: $(INSTALLED) ## Random queries over random streams against their definition: [PAIRS=20000] [MINUTES=10] [SEED=n]
-	@$(BIN)/python -m tests.cluster.oracle --pairs '$(PAIRS)' --minutes '$(MINUTES)' $(if $(SEED),--seed '$(SEED)')
+oracle: $(INSTALLED) ## Random queries over random streams against their definition: [PAIRS=n] [MINUTES=n] [SEED=n]
+	@$(BIN)/python -m tests.cluster.oracle $(if $(PAIRS),--pairs '$(PAIRS)') $(if $(MINUTES),--minutes '$(MINUTES)') \
+		$(if $(SEED),--seed '$(SEED)')
 
 lint: $(INSTALLED) ## Check style and types
 	@$(BIN)/ruff check --quiet .

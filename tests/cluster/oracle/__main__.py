@@ -1,91 +1,139 @@
 """Search for a query whose answer is not what it means: ``make oracle``.
 
-Worker processes draw random plans and random streams, run them as they are and rewritten, and compare every snapshot
-with the DuckDB definition; then random queries over streams and relations that change. The seed decides everything; a
-mismatch prints the smallest streams found and ends it.
+Worker processes draw random texts, random plans, and random queries over relations that change; they run them as they
+are and rewritten, over random streams, and compare every snapshot with definitions evaluated by DuckDB. The seed
+decides everything; a mismatch prints the smallest text and streams found, and ends it. So does Ctrl-C, with what has
+been proven until then.
 """
 
 from __future__ import annotations
 
 import secrets
+import signal
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import count
 from multiprocessing import get_context
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.cluster.oracle.proving import MismatchError, Tally
-from tests.cluster.oracle.relation_proving import RelationTally, search_relations
-from tests.cluster.oracle.searching import search
+from tests.cluster.oracle.proving import MismatchError
+from tests.cluster.oracle.searching import Searched, search_round
 from tests.cluster.oracle.strategies import KINDS
 
-PLANS_PER_ROUND = 40
-STREAM_SETS_PER_PLAN = 12
-RELATION_QUERIES_PER_ROUND = 64
+USUAL_PAIRS = 20_000
+USUAL_MINUTES = 10.0
+COLUMNS = 118
+"""Of what is printed."""
 
 
 @click.command()
-@click.option("--pairs", default=20_000, show_default=True, help="Stop after so many query-stream pairs.")
-@click.option("--minutes", default=10.0, show_default=True, help="Stop after so long at the latest.")
+@click.option("--pairs", type=int, default=None, help="Stop after so many query-stream pairs.")
+@click.option("--minutes", type=float, default=None, help="Stop after so long.")
 @click.option("--seed", "first_seed", type=int, default=None, help="Where to begin; drawn and printed if not given.")
-@click.option("--relation-queries", default=1000, show_default=True, help="Queries over streams and relations.")
 @click.option("--workers", default=2, show_default=True, help="Processes.")
-def main(pairs: int, minutes: float, first_seed: int | None, relation_queries: int, workers: int) -> None:
-    """Compare random queries over random streams with their definition, evaluated by DuckDB."""
+def main(pairs: int | None, minutes: float | None, first_seed: int | None, workers: int) -> None:
+    """Compare random queries over random streams with their definition, evaluated by DuckDB.
+
+    Without limits it stops after 20,000 pairs or 10 minutes.
+    """
+    if pairs is None and minutes is None:
+        pairs, minutes = USUAL_PAIRS, USUAL_MINUTES
     first = secrets.randbelow(1_000_000) if first_seed is None else first_seed
     click.echo(f"seed {first}: to see the same again, --seed {first}")
     began = time.monotonic()
-    total = Tally()
-    columns = (TextColumn("query-stream pairs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool, Progress(*columns) as progress:
-        task = progress.add_task("pairs", total=pairs)
-        following = iter(range(first, first + 10**9))
-        running = {pool.submit(search, next(following), PLANS_PER_ROUND, STREAM_SETS_PER_PLAN) for _ in range(workers)}
-        try:
-            while running:
-                done = next(as_completed(running))
-                running.discard(done)
-                total += done.result()
-                progress.update(task, completed=min(total.pairs, pairs))
-                if total.pairs < pairs and time.monotonic() - began < minutes * 60:
-                    running.add(pool.submit(search, next(following), PLANS_PER_ROUND, STREAM_SETS_PER_PLAN))
-        except MismatchError as mismatch:
-            for each in running:
-                each.cancel()
-            click.echo(str(mismatch))
-            raise SystemExit(1) from None
-        _relations(pool, first, relation_queries)
-    _report(total, time.monotonic() - began)
-    if total.pairs < pairs:
+    total, mismatch, stopped = _search(first, pairs, minutes, workers)
+    _report(total, time.monotonic() - began, 0 if mismatch is None else 1)
+    if mismatch is not None:
+        click.echo(mismatch)
+        raise SystemExit(1)
+    if stopped:
+        click.echo("interrupted")
+        raise SystemExit(130)
+    if pairs is not None and total.pairs < pairs:
         click.echo(f"only {total.pairs:,} of {pairs:,} pairs within {minutes:g} minutes")
         raise SystemExit(2)
 
 
-def _relations(pool: ProcessPoolExecutor, first: int, queries: int) -> None:
-    began, total = time.monotonic(), RelationTally()
-    rounds = -(-queries // RELATION_QUERIES_PER_ROUND)
-    try:
-        for tally in pool.map(search_relations, range(first, first + rounds), [RELATION_QUERIES_PER_ROUND] * rounds):
-            total += tally
-    except MismatchError as mismatch:
-        click.echo(str(mismatch))
-        raise SystemExit(1) from None
-    click.echo(
-        f"{total.queries:,} queries over streams and relations, in {total.histories:,} histories, in "
-        f"{time.monotonic() - began:.0f} s: no mismatch"
+def _search(first: int, pairs: int | None, minutes: float | None, workers: int) -> tuple[Searched, str | None, bool]:
+    """Return what has been proven, the first mismatch, and whether somebody interrupted it."""
+    began, total = time.monotonic(), Searched()
+    mismatch: str | None = None
+    stopped = False
+    columns = (TextColumn("{task.fields[done]:,} query-stream pairs"), BarColumn(), TimeElapsedColumn())
+    following = count(first)
+
+    def share() -> float:
+        shares = [total.pairs / pairs] if pairs else []
+        shares += [(time.monotonic() - began) / (minutes * 60)] if minutes else []
+        return max(shares)
+
+    pool = ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
     )
-    click.echo(f"  {total.answering:,} had answers, {total.dropped:,} were dropped, {total.failed:,} met a failure")
+    running: set[Future[Searched]] = set()
+    try:
+        with Progress(*columns) as progress:
+            task = progress.add_task("pairs", total=1.0, done=0)
+            running = {pool.submit(search_round, next(following)) for _ in range(workers)}
+            while running:
+                finished, running = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
+                for each in finished:
+                    total += each.result()
+                    if share() < 1:
+                        running.add(pool.submit(search_round, next(following)))
+                progress.update(task, completed=min(share(), 1.0), done=total.pairs)
+    except MismatchError as found:
+        mismatch = str(found)
+    except KeyboardInterrupt:
+        stopped = True
+    _end(pool)
+    return total, mismatch, stopped
 
 
-def _report(total: Tally, seconds: float) -> None:
-    click.echo(f"{total.pairs:,} query-stream pairs of {total.plans:,} plans in {seconds:.0f} s: no mismatch")
-    click.echo(f"  {total.rewritten:,} plans were rewritten, by {len(total.rules)} different rules")
-    click.echo(f"  {total.ambiguous:,} pairs left out: a count window over equal stamps in no order has no one meaning")
-    for reason, count in total.unsupported.most_common():
-        click.echo(f"  {count:,} plans refused: {reason.partition(' (')[0]}")
-    kinds = ", ".join(f"{kind.__name__} {total.by_kind[kind.__name__]:,}" for kind in KINDS)
-    click.echo(f"  pairs by operator: {kinds}")
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Let workers go, whatever they are at."""
+    workers = list(pool._processes.values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.terminate()
+
+
+def _report(total: Searched, seconds: float, mismatches: int) -> None:
+    texts, plans, relations = total.texts, total.plans, total.relations
+    click.echo(f"{total.pairs:,} pairs in {seconds:.0f} s, mismatches: {mismatches}")
+    click.echo(
+        f"texts: {texts.texts:,} translated, {texts.rewritten:,} of them rewritten; {texts.pairs:,} pairs, "
+        f"{texts.answering:,} with an answer; {texts.ambiguous:,} left out: which tuples count is arbitrary"
+    )
+    for reason, times in texts.refused.most_common():
+        click.echo(f"  {times:,} refused: {reason.partition(' (')[0]}")
+    click.echo(
+        f"plans: {plans.plans:,}, {plans.rewritten:,} of them rewritten by {len(plans.rules)} different rules; "
+        f"{plans.pairs:,} pairs; {plans.ambiguous:,} left out: which tuples count is arbitrary"
+    )
+    for reason, times in plans.unsupported.most_common():
+        click.echo(f"  {times:,} refused: {reason.partition(' (')[0]}")
+    click.echo(
+        f"  pairs by operator: {', '.join(f'{kind.__name__} {plans.by_kind[kind.__name__]:,}' for kind in KINDS)}"
+    )
+    click.echo(
+        f"queries over relations that change: {relations.queries:,} in {relations.histories:,} histories; "
+        f"{relations.answering:,} had answers, {relations.dropped:,} were dropped, {relations.failed:,} met a failure"
+    )
+    counts = texts.drawn.counts()
+    click.echo(f"constructs drawn in texts, and in how many places: {len(counts)}")
+    line = " "
+    for name, times in counts.items():
+        more = f" {name} {times:,};"
+        if len(line) + len(more) > COLUMNS:
+            click.echo(line)
+            line = " "
+        line += more
+    click.echo(line.rstrip(";"))
+    never = texts.drawn.missing()
+    click.echo(f"never drawn: {', '.join(never) if never else 'nothing'}")
 
 
 if __name__ == "__main__":

@@ -17,12 +17,14 @@ from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.compilation import add_downstream, add_pane_aggregate, upstream_operators
 from cluster.fjord.edges import Edge, edges_of, empty_rows, pane_edge, stored_columns
 from cluster.fjord.graph import Fjord
+from cluster.fjord.operator import Operator
 from cluster.fjord.operators.count_window import MOST_LAG_US
 from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.operators.lookup import Lookup, Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.real_values import settled_rows
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.algebra import Node
+from cluster.language.algebra import Node, Source
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pane_folding import MARKS, PaneFold, fold_panes
 from cluster.plan.pane_query import PaneQuery, pane_query_of
@@ -108,11 +110,20 @@ def deliveries(streams: Streams, dice: random.Random, most: int = 4) -> list[Mic
     return list(batches)
 
 
+def stream_read(source: Source) -> str:
+    """Return under what name a source's tuples come: events have a stream of their own for each detector."""
+    detector = source.detector
+    if detector is None:
+        return source.stream
+    return f"{source.stream} above {detector.above:g} below {detector.below:g}"
+
+
 def run_plan(
     node: Node,
     batches: Sequence[MicroBatch],
     *,
     restart_after: frozenset[int] = frozenset(),
+    tables: Tables | None = None,
     lag_us: int = MOST_LAG_US,
 ) -> list[Row]:
     """Return the rows of the answer: start, end, values.
@@ -125,6 +136,8 @@ def run_plan(
         The micro-batches; the last one's watermarks are NEVER.
     restart_after
         Numbers of micro-batches after which all operators are saved and built anew.
+    tables
+        What tuples are looked up in; None if nothing is.
     lag_us
         How far windows by count may stay behind where other operators wait for them.
 
@@ -139,7 +152,7 @@ def run_plan(
     windowed = pane_query_of(node)
     panes = None if windowed is None else fold_panes({query: windowed})[0]
     edges = edges_of(query) if panes is None else (pane_edge(panes),)
-    build = partial(_build, query, panes, edges, lag_us)
+    build = partial(_build, query, panes, edges, lag_us, tables)
     fjord, arrivals, outlet = build({})
     found: list[Row] = []
     promised = ALWAYS
@@ -149,7 +162,7 @@ def run_plan(
             if panes is not None:
                 ((group, _),) = panes.groups
                 grouped = GroupedFilter(panes.groups, stored_columns(edge.source), {group: query.since_epoch})
-            arrivals[edge.name].put(_upstream(edge, grouped, batch[edge.stream]))
+            arrivals[edge.name].put(_upstream(edge, grouped, batch[stream_read(edge.source)], tables))
         fjord.run()
         for failure in fjord.failures.values():
             raise failure
@@ -180,12 +193,17 @@ def _check(rows: list[Row], watermark: int, promised: int) -> None:
 
 
 def _build(
-    query: PlannedQuery, panes: PaneFold | None, edges: Sequence[Edge], lag_us: int, states: Mapping[str, bytes]
+    query: PlannedQuery,
+    panes: PaneFold | None,
+    edges: Sequence[Edge],
+    lag_us: int,
+    tables: Tables | None,
+    states: Mapping[str, bytes],
 ) -> tuple[Fjord, dict[str, PushQueue], PushQueue]:
     fjord = Fjord()
     arrivals = {edge.name: PushQueue() for edge in edges}
     if panes is None:
-        last = add_downstream(fjord, query, arrivals, lag_us=lag_us)
+        last = add_downstream(fjord, query, arrivals, tables, lag_us=lag_us)
     else:
         last = add_pane_aggregate(fjord, panes, arrivals[edges[0].name])
     outlet = fjord.outlet(last)
@@ -202,9 +220,10 @@ def _finished(windowed: PaneQuery, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.drop(mark.name for mark in MARKS)
 
 
-def _upstream(edge: Edge, grouped: GroupedFilter | None, arrival: Arrival) -> Batch:
+def _upstream(edge: Edge, grouped: GroupedFilter | None, arrival: Arrival, tables: Tables | None) -> Batch:
     """Run an edge's upstream operators over each part, and put the parts together as the bucket does."""
-    operators = list(upstream_operators(edge, grouped))
+    looked_up = [Lookup(each, frozenset({edge.stream}), tables) for each in edge.source.lookups]
+    operators: list[Operator] = [*looked_up, *upstream_operators(edge, grouped)]
     pieces = []
     watermark = arrival.watermark
     for part in arrival.parts:

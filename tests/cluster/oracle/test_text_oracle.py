@@ -1,0 +1,114 @@
+"""Random texts against their definition, in a short run that is always the same; and proof that it can say no."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from sqlglot import exp
+
+from cluster.language import accepted_syntax, functions
+from cluster.language.functions import Family, Function
+from cluster.language.quantities import DURATION_UNITS
+from protocols.errors import FjordError
+from protocols.streams import FieldType
+from tests.cluster.oracle import text_differences, text_shrinking
+from tests.cluster.oracle.definition import Row
+from tests.cluster.oracle.proving import MismatchError
+from tests.cluster.oracle.text_coverage import Drawn
+from tests.cluster.oracle.text_differences import reason_of
+from tests.cluster.oracle.text_leaves import Turns
+from tests.cluster.oracle.text_proving import search_texts
+from tests.cluster.oracle.text_queries import random_text
+from tests.cluster.oracle.text_running import accepted
+from tests.cluster.oracle.text_writing import written
+
+SEED = 20_261_122
+TEXTS = 2500
+"""So many have everything in them."""
+
+REFUSALS = (
+    "how far this may be off is not known",  # ERROR_BOUND where the values of a condition or a key may be off
+)
+"""Why a text may be refused that says nothing wrong."""
+
+
+def test_random_texts_answer_what_they_mean() -> None:
+    tally = search_texts(SEED, 60, worlds=5)
+    assert tally.pairs >= 200
+    assert tally.answering >= tally.pairs // 4
+    assert tally.rewritten > 0
+
+
+def _drawn(texts: int) -> tuple[Drawn, Counter[str]]:
+    drawn, refused, turns = Drawn(), Counter[str](), Turns()
+    for number in range(texts):
+        text = random_text(random.Random(f"{SEED}/{number}"), turns)
+        derived, query = written(text)
+        try:
+            accepted(derived, query)
+        except FjordError as error:
+            refused[reason_of(error)] += 1
+        else:
+            drawn.add(text, [*derived, query])
+    return drawn, refused
+
+
+def test_all_that_the_language_accepts_is_drawn_and_all_that_is_drawn_is_accepted() -> None:
+    drawn, refused = _drawn(TEXTS)
+    assert drawn.missing() == []
+    unexpected = {reason: count for reason, count in refused.items() if not reason.startswith(REFUSALS)}
+    assert not unexpected
+    assert refused.total() < TEXTS // 50
+
+
+def test_a_function_that_nobody_draws_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reverse = Function("REVERSE", ("this",), (Family.TEXT,), 1, FieldType.TEXT)
+    monkeypatch.setitem(functions.FUNCTIONS, exp.Reverse, reverse)
+    assert "REVERSE with text at 1" in Drawn().missing()
+
+
+def test_a_unit_that_nobody_draws_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DURATION_UNITS, "FORTNIGHTS", 1_209_600_000_000)
+    assert "word FORTNIGHTS" in Drawn().missing()
+
+
+def test_syntax_that_nobody_draws_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(accepted_syntax.QUERY_SYNTAX, exp.Limit, {"expression": frozenset({"number"})})  # type: ignore[arg-type] # a dictionary is behind it
+    assert "Limit expression number" in Drawn().missing()
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    one, other = ([written(random_text(random.Random(f"3/{n}"))) for n in range(20)] for _ in range(2))
+    assert one == other
+
+
+def _found(monkeypatch: pytest.MonkeyPatch, texts: int = 60) -> str:
+    monkeypatch.setattr(text_shrinking, "SECONDS", 5.0)
+    with pytest.raises(MismatchError) as mismatch:
+        search_texts(SEED, texts, worlds=2)
+    return str(mismatch.value)
+
+
+def test_a_row_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = text_differences.run_text
+
+    def forgetful(*arguments: object) -> list[Row]:
+        return run(*arguments)[1:]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(text_differences, "run_text", forgetful)
+    assert "missing" in _found(monkeypatch)
+
+
+def test_a_word_that_is_not_heard_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = text_differences.planned
+    monkeypatch.setattr(text_differences, "planned", lambda derived, query: plan(derived, _deaf(query)))
+    report = _found(monkeypatch, 200)
+    assert " DISTINCT " in report.upper()
+
+
+def _deaf(query: str) -> str:
+    import re
+
+    return re.sub(r"\bSELECT\s+DISTINCT\b", "SELECT", query, flags=re.IGNORECASE)

@@ -1,0 +1,191 @@
+"""Counts what texts are made of, and says what the language accepts that none of them has.
+
+What is required is taken from the language's own tables, not from what the drawing knows: a function, an argument, a
+type or a unit that is added there and not drawn is missing here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import product
+from typing import Any, Self
+
+from sqlglot import exp
+
+from cluster.language.accepted_syntax import accepted_triples, occurrences
+from cluster.language.dialect import FIELD_TYPES, FjordSQL, FjordSqlTokenizer
+from cluster.language.functions import AGGREGATES, FAMILY_OF, FUNCTIONS, Family
+from cluster.language.parsing import FjordSqlParser
+from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
+from cluster.language.spelling import SPELLINGS, SYNONYMS
+from protocols.streams import FieldType
+from tests.cluster.oracle.text_expressions import Scalar
+from tests.cluster.oracle.text_forms import Text
+from tests.cluster.oracle.text_operations import COMPARABLE
+
+_WORD = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|DOUBLE\s+PRECISION|[A-Za-z_]\w*|<>|[=!<>]=?",
+    re.DOTALL | re.IGNORECASE,
+)
+LITERAL_SLOTS = {"decimals"}
+"""Arguments that are written out, and have one type."""
+OTHER_USES = (
+    "COMPLETENESS", "ERROR_BOUND", "COUNT(*", "correlated", "EXISTS", "NOT EXISTS", "IN QUERY", "NOT IN QUERY",
+    "NOT(query", "LIKE(", "NOT LIKE(", "LIKE ESCAPE", "NOT LIKE ESCAPE", "NOT IN(", "NOT BETWEEN(",
+)  # fmt: skip
+Fits = Callable[[str], bool]
+
+
+@dataclass
+class Drawn:
+    """How often there was what.
+
+    Parameters
+    ----------
+    syntax
+        Kinds of node, argument and kind of value, in a tree of the language's own.
+    words
+        Names of functions, types, units and marks as written.
+    uses
+        Functions and operators with the types of their arguments.
+    """
+
+    syntax: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+    uses: Counter[str] = field(default_factory=Counter)
+
+    def add(self, text: Text, statements: Sequence[str]) -> None:
+        """Count what is in a text that was accepted."""
+        for statement in statements:
+            tree = FjordSqlParser(dialect=FjordSQL()).parse_one(FjordSQL().tokenize(statement), statement)
+            self.syntax.update(each.triple for each in occurrences(tree))
+            self.words.update(re.sub(r"\s+", " ", word).upper() for word in _WORD.findall(statement))
+        self.uses.update(each.label for each in scalars_in(text) if each.label)
+
+    def __iadd__(self, other: Self) -> Self:
+        """Add what was drawn elsewhere."""
+        self.syntax.update(other.syntax)
+        self.words.update(other.words)
+        self.uses.update(other.uses)
+        return self
+
+    def counts(self) -> dict[str, int]:
+        """Return how often there was each thing that the language accepts."""
+        found = {" ".join(triple): self.syntax[triple] for triple in sorted(accepted_triples() - CANNOT_BE_WRITTEN)}
+        found |= {f"word {word}": self.words[word] for word in sorted(required_words())}
+        return found | {name: sum(n for use, n in self.uses.items() if fits(use)) for name, fits in required_uses()}
+
+    def missing(self) -> list[str]:
+        """Return what the language accepts and was never drawn."""
+        return [name for name, count in self.counts().items() if not count]
+
+
+CANNOT_BE_WRITTEN = {
+    # DISTINCT takes all that follows: the share becomes a second expression of it, which is refused.
+    ("ApproxQuantile", "this", "Distinct"),
+    ("Quantile", "this", "Distinct"),
+}
+"""What the table lets pass and no text can have."""
+
+
+def scalars_in(form: Any) -> Iterator[Scalar]:
+    """Yield the expressions in a form."""
+    if isinstance(form, Scalar):
+        yield form
+    if isinstance(form, tuple):
+        for each in form:
+            yield from scalars_in(each)
+    elif is_dataclass(form) and not isinstance(form, type):
+        for each in fields(form):
+            yield from scalars_in(getattr(form, each.name))
+
+
+def required_words() -> set[str]:
+    """Return the words and marks that mean something, in all their spellings."""
+    types = {
+        word for word, kind in FjordSqlTokenizer.KEYWORDS.items()
+        if (found := getattr(exp.DType, kind.name, None)) is not None and found in FIELD_TYPES
+    }  # fmt: skip
+    functions = {name for names in SPELLINGS.values() for name in names}
+    return {*functions, *SYNONYMS, *SYNONYMS.values(), *DURATION_UNITS, *FREQUENCY_UNITS, *types}
+
+
+def required_uses() -> Iterator[tuple[str, Fits]]:
+    """Yield what has to be used, and whether something is such a use."""
+    yield from _functions()
+    yield from _aggregates()
+    yield from _operators()
+    for name in OTHER_USES:
+        yield name, _begins(name)
+    for source, target, cast in product(FieldType, FieldType, ("CAST", "TRY_CAST")):
+        yield f"{cast} {source} AS {target}", _is(f"{cast} AS {target}({source})")
+    for name, kind in product(("CASE", "CASE OF", "IF", "IN", "BETWEEN", "IS NULL", "IS NOT NULL"), FieldType):
+        yield f"{name} with {kind}", _mentions(name, kind)
+
+
+def _functions() -> Iterator[tuple[str, Fits]]:
+    for function in FUNCTIONS.values():
+        for place, slot in enumerate(function.slots):
+            family = function.parameters[min(place, len(function.parameters) - 1)]
+            for kind in types_of_family(family) if slot not in LITERAL_SLOTS else ():
+                yield f"{function.name} with {kind} at {place + 1}", _takes(function.name, place, kind)
+
+
+def _aggregates() -> Iterator[tuple[str, Fits]]:
+    for aggregate in AGGREGATES.values():
+        name = aggregate.name.upper()
+        if name != "COMPLETENESS":
+            for kind in types_of_family(aggregate.parameter):
+                yield f"{name}({kind})", _is(f"{name}({kind})")
+        if name not in ("COMPLETENESS", "QUANTILE"):
+            yield f"{name} DISTINCT", _begins(f"{name} DISTINCT(")
+
+
+def _operators() -> Iterator[tuple[str, Fits]]:
+    numbers = types_of_family(Family.NUMBER)
+    arithmetic = product(("+", "-", "*", "/", "%"), product(numbers, numbers))
+    comparisons = product(("=", "<>", "<", "<=", ">", ">="), COMPARABLE)
+    for sign, (one, other) in (*arithmetic, *comparisons):
+        yield f"{sign} of {one} and {other}", _is(f"{sign}({one}, {other})")
+    for sign in ("=", "<>", "<", "<=", ">", ">="):
+        for use in (f"{sign} QUERY", f"QUERY {sign}", f"{sign} ANY", f"{sign} ALL"):
+            yield use, _is(use)
+
+
+def types_of_family(family: Family) -> list[FieldType]:
+    """Return the types that a family has."""
+    if family is Family.INTEGER:
+        return [FieldType.INTEGER]
+    return [kind for kind in FieldType if family in (Family.ANY, FAMILY_OF[kind])]
+
+
+def _arguments(use: str) -> tuple[str, list[str]]:
+    name, _, rest = use.partition("(")
+    return name, rest.rstrip(")").split(", ")
+
+
+def _is(wanted: str) -> Fits:
+    return lambda use: use == wanted
+
+
+def _takes(name: str, place: int, kind: FieldType) -> Fits:
+    def fits(use: str) -> bool:
+        called, arguments = _arguments(use)
+        return called.rstrip("+") == name and len(arguments) > place and arguments[place] == kind
+
+    return fits
+
+
+def _begins(start: str) -> Fits:
+    return lambda use: use.startswith(start)
+
+
+def _mentions(name: str, kind: FieldType) -> Fits:
+    def fits(use: str) -> bool:
+        called, arguments = _arguments(use)
+        return called == name and kind in arguments
+
+    return fits

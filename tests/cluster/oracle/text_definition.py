@@ -1,0 +1,224 @@
+"""Evaluates what a text means, by DuckDB, on several stream sets at once."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from protocols.streams import FieldType
+from tests.cluster.oracle.definition import Snapshots
+from tests.cluster.oracle.text_expressions import Scalar
+from tests.cluster.oracle.text_forms import Changes, Item, Named, Nested, Query, SetOperation, Text, Zipped
+from tests.cluster.oracle.text_meaning import Meaning, ZipSides
+from tests.cluster.oracle.text_operations import MACROS
+from tests.cluster.oracle.text_world import LAST, PLACES, TABLES, World, as_read
+from tests.cluster.zip_definition import zip_rows
+
+ARROW_TYPES = {
+    FieldType.BOOLEAN: pa.bool_(),
+    FieldType.INTEGER: pa.int64(),
+    FieldType.REAL: pa.float64(),
+    FieldType.TEXT: pa.string(),
+}
+SLACK = 8
+"""Instants beyond the last one compared: what Dstream and zip joins look ahead."""
+
+
+@dataclass(frozen=True)
+class TextMeaning:
+    """What a text means.
+
+    Parameters
+    ----------
+    snapshots
+        By stream set: the bag at each instant.
+    ambiguous
+        Stream sets for which it has no one meaning: other tuples of equal stamps, below what counts tuples.
+    granule
+        Only instants that are multiples of this are promised.
+    """
+
+    snapshots: list[Snapshots]
+    ambiguous: frozenset[int]
+    granule: int
+
+
+class TextDefinition:
+    """Answers what texts mean on some stream sets. Close it.
+
+    Parameters
+    ----------
+    worlds
+        The stream sets.
+    """
+
+    def __init__(self, worlds: Sequence[World]) -> None:
+        self._connection = duckdb.connect()
+        self._connection.execute("SET GLOBAL threads = 1")
+        self._connection.execute(MACROS)
+        self._runs = len(worlds)
+        for name, fields in TABLES.items():
+            rows = [
+                (run, stamp, place, *map(as_read, row))
+                for run, world in enumerate(worlds)
+                for place, (stamp, row) in enumerate(world.streams[name])
+            ]
+            self._register(name, ("r", "t", "o"), [field.type for field in fields], rows)
+        rows = [(run, *map(as_read, row)) for run, world in enumerate(worlds) for row in world.places]
+        self._register("places", ("r",), [column.type for column in PLACES.columns], rows)
+
+    def close(self) -> None:
+        """Forget the stream sets."""
+        self._connection.close()
+
+    def meaning(self, text: Text) -> TextMeaning:
+        """Return what a text means."""
+        names = dict(text.derived)
+        instants = LAST + reach(text.query, names) + 3
+        writer = Meaning(names, self._runs, instants + SLACK)
+        sql = writer.snapshots(text.query)
+        ambiguous: set[int] = set()
+        for sides in writer.zips:
+            ambiguous |= self._zip(sides, instants + SLACK)
+        if (asked := writer.ambiguous()) is not None:
+            ambiguous |= {run for (run,) in self._connection.execute(asked).fetchall()}
+        found: list[Snapshots] = [[Counter() for _ in range(instants)] for _ in range(self._runs)]
+        for run, instant, count, *row in self._connection.execute(sql).fetchall():
+            if instant < instants:
+                found[run][instant][tuple(row)] = count
+        return TextMeaning(found, frozenset(ambiguous), granule_of(text.query, names))
+
+    def _register(
+        self, name: str, head: Sequence[str], types: Sequence[FieldType], rows: list[tuple[Any, ...]]
+    ) -> None:
+        columns = list(zip(*rows, strict=True)) if rows else [()] * (len(head) + len(types))
+        kinds = [*([pa.int64()] * len(head)), *(ARROW_TYPES[kind] for kind in types)]
+        names = [*head, *(f"c{number}" for number in range(len(types)))]
+        arrays = list(starmap(pa.array, zip(columns, kinds, strict=True)))
+        self._connection.execute(f'DROP TABLE IF EXISTS "{name}"')
+        self._connection.register("given", pa.table(arrays, names=names))
+        self._connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM given')
+        self._connection.unregister("given")
+
+    def _zip(self, sides: ZipSides, instants: int) -> set[int]:
+        """Make the table of a zip join; return the stream sets on which it is ambiguous."""
+        zipped = sides.zipped
+        widths = zipped.left.width, zipped.right.width
+        read = [
+            self._rows(sides.before, table, width)
+            for table, width in zip((sides.left, sides.right), widths, strict=True)
+        ]
+        keys = [[pair[side] for pair in zipped.keys] for side in (0, 1)]
+        key_of = tuple(lambda row, places=places: tuple(row[place] for place in places) for places in keys)
+        ambiguous, rows = set[int](), list[tuple[Any, ...]]()
+        for run in range(self._runs):
+            if any(_tied(side[run], key) for side, key in zip(read, key_of, strict=True)):
+                ambiguous.add(run)
+                continue
+            found = zip_rows(read[0][run], read[1][run], key_of, zipped.bounds, zipped.kind, widths)  # type: ignore[arg-type] # two of them
+            rows += [(run, at, None, *row) for at, row in found if at < instants]
+        types = self._types(sides, widths)
+        self._register(sides.table, ("r", "t", "o"), types, rows)
+        return ambiguous
+
+    def _rows(self, before: str, table: str, width: int) -> dict[int, list[tuple[int, tuple[Any, ...]]]]:
+        columns = ", ".join(f"c{number}" for number in range(width))
+        found: dict[int, list[tuple[int, tuple[Any, ...]]]] = defaultdict(list)
+        for run, stamp, *row in self._connection.execute(f"{before} SELECT r, t, {columns} FROM {table}").fetchall():
+            found[run].append((stamp, tuple(row)))
+        return found
+
+    def _types(self, sides: ZipSides, widths: tuple[int, int]) -> list[FieldType]:
+        kinds = {
+            "BOOLEAN": FieldType.BOOLEAN,
+            "BIGINT": FieldType.INTEGER,
+            "DOUBLE": FieldType.REAL,
+            "VARCHAR": FieldType.TEXT,
+        }
+        found = []
+        for table, width in zip((sides.left, sides.right), widths, strict=True):
+            columns = ", ".join(f"c{number}" for number in range(width))
+            described = self._connection.execute(f"DESCRIBE {sides.before} SELECT {columns} FROM {table}").fetchall()
+            found += [kinds[each[1]] for each in described]
+        return [*found, FieldType.INTEGER]
+
+
+def _tied(rows: Iterable[tuple[int, tuple[Any, ...]]], key_of: Any) -> bool:
+    """Return whether there are different tuples with equal keys and stamps: which is first depends on what is read."""
+    seen: dict[Any, Any] = {}
+    return any(seen.setdefault((stamp, key_of(row)), row) != row for stamp, row in rows)
+
+
+def reach(query: Query, names: dict[str, Query]) -> int:
+    """Return for how long after the last stamp the answer of a query can still change."""
+    inner = max((reach(each, names | dict(query.names)) for _, each in query.names), default=0)
+    names = names | dict(query.names)
+    if isinstance(query, SetOperation):
+        return max(inner, reach(query.left, names), reach(query.right, names))
+    scalars = [each for each in (query.where, query.having) if each is not None]
+    asked = [_asked(each, names) for each in scalars]
+    return max([inner, *asked, *(_item_reach(item, names) for item in query.items)])
+
+
+def _asked(scalar: Scalar, names: dict[str, Query]) -> int:
+    own = reach(scalar.query, names) if scalar.query is not None else 0
+    return max([own, *(_asked(part, names) for part in scalar.parts)])
+
+
+def _item_reach(item: Item | Zipped, names: dict[str, Query]) -> int:
+    if isinstance(item, Zipped):
+        return max(_item_reach(item.left, names), _item_reach(item.right, names)) + max(map(abs, item.bounds))
+    match item.source:
+        case Nested():
+            below = reach(item.source.query, names)
+        case Named():
+            below = reach(names[item.source.name], names)
+        case Changes():
+            below = _item_reach(item.source.item, names) + 1
+        case _:
+            below = 0
+    if item.window is not None and item.window.kind == "RANGE":
+        below += (item.window.size or 0) + item.window.slide
+    return below + item.granule
+
+
+def granule_of(query: Query, names: dict[str, Query]) -> int:
+    """Return at which multiples alone the answer of a query is promised."""
+    import math
+
+    names = names | dict(query.names)
+    if isinstance(query, SetOperation):
+        return math.lcm(granule_of(query.left, names), granule_of(query.right, names))
+    granules = [_item_granule(item, names) for item in query.items]
+    granules += [_granule_asked(each, names) for each in (query.where, query.having) if each is not None]
+    return math.lcm(*granules)
+
+
+def _granule_asked(scalar: Scalar, names: dict[str, Query]) -> int:
+    import math
+
+    own = granule_of(scalar.query, names) if scalar.query is not None else 1
+    return math.lcm(own, *(_granule_asked(part, names) for part in scalar.parts))
+
+
+def _item_granule(item: Item | Zipped, names: dict[str, Query]) -> int:
+    import math
+
+    if isinstance(item, Zipped):
+        return math.lcm(_item_granule(item.left, names), _item_granule(item.right, names))
+    match item.source:
+        case Nested():
+            below = granule_of(item.source.query, names)
+        case Named():
+            below = granule_of(names[item.source.name], names)
+        case Changes():
+            below = _item_granule(item.source.item, names)
+        case _:
+            below = 1
+    return math.lcm(item.granule, below)

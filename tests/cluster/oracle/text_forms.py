@@ -1,0 +1,199 @@
+"""What a random text is made of: each form has what FjordSQL says and what DuckDB is asked.
+
+A form is a value. How it is spelled is part of it, so that what is left after shrinking is still spelled as it was. Who
+writes FjordSQL (:mod:`text_writing`) and who writes the definition (:mod:`text_meaning`) share these forms, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from protocols.streams import FieldType
+from tests.cluster.oracle.text_expressions import Scalar
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of SELECT. `alias` is what stands behind it, such as ``AS x``."""
+
+    scalar: Scalar
+    name: str
+    alias: str = ""
+
+
+@dataclass(frozen=True)
+class Star:
+    """``*`` or ``t.*``."""
+
+    text: str
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window, as written and as it is: `rows` or microseconds."""
+
+    text: str
+    kind: str
+    size: int | None
+    slide: int = 1
+    keys: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream with what it is asked for: its name in the harness, and how many microseconds lie between samples."""
+
+    text: str
+    table: str
+    period: int | None = None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The relation."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name that WITH gives, or a derived stream."""
+
+    text: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A query in parentheses."""
+
+    query: Query
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Istream, Dstream or Rstream of another item."""
+
+    text: str
+    kind: str
+    item: Item
+
+
+@dataclass(frozen=True)
+class Item:
+    """What stands in FROM.
+
+    Parameters
+    ----------
+    mark
+        Its name in DuckDB, unlike any other.
+    clauses
+        What is written behind it, alias and window among it, in order.
+    connector
+        What is written before it, unless it is the first.
+    """
+
+    source: Stream | Relation | Named | Nested | Changes
+    mark: str
+    width: int
+    clauses: tuple[str, ...] = ()
+    window: Window | None = None
+    granule: int = 1
+    connector: str = ","
+    on: Scalar | None = None
+
+
+@dataclass(frozen=True)
+class Zipped:
+    """A zip join of what stands left of it in FROM with an item. `keys` are columns of both."""
+
+    left: Item | Zipped
+    right: Item
+    mark: str
+    kind: str
+    text: str
+    keys: tuple[tuple[int, int], ...]
+    on: str
+    bounds: tuple[int, int]
+    connector: str = ","
+    on_join: Scalar | None = None
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return self.left.width + self.right.width + 1
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of GROUP BY, as written there: perhaps by the name that SELECT gives to it."""
+
+    scalar: Scalar
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Select:
+    """SELECT. `end` is what stands at its end: SAMPLE, LIFETIME."""
+
+    outputs: tuple[Output | Star, ...]
+    items: tuple[Item | Zipped, ...]
+    where: Scalar | None = None
+    keys: tuple[Key, ...] = ()
+    grouped: bool = False
+    having: Scalar | None = None
+    quantifier: str = ""
+    end: str = ""
+    names: tuple[tuple[str, Query], ...] = ()
+    parentheses: int = 0
+
+    @property
+    def distinct(self) -> bool:
+        """True for SELECT DISTINCT."""
+        return self.quantifier == "DISTINCT"
+
+
+@dataclass(frozen=True)
+class SetOperation:
+    """UNION, EXCEPT, INTERSECT. `word` is how it is written, `types` what the columns are."""
+
+    kind: str
+    all: bool
+    word: str
+    left: Query
+    right: Query
+    types: tuple[FieldType, ...]
+    end: str = ""
+    names: tuple[tuple[str, Query], ...] = ()
+    parentheses: int = 0
+
+
+Query = Select | SetOperation
+
+
+@dataclass(frozen=True)
+class Text:
+    """A query with the derived streams that it reads, and how its words are set."""
+
+    query: Query
+    derived: tuple[tuple[str, Query], ...] = ()
+    setting: int | None = field(default=None, compare=False)
+
+
+def outputs_of(query: Query) -> tuple[Output, ...]:
+    """Return the columns of a query, stars resolved; those of a set operation are called as the first query's."""
+    if isinstance(query, SetOperation):
+        return outputs_of(query.left)
+    found: list[Output] = []
+    for each in query.outputs:
+        found.extend(each.outputs if isinstance(each, Star) else (each,))
+    return tuple(found)
+
+
+def types_of(query: Query) -> tuple[FieldType, ...]:
+    """Return the types of a query's columns."""
+    if isinstance(query, SetOperation):
+        return query.types
+    return tuple(each.scalar.type for each in outputs_of(query) if each.scalar.type is not None)

@@ -1,0 +1,174 @@
+"""Random aggregates, and the keys of groups as SELECT and HAVING write them again."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from protocols.streams import FieldType
+from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, Scalar, words
+from tests.cluster.oracle.text_forms import Item, Stream
+from tests.cluster.oracle.text_items import Offered
+from tests.cluster.oracle.text_leaves import Leaf, column
+from tests.cluster.oracle.text_operations import INTEGER, REAL
+from tests.cluster.oracle.text_scalars import KINDS, Scalars
+
+ALLOWED_ERROR = 0.5
+"""What every WITHIN allows."""
+SPELLINGS: dict[str, tuple[str, ...]] = {
+    "stddev": ("STDDEV", "STDEV"),
+    "variance": ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
+    "quantile": ("APPROX_QUANTILE", "QUANTILE"),
+}
+OF_NUMBERS = ("avg", "stddev", "variance", "median", "quantile", "sum")
+
+
+def group_leaves(
+    dice: random.Random, scalars: Scalars, offered: Sequence[Offered], keys: Sequence[Scalar]
+) -> dict[FieldType, list[Leaf]]:
+    """Return what draws keys and aggregates, by type."""
+    leaves: dict[FieldType, list[Leaf]] = defaultdict(list)
+    columns = [known for each in offered for known in each.columns]
+    for place, key in enumerate(keys):
+        assert key.type is not None
+        leaves[key.type].append(lambda place=place, key=key: respelled(dice, key, columns, place))  # type: ignore[misc] # bound now
+    draw = _Aggregates(dice, scalars, offered, columns)
+    for kind in KINDS:
+        leaves[kind].append(lambda kind=kind: draw.aggregate(kind))  # type: ignore[misc] # bound now
+    leaves[INTEGER].append(draw.count)
+    return leaves
+
+
+def respelled(dice: random.Random, key: Scalar, columns: Sequence[Known], place: int | None = None) -> Scalar:
+    """Return a key as it may be written again: its columns with or without the name of their item, in other cases."""
+    if key.known is not None:
+        again = column(dice, key.known, columns, plain=True)
+        return replace(again, key=place)
+    return replace(key, parts=tuple(respelled(dice, part, columns) for part in key.parts), key=place)
+
+
+class _Aggregates:
+    def __init__(
+        self, dice: random.Random, scalars: Scalars, offered: Sequence[Offered], columns: Sequence[Known]
+    ) -> None:
+        self._dice = dice
+        self._scalars = scalars
+        self._offered = offered
+        self._columns = columns
+
+    def count(self) -> Scalar:
+        """Return COUNT(*)."""
+        return Scalar(INTEGER, ("COUNT(*)",), (), label="COUNT(*)", aggregate=Aggregate("count"), default="count")
+
+    def aggregate(self, kind: FieldType) -> Scalar:
+        """Return an aggregate that gives a type."""
+        dice = self._dice
+        choices = ["min", "max", "first", "last"]
+        if kind is INTEGER:
+            choices += ["count", "count", "sum"]
+        if kind is REAL:
+            choices += [*OF_NUMBERS, "avg", "sum", "error"]
+            choices += ["completeness"] if self._counts_samples() else []
+        function = self._scalars.turns.choose(dice, choices, ("aggregate", kind))
+        if function == "completeness":
+            own = Aggregate(function)
+            return Scalar(REAL, ("COMPLETENESS()",), (), label="COMPLETENESS()", aggregate=own, default="completeness")
+        if function == "error":
+            return self._error_bound() or self._of("max", kind)
+        if function in ("first", "last"):
+            return self._by_stamp(function, kind) or self._of("max", kind)
+        return self._of(function, kind)
+
+    def _of(self, function: str, kind: FieldType) -> Scalar:
+        dice = self._dice
+        taken = kind
+        if function in ("avg", "stddev", "variance", "median", "quantile"):
+            taken = self._scalars.turns.choose(dice, (INTEGER, REAL), function)
+        elif function == "count":
+            taken = self._scalars.turns.choose(dice, KINDS, function)
+        argument = self._scalars.argument(taken, 1, Exactness.SAME, function)
+        if argument.wild and (taken is REAL or function != "sum") and function in OF_NUMBERS:
+            function = "max"  # sums of huge numbers depend on their order
+            argument = self._scalars.value(kind, 0, Exactness.SAME)
+        share = 4 if function in ("count", "sum", "avg", "min", "max") else 12
+        turn = self._scalars.turns.choose(dice, range(share), ("distinct", function))
+        distinct = function != "quantile" and turn == 0
+        return self._called(function, kind, argument, distinct=distinct)
+
+    def _called(
+        self, function: str, kind: FieldType, argument: Scalar, *, distinct: bool = False, stamp: str = ""
+    ) -> Scalar:
+        dice = self._dice
+        share = dice.choice((0.0, 0.25, 0.5, 0.95, 1.0)) if function == "quantile" else None
+        name = self._scalars.turns.choose(dice, SPELLINGS.get(function, (function.upper(),)), "name")
+        written = "" if share is None else f", {dice.choice((f'{share:g}', f'{share:.3f}'))}"
+        text = words(f"{name}({'DISTINCT ' if distinct else ''}{{0}}{written})")
+        exactness = argument.exactness if kind in (INTEGER, REAL) else Exactness.EVEN
+        if function in ("stddev", "variance", "quantile"):
+            exactness = Exactness.NEARLY
+        elif function in ("avg", "median"):
+            exactness = Exactness.SAME if argument.exactness is Exactness.EVEN else Exactness.NEARLY
+        elif function == "sum" and kind is REAL:
+            exactness = Exactness.EVEN if argument.exactness is Exactness.EVEN else Exactness.NEARLY
+        elif function == "count":
+            exactness = Exactness.EVEN
+        kept = "null" if argument.type is None else argument.type.value
+        label = f"{function.upper()}{' DISTINCT' if distinct else ''}({kept})"
+        plain = argument.known.name if argument.known is not None and not argument.parentheses else ""
+        default = "_".join([function, *(["distinct"] if distinct else []), *([plain] if plain else [])])
+        return Scalar(
+            kind, text, (), (argument,), label=label, exactness=exactness,
+            wild=argument.wild and function != "count",
+            aggregate=Aggregate(function, distinct, share, stamp), default=default[:64],
+        )  # fmt: skip
+
+    def _by_stamp(self, function: str, kind: FieldType) -> Scalar | None:
+        stamped = [each for each in self._columns if each.stamp and each.type is kind]
+        distinct = self._dice.random() < 0.04
+        if len(self._offered) == 1 and self._dice.random() < 0.1:
+            stamps = [each.stamp for each in self._columns if each.stamp]
+            return self._called(function, kind, self._scalars.literal(kind), stamp=stamps[0]) if stamps else None
+        if not stamped:
+            return None
+        known = self._dice.choice(stamped)
+        argument = column(self._dice, known, self._columns)
+        if self._dice.random() < 0.3:
+            own = [each for each in stamped if each.stamp == known.stamp]
+            leaves: dict[FieldType, list[Leaf]] = {
+                kind: [lambda: column(self._dice, self._dice.choice(own), self._columns)]
+            }
+            argument = Scalars(self._dice, leaves, self._scalars.turns).value(kind, 1, Exactness.SAME)
+            if not _reads(argument, known.stamp):
+                return None
+        return self._called(function, kind, argument, stamp=known.stamp, distinct=distinct)
+
+    def _error_bound(self) -> Scalar | None:
+        dice = self._dice
+        sampled = [each for each in self._columns if each.sampled and not each.wild]
+        if not sampled:
+            return None
+        known = dice.choice(sampled)
+        written = column(dice, known, self._columns, plain=True)
+        argument = replace(written, text=(*written.text, f" WITHIN {dice.choice(('0.5', '5E-1'))}"))
+        function = dice.choice(("avg", "min", "max", "median", "quantile", "sum", "count", "first", "last"))
+        called = self._called(function, REAL, argument, stamp=known.stamp if function in ("first", "last") else "")
+        assert called.aggregate is not None
+        return replace(
+            called, text=("ERROR_BOUND(", *called.text, ")"), label=f"ERROR_BOUND({function})", wild=False,
+            aggregate=replace(called.aggregate, error=ALLOWED_ERROR), exactness=Exactness.EVEN,
+            default=f"error_bound_{called.default}"[:64],
+        )  # fmt: skip
+
+    def _counts_samples(self) -> bool:
+        """Return whether there is one stream with a window that slides."""
+        if len(self._offered) != 1 or not isinstance(item := self._offered[0].item, Item):
+            return False
+        window = item.window
+        return isinstance(item.source, Stream) and window is not None and window.kind == "RANGE" and window.slide > 1
+
+
+def _reads(scalar: Scalar, stamp: str) -> bool:
+    own = scalar.known is not None and scalar.known.stamp == stamp
+    return own or any(_reads(part, stamp) for part in scalar.parts)

@@ -1,0 +1,253 @@
+"""Random items of FROM: streams with their clauses, events, subqueries, changes, the relation, and zip joins."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from protocols.streams import FieldType
+from tests.cluster.oracle import text_clauses as clauses_of
+from tests.cluster.oracle import text_spelling as spelling
+from tests.cluster.oracle.text_expressions import Exactness, Known
+from tests.cluster.oracle.text_forms import (
+    Changes,
+    Item,
+    Named,
+    Nested,
+    Query,
+    Relation,
+    Select,
+    Stream,
+    Zipped,
+    outputs_of,
+    types_of,
+)
+from tests.cluster.oracle.text_world import DETECTORS, EVENT_SCHEMA, PLACES, SCHEMAS, events_name
+
+STREAMS = ("alpha", "alpha", "alpha", "Beta", "Beta", "Order", "wild", "road")
+ALIASES = ("a", "b", "t", "u", "other", "Select", "from", "x1", "Zip", "lifetime", "k")
+INTEGER, REAL = FieldType.INTEGER, FieldType.REAL
+
+
+@dataclass(frozen=True)
+class Offered:
+    """An item, and the columns it offers.
+
+    Parameters
+    ----------
+    base
+        True if sensors feed it.
+    instants
+        True if its tuples are valid at one instant only.
+    static
+        True if it is the relation.
+    """
+
+    item: Item | Zipped
+    columns: tuple[Known, ...]
+    alias: str
+    base: bool = False
+    instants: bool = False
+    static: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an item stands: what may stand there.
+
+    Parameters
+    ----------
+    depth
+        How many levels of subqueries are left.
+    granular
+        True where GRANULARITY may stand: below no window and no changes.
+    lasting
+        True where tuples may stay for ever.
+    instants
+        True where only tuples of one instant may stand, and no windows.
+    names
+        What WITH and derived streams offer.
+    """
+
+    depth: int
+    granular: bool = False
+    lasting: bool = False
+    instants: bool = False
+    names: tuple[tuple[str, Query], ...] = ()
+
+
+class Items:
+    """Draws items of FROM.
+
+    Parameters
+    ----------
+    dice
+        All randomness.
+    query
+        Draws a subquery.
+    """
+
+    def __init__(self, dice: random.Random, query: Callable[[Place], Query]) -> None:
+        self.dice = dice
+        self._query = query
+        self._marks = 0
+
+    def mark(self) -> str:
+        """Return a name for DuckDB."""
+        self._marks += 1
+        return f"f{self._marks}"
+
+    def item(self, place: Place, taken: Sequence[str], *, relation: bool = False) -> Offered:
+        """Return an item whose alias is not among those taken."""
+        if relation:
+            return self._relation(taken)
+        kinds = ["stream"] * 10 + ["events"]
+        if place.depth > 0:
+            kinds += ["nested"] * 3 + ["changes"] * 2
+        if place.names and not place.instants:
+            kinds += ["named"] * 4
+        match self.dice.choice(kinds):
+            case "stream":
+                return self._stream(place, taken)
+            case "events":
+                return self._events(place, taken)
+            case "nested":
+                return self._nested(place, taken)
+            case "named":
+                return self._named(place, taken)
+            case _:
+                return self._changes(place, taken)
+
+    def _stream(self, place: Place, taken: Sequence[str]) -> Offered:
+        dice = self.dice
+        name = dice.choice(STREAMS)
+        period, sample = clauses_of.sampled(dice) if dice.random() < 0.08 else (None, "")
+        clauses = [sample] if sample else []
+        if dice.random() < 0.08:
+            clauses.append(clauses_of.since(dice))
+        source = Stream(spelling.name(dice, name), name, period)
+        fields = SCHEMAS[name].fields
+        mark = self.mark()
+        wild = name == "wild"
+        exactness = Exactness.SAME if wild else Exactness.EVEN
+        columns = [
+            Known(each.name, each.type, f"{mark}.c{n}", "", exactness if each.type is REAL else Exactness.EVEN,
+                  wild, f"{mark}.own", sampled=each.type in (INTEGER, REAL) and not each.fixed)
+            for n, each in enumerate(fields)
+        ]  # fmt: skip
+        return self._with_clauses(place, Item(source, mark, len(fields)), columns, taken, clauses, name, base=True)
+
+    def _events(self, place: Place, taken: Sequence[str]) -> Offered:
+        dice = self.dice
+        above, below = dice.choice(DETECTORS)
+        levels = f"level ABOVE {self._level(above)}" + (f" BELOW {self._level(below)}" if below != above else "")
+        clauses = [f"EVENTS({levels})"]
+        if dice.random() < 0.3:
+            clauses.append(clauses_of.sampled(dice)[1])
+        source = Stream(spelling.name(dice, "road"), events_name(above, below))
+        mark = self.mark()
+        columns = [
+            Known(each.name, each.type, f"{mark}.c{n}", "", stamp=f"{mark}.own") for n, each in enumerate(EVENT_SCHEMA)
+        ]
+        return self._with_clauses(place, Item(source, mark, len(columns)), columns, taken, clauses, "road", base=True)
+
+    def _level(self, level: float) -> str:
+        return self.dice.choice((f"{level:g}", f"{level:.2f}"))
+
+    def _relation(self, taken: Sequence[str]) -> Offered:
+        mark = self.mark()
+        columns = [Known(each.name, each.type, f"{mark}.c{n}", "") for n, each in enumerate(PLACES.columns)]
+        item = Item(Relation(spelling.name(self.dice, "places")), mark, len(columns))
+        alias, written = self._alias(taken, "places")
+        return Offered(
+            replace(item, clauses=(written,) if written else ()), _called(columns, alias), alias, static=True
+        )
+
+    def _nested(self, place: Place, taken: Sequence[str]) -> Offered:
+        below = replace(place, depth=place.depth - 1)
+        windowed = not place.instants and self.dice.random() < 0.4
+        if windowed:
+            below = replace(below, granular=False, lasting=False, instants=self.dice.random() < 0.5)
+        query = self._query(replace(below, lasting=False))
+        mark = self.mark()
+        instants = below.instants
+        item = Item(Nested(query), mark, len(types_of(query)))
+        return self._with_clauses(
+            place, item, columns_of(query, mark), taken, [], "", instants=instants, windowed=windowed
+        )
+
+    def _named(self, place: Place, taken: Sequence[str]) -> Offered:
+        usable = [(name, query) for name, query in place.names]
+        name, query = self.dice.choice(usable)
+        mark = self.mark()
+        item = Item(Named(spelling.name(self.dice, name), name), mark, len(types_of(query)))
+        windowed = not place.instants and self.dice.random() < 0.4
+        clauses = [clauses_of.since(self.dice)] if self.dice.random() < 0.05 else []
+        return self._with_clauses(place, item, columns_of(query, mark), taken, clauses, name, windowed=windowed)
+
+    def _changes(self, place: Place, taken: Sequence[str]) -> Offered:
+        dice = self.dice
+        kind = dice.choice(("ISTREAM", "DSTREAM", "RSTREAM") if not place.instants else ("ISTREAM", "DSTREAM"))
+        below = Place(place.depth - 1, lasting=kind == "ISTREAM", names=place.names)
+        inner = self.item(below, ())
+        while inner.base and isinstance(inner.item, Item) and inner.item.window is None:
+            inner = self.item(below, ())
+        mark = self.mark()
+        assert isinstance(inner.item, Item)
+        columns = [replace(each, sql=f"{mark}.c{n}", stamp="", sampled=False) for n, each in enumerate(inner.columns)]
+        item = Item(Changes(dice.choice((kind, kind.title())), kind, inner.item), mark, inner.item.width)
+        return self._with_clauses(place, item, columns, taken, [], inner.alias, instants=kind != "RSTREAM")
+
+    def _with_clauses(
+        self, place: Place, item: Item, columns: Sequence[Known], taken: Sequence[str], clauses: list[str], alias: str,
+        *, base: bool = False, instants: bool = False, windowed: bool | None = None,
+    ) -> Offered:  # fmt: skip
+        dice = self.dice
+        window = None
+        if not place.instants and (dice.random() < 0.6 if windowed is None else windowed):
+            window = clauses_of.window(dice, columns, lasting=place.lasting and isinstance(item.source, Stream))
+            clauses.append(window.text)
+        granule = 1
+        if place.granular and dice.random() < 0.12:
+            granule, text = clauses_of.granularity(dice)
+            clauses.append(text)
+        alias, written = self._alias(taken, alias)
+        dice.shuffle(clauses)
+        if written:
+            clauses.insert(dice.randint(0, len(clauses)) if dice.random() < 0.5 else 0, written)
+        found = replace(item, clauses=tuple(clauses), window=window, granule=granule)
+        at_instants = (base or instants) and window is None and granule == 1
+        return Offered(found, _called(columns, alias), alias, base=base, instants=at_instants)
+
+    def _alias(self, taken: Sequence[str], own: str) -> tuple[str, str]:
+        """Return what an item is called, and how that is written."""
+        used = {each.casefold() for each in taken}
+        if own.casefold() not in used and self.dice.random() < 0.4:
+            return own, ""
+        alias = self.dice.choice([each for each in ALIASES if each.casefold() not in used])
+        written = spelling.name(self.dice, alias, exactly=True)
+        # Without AS, or out of quotes, it might be taken for the clause that it is called as.
+        clause = alias in ("Zip", "lifetime")
+        return alias, f"AS {written}" if clause or self.dice.random() < 0.5 else written
+
+
+def columns_of(query: Query, mark: str) -> list[Known]:
+    """Return the columns that a query offers around it."""
+    names = [each.name for each in outputs_of(query)]
+    return [
+        Known(name, kind, f"{mark}.c{n}", "", exactness, wild)
+        for n, (name, kind, (exactness, wild)) in enumerate(zip(names, types_of(query), _numbers(query), strict=True))
+    ]
+
+
+def _numbers(query: Query) -> list[tuple[Exactness, bool]]:
+    """Return, by column, how exact its numbers are, and whether they may be huge."""
+    if isinstance(query, Select):
+        return [(each.scalar.exactness, each.scalar.wild) for each in outputs_of(query)]
+    sides = zip(_numbers(query.left), _numbers(query.right), strict=True)
+    return [(min(one, other), huge or wild) for (one, huge), (other, wild) in sides]
+
+
+def _called(columns: Sequence[Known], alias: str) -> tuple[Known, ...]:
+    return tuple(replace(each, alias=alias) for each in columns)

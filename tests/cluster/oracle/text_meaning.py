@@ -1,0 +1,319 @@
+"""Forms as SQL for DuckDB, over snapshots: what a text means at every instant (docs/sql.md; papers/pipes_algebra.md 3).
+
+Every query is a table with a row for each tuple, and for each copy of it, at each instant at which it is valid:
+
+    r    which of several stream sets
+    t    the instant
+    o    place in the order of arrival, where a tuple has one; else NULL
+    c0 ...
+
+A window makes an interval of each row, from `vs` until just before `ve`, and that rows at the instants between. The
+rest is SQL at every instant: the rows of one instant know nothing of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.cluster.oracle.text_aggregates import aggregate_sql
+from tests.cluster.oracle.text_expressions import QUERY, Hole, Scalar
+from tests.cluster.oracle.text_forms import (
+    Changes,
+    Item,
+    Named,
+    Nested,
+    Query,
+    Relation,
+    Select,
+    SetOperation,
+    Stream,
+    Window,
+    Zipped,
+    outputs_of,
+    types_of,
+)
+from tests.cluster.oracle.text_operations import SQL_TYPES
+from tests.cluster.oracle.text_windows import row_intervals, time_intervals
+from tests.cluster.oracle.text_world import PLACES
+
+
+@dataclass(frozen=True)
+class ZipSides:
+    """What has to be known before a zip join can be defined: the tables of its sides."""
+
+    zipped: Zipped
+    before: str
+    left: str
+    right: str
+    table: str
+
+
+@dataclass
+class _Group:
+    """What the rows of a grouped SELECT are called: its keys by the columns that they are, its aggregates."""
+
+    mark: str
+    renames: dict[str, str] = field(default_factory=dict)
+    aggregates: list[Scalar] = field(default_factory=list)
+
+
+class Meaning:
+    """Writes the definition of one text; equal parts of it are one table.
+
+    Parameters
+    ----------
+    names
+        Derived streams, by name.
+    runs, instants
+        How many stream sets and instants there are.
+    """
+
+    def __init__(self, names: Mapping[str, Query], runs: int, instants: int) -> None:
+        self._names = dict(names)
+        self._parts = [
+            f"instants AS MATERIALIZED (SELECT r.range AS r, i.range AS t FROM range({runs}) r, range({instants}) i)"
+        ]
+        self._known: dict[object, str] = {}
+        self.ambiguity: list[str] = []
+        self.zips: list[ZipSides] = []
+
+    def snapshots(self, query: Query) -> str:
+        """Return SQL for all rows of a query, counted: run, instant, copies, and the columns."""
+        table = self._query(query)
+        columns = "".join(f", c{n}" for n in range(len(types_of(query))))
+        return f"{self.tables()} SELECT r, t, count(*){columns} FROM {table} GROUP BY r, t{columns}"
+
+    def ambiguous(self) -> str | None:
+        """Return SQL for the stream sets for which a text has no one meaning; None if it always has."""
+        return f"{self.tables()} {' UNION '.join(self.ambiguity)}" if self.ambiguity else None
+
+    def tables(self) -> str:
+        """Return what stands before a query of the tables written so far."""
+        return f"WITH {', '.join(self._parts)}"
+
+    def _table(self, key: object, sql: str) -> str:
+        if key not in self._known:
+            name = f"q{len(self._parts)}"
+            self._parts.append(f"{name} AS MATERIALIZED ({sql})")
+            self._known[key] = name
+        return self._known[key]
+
+    def _query(self, query: Query) -> str:
+        outer = dict(self._names)
+        for name, inner in query.names:
+            self._names[name] = inner
+        # What a name means depends on where it stands.
+        key = (query, tuple(sorted((name, id(each)) for name, each in self._names.items())))
+        if key not in self._known:
+            self._table(key, self._select(query) if isinstance(query, Select) else self._set_operation(query))
+        self._names = outer
+        return self._known[key]
+
+    def _set_operation(self, query: SetOperation) -> str:
+        shape = ", ".join(f"c{n}::{SQL_TYPES[kind]} AS c{n}" for n, kind in enumerate(query.types))
+        left, right = (f"SELECT r, t, {shape} FROM {self._query(side)}" for side in (query.left, query.right))
+        word = f"{query.kind} {'ALL' if query.all else ''}"
+        columns = "".join(f", c{n}" for n in range(len(query.types)))
+        return f"SELECT r, t, NULL::BIGINT AS o{columns} FROM (({left}) {word} ({right}))"
+
+    def _select(self, query: Select, link: tuple[str, str] | None = None, group: _Group | None = None) -> str:
+        """Return SQL; `link` are run and instant of the query around it, whose groups are `group`."""
+        marks = [_mark(item) for item in query.items]
+        first = marks[0]
+        order = f"{first}.o" if _keeps_order(query) else "NULL::BIGINT"
+        at = (f"{first}.r", f"{first}.t")
+        head = "" if link else f"{at[0]} AS r, {at[1]} AS t, {order} AS o, "
+        conditions = [f"{at[0]} = {link[0]}", f"{at[1]} = {link[1]}"] if link else []
+        if query.where is not None:
+            conditions.append(self._scalar(query.where, at, group))
+        from_ = self._from(query, at)
+        where = f" WHERE {' AND '.join(f'({each})' for each in conditions)}" if conditions else ""
+        if query.grouped:
+            return self._grouped(query, f"{from_}{where}", at, link, group)
+        outputs = ", ".join(
+            f"{self._scalar(each.scalar, at, group)} AS c{n}" for n, each in enumerate(outputs_of(query))
+        )
+        distinct = "DISTINCT " if query.distinct else ""
+        return f"SELECT {distinct}{head}{outputs} {from_}{where}"
+
+    def _grouped(
+        self, query: Select, from_: str, at: tuple[str, str], link: tuple[str, str] | None, outer: _Group | None
+    ) -> str:  # fmt: skip
+        group = _Group(f"g{len(self._parts)}_{at[0].partition('.')[0]}")
+        own = (f"{group.mark}.r", f"{group.mark}.t")
+        keys = [self._scalar(each.scalar, at, outer) for each in query.keys]
+        for number, key in enumerate(query.keys):
+            if key.scalar.known is not None:
+                group.renames[key.scalar.known.sql] = f"{group.mark}.k{number}"
+        outputs = [self._scalar(each.scalar, own, group) for each in outputs_of(query)]
+        having = f" WHERE {self._scalar(query.having, own, group)}" if query.having is not None else ""
+        inside, calls = [f"{key} AS k{n}" for n, key in enumerate(keys)], []
+        for number, scalar in enumerate(group.aggregates):
+            assert scalar.aggregate is not None
+            if scalar.parts:
+                inside.append(f"{self._scalar(scalar.parts[0], at, outer)} AS a{number}")
+            if scalar.aggregate.stamp:
+                inside.append(f"{scalar.aggregate.stamp} AS s{number}")
+            calls.append(f"{aggregate_sql(scalar.aggregate, number, scalar)} AS g{number}")
+        listed = "".join(f", {each}" for each in inside)
+        names = "".join(f", k{n}" for n in range(len(keys)))
+        answers = "".join(f", {each}" for each in calls)
+        rows = f"SELECT {at[0]} AS r, {at[1]} AS t{listed} {from_}"
+        grouped = f"SELECT r, t{names}{answers} FROM ({rows}) GROUP BY r, t{names}"
+        head = "" if link else f"{own[0]} AS r, {own[1]} AS t, NULL::BIGINT AS o, "
+        shown = ", ".join(f"{each} AS c{n}" for n, each in enumerate(outputs))
+        distinct = "DISTINCT " if query.distinct else ""
+        return f"SELECT {distinct}{head}{shown} FROM ({grouped}) {group.mark}{having}"
+
+    def _scalar(self, scalar: Scalar, at: tuple[str, str], group: _Group | None) -> str:
+        if group is not None:
+            if scalar.key is not None and group.mark == at[0].partition(".")[0]:
+                return f"{group.mark}.k{scalar.key}"
+            if scalar.aggregate is not None:
+                if scalar not in group.aggregates:
+                    group.aggregates.append(scalar)
+                return f"{group.mark}.g{group.aggregates.index(scalar)}"
+        found = []
+        for each in scalar.sql:
+            if isinstance(each, Hole):
+                found.append(self._part(scalar, each, at, group))
+            else:
+                found.append(group.renames.get(each, each) if group is not None else each)
+        return "".join(found)
+
+    def _part(self, scalar: Scalar, hole: Hole, at: tuple[str, str], group: _Group | None) -> str:
+        if hole.part != QUERY:
+            return f"({self._scalar(scalar.parts[hole.part], at, group)})"
+        assert scalar.query is not None
+        if isinstance(scalar.query, Select) and not scalar.query.names:
+            return self._select(scalar.query, at, group)
+        table = self._query(scalar.query)
+        columns = ", ".join(f"z.c{n}" for n in range(len(types_of(scalar.query))))
+        return f"SELECT {columns} FROM {table} z WHERE z.r = {at[0]} AND z.t = {at[1]}"
+
+    def _from(self, query: Select, at: tuple[str, str]) -> str:
+        first, *others = query.items
+        found = f"FROM {self._item(first)} {_mark(first)}"
+        for item in others:
+            mark = _mark(item)
+            met = [f"{mark}.r = {at[0]}", f"{mark}.t = {at[1]}"]
+            outer = isinstance(item, Item) and item.connector.startswith("LEFT")
+            on = item.on if isinstance(item, Item) else item.on_join
+            if on is not None:
+                met.append(f"({self._scalar(on, at, None)})")
+            found += f" {'LEFT ' if outer else ''}JOIN {self._item(item)} {mark} ON {' AND '.join(met)}"
+        return found
+
+    def _item(self, item: Item | Zipped) -> str:
+        """Return the table of an item of FROM."""
+        if isinstance(item, Zipped):
+            return self._zip(item)
+        columns = [f"c{n}" for n in range(item.width)]
+        table = self._below(item)
+        if item.window is not None:
+            table = self._windowed(table, item.window, columns, ordered=self._ordered(item))
+        if item.granule > 1:
+            sql = f"SELECT * FROM {table} WHERE t % {item.granule} = 0"
+            table = self._table(("granularity", table, item.granule), sql)
+        return table
+
+    def _below(self, item: Item) -> str:
+        source = item.source
+        match source:
+            case Stream():
+                kept = f"WHERE t % {source.period} = 0" if source.period else ""
+                table = f'SELECT *, t AS own FROM "{source.table}" {kept}'
+                return self._table((Stream, source.table, source.period), table)
+            case Relation():
+                columns = ", ".join(f"p.c{n}" for n in range(len(PLACES.columns)))
+                sql = f"SELECT i.r, i.t, NULL::BIGINT AS o, {columns} FROM instants i JOIN places p ON p.r = i.r"
+                return self._table("places", sql)
+            case Named():
+                return self._query(self._names[source.name])
+            case Nested():
+                return self._query(source.query)
+            case Changes():
+                return self._changes(source)
+
+    def _ordered(self, item: Item) -> bool:
+        source = item.source
+        if isinstance(source, Nested):
+            return isinstance(source.query, Select) and _keeps_order(source.query)
+        if isinstance(source, Named):
+            query = self._names[source.name]
+            return isinstance(query, Select) and _keeps_order(query)
+        return isinstance(source, Stream)
+
+    def _changes(self, changes: Changes) -> str:
+        table = self._item(changes.item)
+        columns = "".join(f", c{n}" for n in range(changes.item.width))
+        if changes.kind == "RSTREAM":
+            return self._table(("r", table), f"SELECT r, t, NULL::BIGINT AS o{columns} FROM {table}")
+        step = 1 if changes.kind == "ISTREAM" else -1
+        other = f"SELECT r, t + {step} AS t{columns} FROM {table}"
+        sql = f"(SELECT r, t{columns} FROM {table}) EXCEPT ALL ({other})"
+        return self._table((changes.kind, table), f"SELECT r, t, NULL::BIGINT AS o{columns} FROM ({sql})")
+
+    def _windowed(self, table: str, window: Window, columns: Sequence[str], *, ordered: bool) -> str:
+        if window.kind == "ROWS":
+            intervals = self._by_rows(table, window, columns, ordered=ordered)
+        else:
+            intervals = time_intervals(table, window)
+        # A window of a stream that is valid at instants keeps the order of its tuples only if it does nothing.
+        alone = window.kind == "RANGE" and window.size == window.slide == 1
+        kept = "s.o" if alone else "NULL::BIGINT AS o"
+        listed = "".join(f", s.{column}" for column in columns)
+        own = ", s.own" if table in self._own_tables() else ""
+        sql = (
+            f"SELECT i.r, i.t, {kept}{own}{listed} FROM instants i JOIN ({intervals}) s "
+            "ON s.r = i.r AND s.vs <= i.t AND i.t < s.ve"
+        )
+        return self._table(("window", table, window.kind, window.size, window.slide, window.keys), sql)
+
+    def _own_tables(self) -> set[str]:
+        return {name for key, name in self._known.items() if isinstance(key, tuple) and key[0] is Stream}
+
+    def _by_rows(self, table: str, window: Window, columns: Sequence[str], *, ordered: bool) -> str:
+        keys = [columns[key] for key in window.keys]
+        group = "".join(f", {key}" for key in keys)
+        sql = f"SELECT *, row_number() OVER (PARTITION BY r{group} ORDER BY t, o) AS i FROM {table}"
+        numbered = self._table(("numbered", table, window.keys), sql)
+        if not ordered:
+            listed = ", ".join(columns)
+            rows = f"SELECT DISTINCT r, t, {listed} FROM {table}"
+            self.ambiguity.append(f"SELECT r FROM ({rows}) GROUP BY r, t{group} HAVING count(*) > 1")
+        return row_intervals(numbered, window, keys)
+
+    def _zip(self, zipped: Zipped) -> str:
+        left, right = self._item(zipped.left), self._item(zipped.right)
+        key = ("zip", left, right, zipped.keys, zipped.bounds, zipped.kind)
+        if key not in self._known:
+            table = f"zip{len(self.zips)}"
+            self.zips.append(ZipSides(zipped, self.tables(), left, right, table))
+            self._table(key, f"SELECT * FROM {table}")
+        return self._known[key]
+
+
+def _mark(item: Item | Zipped) -> str:
+    return item.mark
+
+
+def _keeps_order(query: Select) -> bool:
+    """Return whether tuples come as they do from one stream."""
+    if query.grouped or query.distinct or len(query.items) != 1 or (query.where and _asks(query.where)):
+        return False
+    item = query.items[0]
+    if isinstance(item, Zipped) or item.granule > 1:
+        return False
+    window = item.window
+    if window is not None and not (window.kind == "RANGE" and window.size == window.slide == 1):
+        return False
+    source = item.source
+    return isinstance(source, Stream) or (
+        isinstance(source, Nested) and isinstance(source.query, Select) and _keeps_order(source.query)
+    )
+
+
+def _asks(scalar: Scalar) -> bool:
+    return scalar.query is not None or any(_asks(part) for part in scalar.parts)

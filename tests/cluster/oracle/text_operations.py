@@ -1,0 +1,247 @@
+"""Operators and functions of FjordSQL: every way to write them, and what they mean in DuckDB (docs/sql.md).
+
+Integers wrap at 64 bits; what is infinite or no number is NULL, and no zero is negative; texts are counted and ordered
+by code point; what cannot be converted is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from protocols.streams import FieldType
+from tests.cluster.oracle.text_expressions import Binding, Exactness, Words, words
+
+BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
+SQL_TYPES = {BOOLEAN: "BOOLEAN", INTEGER: "BIGINT", REAL: "DOUBLE", TEXT: "VARCHAR"}
+
+MACROS = r"""
+CREATE MACRO f_real(x) AS CASE WHEN x = 0 THEN 0.0::DOUBLE WHEN isfinite(x) THEN x END;
+CREATE MACRO f_wrap(h) AS CAST(
+    ((h + 9223372036854775808::HUGEINT) % 18446744073709551616::HUGEINT + 18446744073709551616::HUGEINT)
+    % 18446744073709551616::HUGEINT - 9223372036854775808::HUGEINT AS BIGINT
+);
+CREATE MACRO f_trim(s) AS trim(s, ' ' || chr(9) || chr(10) || chr(13));
+CREATE MACRO f_number(s) AS CASE
+    WHEN regexp_full_match(f_trim(s), '[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?')
+    THEN f_real(TRY_CAST(f_trim(s) AS DOUBLE))
+END;
+CREATE MACRO f_integer(s) AS coalesce(
+    CASE WHEN regexp_full_match(f_trim(s), '[+-]?[0-9]+') THEN TRY_CAST(f_trim(s) AS BIGINT) END,
+    TRY_CAST(f_number(s) AS BIGINT)
+);
+CREATE MACRO f_truth(s) AS CASE
+    WHEN lower(f_trim(s)) IN ('true', 't', 'yes', 'y') THEN true
+    WHEN lower(f_trim(s)) IN ('false', 'f', 'no', 'n') THEN false
+    ELSE f_number(s) <> 0
+END;
+CREATE MACRO f_upper(s) AS upper(replace(s, 'ß', 'ss'));
+CREATE MACRO f_lower(s) AS lower(replace(s, 'İ', 'i̇'));
+-- Standard SQL: places before the first count towards the length, and there is nothing there.
+CREATE MACRO f_rest(s, first) AS CASE
+    WHEN first IS NOT NULL THEN substring(s, least(greatest(first, 1), 1000000)::BIGINT)
+END;
+CREATE MACRO f_part(s, first, letters) AS CASE WHEN first IS NOT NULL AND letters IS NOT NULL THEN substring(
+    s,
+    least(greatest(first, 1), 1000000)::BIGINT,
+    greatest(least(first::HUGEINT + letters::HUGEINT, 1000000::HUGEINT) - greatest(first, 1)::HUGEINT, 0)::BIGINT
+) END;
+"""
+"""What DuckDB does otherwise, or not at all."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator or function, for arguments of certain types.
+
+    Parameters
+    ----------
+    spellings
+        Every way to write it.
+    exactness
+        The most that can be said of its result.
+    smooth
+        True if a small error of an argument makes a small error of the result.
+    tame
+        True if the result is never huge.
+    """
+
+    name: str
+    result: FieldType
+    takes: tuple[FieldType, ...]
+    spellings: tuple[tuple[Words, Binding], ...]
+    sql: Words
+    exactness: Exactness = Exactness.EVEN
+    smooth: bool = False
+    tame: bool = False
+    typed_by: tuple[int, ...] = ()
+    """Which arguments say of which type the result is: of those, not all are a bare NULL."""
+
+
+def _operation(
+    name: str, result: FieldType, takes: tuple[FieldType, ...], spellings: tuple[str, ...], sql: str,
+    binding: Binding = Binding.ATOM, *, exactness: Exactness = Exactness.EVEN, smooth: bool = False,
+    tame: bool = False, typed_by: tuple[int, ...] = (),
+) -> Operation:  # fmt: skip
+    written = tuple((words(each), binding) for each in spellings)
+    return Operation(name, result, takes, written, words(sql), exactness, smooth, tame, typed_by)
+
+
+def _wrapped(sql: str) -> str:
+    return f"f_wrap({sql})"
+
+
+_I0, _I1 = "{0}::HUGEINT", "{1}::HUGEINT"
+_D0, _D1 = "{0}::DOUBLE", "{1}::DOUBLE"
+NUMBERS = (INTEGER, REAL)
+_PAIRS = tuple(product(NUMBERS, NUMBERS))
+
+
+def _arithmetic() -> Iterator[Operation]:
+    for one, other in _PAIRS:
+        exact = one is other is INTEGER
+        result = INTEGER if exact else REAL
+        for sign, spelling, binding in (
+            ("+", "{0:6} + {1:7}", Binding.SUM),
+            ("-", "{0:6} - {1:7}", Binding.SUM),
+            ("*", "{0:7} * {1:8}", Binding.PRODUCT),
+        ):  # fmt: skip
+            sql = _wrapped(f"{_I0} {sign} {_I1}") if exact else f"f_real({_D0} {sign} {_D1})"
+            yield _operation(sign, result, (one, other), (spelling,), sql, binding, smooth=True, typed_by=(0, 1))
+        yield _operation(
+            "/", REAL, (one, other), ("{0:7} / {1:8}",), f"CASE WHEN {_D1} <> 0 THEN f_real({_D0} / {_D1}) END",
+            Binding.PRODUCT, exactness=Exactness.SAME,
+        )  # fmt: skip
+        sql = f"CAST({_I0} % {_I1} AS BIGINT)" if exact else f"f_real({_D0} % {_D1})"
+        remainder = f"CASE WHEN {{1}} <> 0 THEN {sql} END"
+        yield _operation("%", result, (one, other), ("{0:7} % {1:8}",), remainder, Binding.PRODUCT, typed_by=(0, 1))
+        yield _operation("%", result, (one, other), ("MOD({0}, {1})",), remainder, Binding.PRODUCT, typed_by=(0, 1))
+        yield _operation(
+            "POWER", REAL, (one, other), ("POWER({0}, {1})", "POW({0}, {1})"), f"f_real(pow({_D0}, {_D1}))",
+            exactness=Exactness.NEARLY,
+        )  # fmt: skip
+    for kind in NUMBERS:
+        exact = kind is INTEGER
+        negative = _wrapped(f"-({_I0})") if exact else "f_real(-({0}))"
+        yield _operation(
+            "sign", kind, (kind,), ("-{0:9}", "- {0:9}"), negative, Binding.SIGN, smooth=True, typed_by=(0,)
+        )
+        absolute = _wrapped(f"abs({_I0})") if exact else "f_real(abs({0}))"
+        yield _operation("ABS", kind, (kind,), ("ABS({0})",), absolute, smooth=True, typed_by=(0,))
+        for name, function in (("FLOOR", "floor"), ("CEIL", "ceil"), ("ROUND", "round")):
+            spellings = ("CEIL({0})", "CEILING({0})") if name == "CEIL" else (f"{name}({{0}})",)
+            sql = "{0}" if exact else f"f_real({function}({{0}}))"
+            yield _operation(name, kind, (kind,), spellings, sql, typed_by=(0,))
+        for decimals in (0, 1, 2, 3):
+            sql = "{0}" if exact else f"f_real(round({{0}}, {decimals}))"
+            kept = Exactness.EVEN if exact else Exactness.SAME
+            spelling = f"ROUND({{0}}, {decimals})"
+            yield _operation("ROUND+", kind, (kind,), (spelling,), sql, exactness=kept, typed_by=(0,))
+        yield _operation(
+            "SQRT", REAL, (kind,), ("SQRT({0})",), f"CASE WHEN {{0}} >= 0 THEN f_real(sqrt({_D0})) END",
+            exactness=Exactness.SAME,
+        )  # fmt: skip
+        yield _operation(
+            "LN", REAL, (kind,), ("LN({0})",), f"CASE WHEN {{0}} > 0 THEN f_real(ln({_D0})) END", tame=True,
+            exactness=Exactness.NEARLY,
+        )  # fmt: skip
+        yield _operation("EXP", REAL, (kind,), ("EXP({0})",), f"f_real(exp({_D0}))", exactness=Exactness.NEARLY)
+
+
+def _texts() -> Iterator[Operation]:
+    upper, lower = ("UPPER({0})", "UCASE({0})"), ("LOWER({0})", "LCASE({0})")
+    yield _operation("UPPER", TEXT, (TEXT,), upper, "f_upper({0})")
+    yield _operation("LOWER", TEXT, (TEXT,), lower, "f_lower({0})")
+    lengths = tuple(f"{name}({{0}})" for name in ("LENGTH", "LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"))
+    yield _operation("LENGTH", INTEGER, (TEXT,), lengths, "length({0})", tame=True)
+    yield _operation("TRIM", TEXT, (TEXT,), ("TRIM({0})",), "trim({0})")
+    two = ("SUBSTRING({0}, {1})", "SUBSTR({0}, {1})", "SUBSTRING({0} FROM {1:5})")
+    three = ("SUBSTRING({0}, {1}, {2})", "SUBSTR({0}, {1}, {2})", "SUBSTRING({0} FROM {1:5} FOR {2:5})")
+    yield _operation("SUBSTRING", TEXT, (TEXT, INTEGER), two, "f_rest({0}, {1})")
+    yield _operation("SUBSTRING", TEXT, (TEXT, INTEGER, INTEGER), three, "f_part({0}, {1}, {2})")
+    yield _operation("||", TEXT, (TEXT, TEXT), ("{0:5} || {1:6}",), "{0} || {1}", Binding.CONCATENATION)
+    for count in (1, 2, 3):
+        holes = [f"{{{number}}}" for number in range(count)]
+        spelling, sql = f"CONCAT({', '.join(holes)})", " || ".join(f"coalesce({hole}, '')" for hole in holes)
+        yield _operation("CONCAT", TEXT, (TEXT,) * count, (spelling,), sql)
+
+
+def _as_real(hole: str, kind: FieldType, common: FieldType) -> str:
+    return f"{hole}::DOUBLE" if common is REAL and kind is INTEGER else hole
+
+
+SIGNS: dict[str, tuple[str, ...]] = {
+    "=": ("=", "=="), "<>": ("<>", "!="), "<": ("<",), "<=": ("<=",), ">": (">",), ">=": (">=",),
+}  # fmt: skip
+"""Comparisons and how they are written; DuckDB knows the first way."""
+
+COMPARABLE = (*_PAIRS, (TEXT, TEXT), (BOOLEAN, BOOLEAN))
+
+
+def _choices() -> Iterator[Operation]:
+    for one, other in COMPARABLE:
+        common = one if one is other else REAL
+        left, right = _as_real("{0}", one, common), _as_real("{1}", other, common)
+        for sign, written in SIGNS.items():
+            spellings = tuple(f"{{0:5}} {each} {{1:5}}" for each in written)
+            yield _operation(sign, BOOLEAN, (one, other), spellings, f"{left} {sign} {right}", Binding.COMPARISON)
+        yield _operation(
+            "NULLIF", one, (one, other), ("NULLIF({0}, {1})",), f"CASE WHEN {left} = {right} THEN NULL ELSE {{0}} END",
+            typed_by=(0,),
+        )  # fmt: skip
+        for name in ("LEAST", "GREATEST"):
+            yield _operation(
+                name, common, (one, other), (f"{name}({{0}}, {{1}})",), f"{name}({left}, {right})", smooth=True,
+                typed_by=(0, 1),
+            )  # fmt: skip
+        yield _operation(
+            "COALESCE", common, (one, other), ("COALESCE({0}, {1})", "IFNULL({0}, {1})", "NVL({0}, {1})"),
+            f"coalesce({left}, {right})", smooth=True, typed_by=(0, 1),
+        )  # fmt: skip
+    for kind in FieldType:
+        for name in ("LEAST", "GREATEST", "COALESCE"):
+            yield _operation(name, kind, (kind,), (f"{name}({{0}})",), "{0}", smooth=True, typed_by=(0,))
+            three = f"{name}({{0}}, {{1}}, {{2}})"
+            yield _operation(name, kind, (kind,) * 3, (three,), three, smooth=True, typed_by=(0, 1, 2))
+        known = ("{0:5} IS NOT NULL",)
+        yield _operation("IS NULL", BOOLEAN, (kind,), ("{0:5} IS NULL",), "{0} IS NULL", Binding.COMPARISON)
+        yield _operation("IS NOT NULL", BOOLEAN, (kind,), known, "{0} IS NOT NULL", Binding.COMPARISON)
+        yield _operation("IS NOT NULL", BOOLEAN, (kind,), ("NOT {0:5} IS NULL",), "{0} IS NOT NULL", Binding.NOT)
+
+
+TYPE_WORDS: dict[FieldType, tuple[str, ...]] = {
+    BOOLEAN: ("BOOLEAN", "BOOL"),
+    INTEGER: ("INTEGER", "INT", "SMALLINT", "BIGINT", "INT64", "LONG"),
+    REAL: ("REAL", "FLOAT", "DOUBLE", "DOUBLE PRECISION", "FLOAT8"),
+    TEXT: ("TEXT", "STRING", "VARCHAR", "CHAR", "STR", "CLOB", "LONGVARCHAR"),
+}
+CASTS: dict[tuple[FieldType, FieldType], str] = {
+    (BOOLEAN, BOOLEAN): "{0}", (INTEGER, INTEGER): "{0}", (REAL, REAL): "{0}", (TEXT, TEXT): "{0}",
+    (BOOLEAN, INTEGER): "{0}::BIGINT", (BOOLEAN, REAL): "{0}::DOUBLE", (BOOLEAN, TEXT): "{0}::VARCHAR",
+    (INTEGER, BOOLEAN): "{0} <> 0", (INTEGER, REAL): "{0}::DOUBLE", (INTEGER, TEXT): "{0}::VARCHAR",
+    (REAL, BOOLEAN): "{0} <> 0", (REAL, INTEGER): "TRY_CAST({0} AS BIGINT)", (REAL, TEXT): "{0}::VARCHAR",
+    (TEXT, BOOLEAN): "f_truth({0})", (TEXT, INTEGER): "f_integer({0})", (TEXT, REAL): "f_number({0})",
+}  # fmt: skip
+
+
+def _conversions() -> Iterator[Operation]:
+    for (source, target), sql in CASTS.items():
+        kept = Exactness.SAME if target is REAL and source is TEXT else Exactness.EVEN
+        for word in TYPE_WORDS[target]:
+            spellings = (f"CAST({{0}} AS {word})", f"{{0:9}}::{word}")
+            yield _operation(f"CAST AS {target}", target, (source,), spellings, sql, exactness=kept)
+            yield _operation(
+                f"TRY_CAST AS {target}", target, (source,), (f"TRY_CAST({{0}} AS {word})",), sql, exactness=kept
+            )
+
+
+def _logic() -> Iterator[Operation]:
+    both = (BOOLEAN, BOOLEAN)
+    yield _operation("AND", BOOLEAN, both, ("{0:2} AND {1:2}",), "{0} AND {1}", Binding.AND)
+    yield _operation("OR", BOOLEAN, both, ("{0:1} OR {1:1}",), "{0} OR {1}", Binding.OR)
+    yield _operation("NOT", BOOLEAN, (BOOLEAN,), ("NOT {0:3}",), "NOT {0}", Binding.NOT)
+
+
+OPERATIONS: tuple[Operation, ...] = (*_arithmetic(), *_texts(), *_choices(), *_conversions(), *_logic())
+"""Those with a fixed number of arguments; CASE, IF, IN, BETWEEN and LIKE are put together in :mod:`text_scalars`."""

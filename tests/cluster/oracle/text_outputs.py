@@ -1,0 +1,92 @@
+"""Random columns of SELECT, and what they are called."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from protocols.streams import FieldType
+from tests.cluster.oracle import text_spelling as spelling
+from tests.cluster.oracle.text_conditions import Scope
+from tests.cluster.oracle.text_expressions import Exactness, Scalar
+from tests.cluster.oracle.text_forms import Output, Star
+from tests.cluster.oracle.text_scalars import KINDS, Scalars
+
+NAMES = (
+    "n",
+    "total",
+    "value",
+    "start",
+    "end",
+    "row",
+    "known",
+    "stamp",
+    "left",
+    "c",
+    "From",
+    "case",
+    "result",
+    "x",
+    "y",
+)
+
+
+def columns(
+    scalars: Scalars, scope: Scope, kinds: Sequence[FieldType] | None, need: Exactness, *, grouped: bool
+) -> tuple[Output | Star, ...]:
+    """Return what is selected: of some types, if given."""
+    dice = scalars.dice
+    if kinds is None and not grouped and dice.random() < 0.2:
+        shown = starred(dice, scope, need)
+        if shown is not None:
+            return shown
+    count = dice.choice((1, 2, 2, 3, 4))
+    wanted = list(kinds) if kinds is not None else [dice.choice(KINDS) for _ in range(count)]
+    found: list[Output] = []
+    for number, kind in enumerate(wanted, start=1):
+        scalar = scalars.value(kind, 2, need)
+        found.append(_output(dice, scalar, number, [each.name for each in found]))
+    return tuple(found)
+
+
+def _output(dice: random.Random, scalar: Scalar, number: int, taken: Sequence[str]) -> Output:
+    used = {each.casefold() for each in taken}
+    free = [each for each in NAMES if each.casefold() not in used]
+    if dice.random() < 0.5:
+        name = dice.choice(free)
+        written = spelling.name(dice, name, exactly=True)
+        quoted = written.startswith('"')
+        return Output(scalar, name, f"AS {written}" if not quoted or dice.random() < 0.6 else written)
+    plain = scalar.default if not scalar.parentheses else ""
+    return Output(scalar, unique(plain or f"column_{number}", taken))
+
+
+def starred(dice: random.Random, scope: Scope, need: Exactness) -> tuple[Output | Star, ...] | None:
+    """Return stars; None if what they stand for is not exact enough."""
+    aliases = list(dict.fromkeys(known.alias for known in scope.columns))
+    every = [each for each in scope.all if each.exactness >= need]
+    if len(every) < len(scope.all):
+        return None
+    names: list[str] = []
+    found: list[Output | Star] = []
+    for own in dice.choice(([False], [True], [True, False])):
+        alias = dice.choice([each for each in aliases if each] or [""]) if own else ""
+        shown = [each for each in scope.all if each.alias == alias] if alias else scope.all
+        outputs = []
+        for known in shown:
+            name = unique(known.name, names)
+            names.append(name)
+            scalar = Scalar(known.type, (), (known.sql,), exactness=known.exactness, wild=known.wild, known=known)
+            outputs.append(Output(scalar, name))
+        found.append(Star(f"{spelling.name(dice, alias)}.*" if alias else "*", tuple(outputs)))
+    return tuple(found)
+
+
+def unique(name: str, taken: Sequence[str]) -> str:
+    """Return a name, with a number if it is taken: docs/sql.md, Selecting."""
+    used = {each.casefold() for each in taken}
+    found, number = name, 1
+    while found.casefold() in used:
+        number += 1
+        found = f"{name}_{number}"
+    return found

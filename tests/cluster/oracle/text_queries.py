@@ -1,0 +1,289 @@
+"""Random queries: SELECT with all its clauses, and set operations."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from protocols.streams import FieldType
+from tests.cluster.oracle import text_spelling as spelling
+from tests.cluster.oracle.text_clauses import sampled
+from tests.cluster.oracle.text_conditions import Conditions, Scope, correlation
+from tests.cluster.oracle.text_expressions import Exactness, Known, Scalar
+from tests.cluster.oracle.text_forms import (
+    Item,
+    Key,
+    Output,
+    Query,
+    Select,
+    SetOperation,
+    Star,
+    Stream,
+    Text,
+    Zipped,
+    types_of,
+)
+from tests.cluster.oracle.text_groups import group_leaves
+from tests.cluster.oracle.text_items import INTEGER, REAL, Items, Offered, Place
+from tests.cluster.oracle.text_leaves import Turns, column_leaves, has_column
+from tests.cluster.oracle.text_outputs import columns
+from tests.cluster.oracle.text_scalars import KINDS, Scalars
+from tests.cluster.oracle.text_zips import zipped
+
+DEEPEST = 2
+BOOLEAN, TEXT = FieldType.BOOLEAN, FieldType.TEXT
+
+
+def random_text(dice: random.Random, turns: Turns | None = None) -> Text:
+    """Return a random query, perhaps with derived streams; `turns` know the texts before it."""
+    return Queries(dice, turns or Turns()).text()
+
+
+@dataclass(frozen=True)
+class _From:
+    """FROM, and all columns it offers."""
+
+    offered: tuple[Offered, ...]
+    columns: tuple[Known, ...]
+
+
+class Queries:
+    """Draws queries."""
+
+    def __init__(self, dice: random.Random, turns: Turns) -> None:
+        self.dice = dice
+        self._turns = turns
+        self._items = Items(dice, self.query)
+        self._named = 0
+        self._left = 8
+        """How many more SELECTs there may be in this text."""
+
+    @property
+    def exhausted(self) -> bool:
+        """True if a text has as many SELECTs as it may have."""
+        return self._left <= 0
+
+    def text(self) -> Text:
+        """Return a text."""
+        dice = self.dice
+        derived: list[tuple[str, Query]] = []
+        if dice.random() < 0.12:
+            for _ in range(dice.choice((1, 1, 2))):
+                derived.append((self._name("stream"), self.query(Place(1, names=tuple(derived)))))
+        place = Place(DEEPEST, granular=True, lasting=True, names=tuple(derived))
+        return Text(self.query(place), tuple(derived), dice.getrandbits(32))
+
+    def query(self, place: Place, kinds: Sequence[FieldType] | None = None) -> Query:
+        """Return a query, of columns of some types if given."""
+        dice = self.dice
+        self._left -= 1
+        share = 0.0 if place.depth <= 0 or self._left < 2 else 0.25 if place.depth == DEEPEST else 0.12
+        names: tuple[tuple[str, Query], ...] = ()
+        if place.depth > 0 and self._left > 2 and dice.random() < 0.1:
+            given: list[tuple[str, Query]] = []
+            for _ in range(dice.choice((1, 1, 2))):
+                inner = replace(place, depth=place.depth - 1, granular=False, lasting=False, instants=place.instants,
+                                names=(*place.names, *given))  # fmt: skip
+                given.append((self._name("w"), self.query(inner)))
+            names = tuple(given)
+            place = replace(place, names=(*place.names, *names))
+        found = self._set_operation(place, kinds) if dice.random() < share else self.select(place, kinds)
+        parentheses = dice.choice((1, 2)) if dice.random() < 0.05 else 0
+        return replace(found, names=names, parentheses=parentheses)
+
+    def _name(self, start: str) -> str:
+        self._named += 1
+        return f"{start}{self._named}"
+
+    def _set_operation(self, place: Place, kinds: Sequence[FieldType] | None) -> SetOperation:
+        dice = self.dice
+        wanted = list(kinds or [dice.choice(KINDS) for _ in range(dice.choice((1, 1, 2, 3)))])
+        kind, every = dice.choice(("UNION", "UNION", "EXCEPT", "INTERSECT")), dice.random() < 0.5
+        below = replace(place, depth=place.depth - 1, lasting=place.lasting and kind == "UNION" and every)
+        if place.instants and kind == "INTERSECT":
+            below = replace(below, instants=True)
+        sides = []
+        for _ in range(2):
+            types = [dice.choice((INTEGER, REAL)) if each is REAL else each for each in wanted]
+            sides.append(self.query(below, types))
+        left, right = sides
+        common = tuple(a if a is b else REAL for a, b in zip(types_of(left), types_of(right), strict=True))
+        if kinds is not None and common != tuple(kinds):
+            left = self.select(below, list(kinds))
+            common = tuple(kinds)
+        word = f"{kind} {'ALL' if every else dice.choice(('', '', 'DISTINCT'))}".strip()
+        end = self._lifetime() if place.depth == DEEPEST and dice.random() < 0.1 and not right.end else ""
+        return SetOperation(kind, every, word, left, right, common, end)
+
+    def select(
+        self, place: Place, kinds: Sequence[FieldType] | None = None, *, single: bool = False,
+        outer: Sequence[Known] | None = None,
+    ) -> Select:  # fmt: skip
+        """Return a SELECT.
+
+        Parameters
+        ----------
+        place
+            Where it stands.
+        kinds
+            The types of its columns.
+        single
+            True for an aggregate of everything.
+        outer
+            The columns of the query around it, if it is correlated.
+        """
+        dice = self.dice
+        self._left -= outer is not None or single
+        exact = kinds is not None
+        lasting = place.lasting and not single and dice.random() < 0.2
+        place = replace(place, lasting=lasting)
+        grouped = single or (not lasting and outer is None and dice.random() < 0.4)
+        from_ = self._from(place, alone=lasting)
+        scope = Scope(from_.columns)
+        wild = any(each.wild for each in from_.columns)
+        scalars = Scalars(dice, column_leaves(dice, from_.columns), self._turns, wild=wild)
+        plain = lasting
+        conditions = Conditions(self, scalars, scope, place, plain=plain)
+        across = correlation(scalars, from_.columns, outer, only_equal=single) if outer else ()
+        where = conditions.where(from_.offered, across)
+        keys = () if single or not grouped else self._keys(scalars)
+        quantifier, inner = "", scalars
+        if grouped:
+            inner = Scalars(dice, group_leaves(dice, scalars, from_.offered, keys), self._turns, wild=wild)
+        if not lasting and not single and dice.random() < 0.2:
+            quantifier = dice.choice(("DISTINCT", "DISTINCT", "DISTINCT", "ALL"))
+        need = Exactness.SAME if exact or quantifier == "DISTINCT" else Exactness.NEARLY
+        outputs = columns(inner, scope, kinds, need, grouped=grouped)
+        while single and not _aggregated(outputs, None):
+            outputs = columns(inner, scope, kinds, need, grouped=True)
+        keys, having = tuple(Key(each) for each in keys), None
+        if grouped:
+            keys, outputs = self._by_alias(keys, outputs, from_.columns)
+            if outer is None and dice.random() < 0.3:
+                having = Conditions(
+                    self, inner, Scope(from_.columns, _kept(keys)), place, plain=plain or single
+                ).condition()
+            if not keys and not _aggregated(outputs, having):
+                grouped, having = False, None
+        items, end = self._at_end(from_.offered, behind_from=not (where or keys or having))
+        return Select(outputs, items, where, keys, grouped, having, quantifier, end)
+
+    def _from(self, place: Place, *, alone: bool) -> _From:
+        dice = self.dice
+        count = 1 if alone or self._left < 1 else dice.choices((1, 2, 3), (72, 24, 4))[0]
+        first = self._items.item(place, ())
+        offered = [first]
+        # What lasts for ever stands alone.
+        below = replace(place, lasting=False)
+        if not alone and first.instants and dice.random() < 0.12:
+            offered = [self._zip(offered[0], below)]
+            count = 1 if dice.random() < 0.8 else 2
+        for _ in range(count - 1):
+            taken = _aliases(offered)
+            relation = dice.random() < 0.3 and not any(each.static for each in offered)
+            other = self._items.item(below, taken, relation=relation)
+            offered.append(self._joined(offered, other, place))
+        columns = tuple(known for each in offered for known in each.columns)
+        return _From(tuple(offered), columns)
+
+    def _joined(self, before: Sequence[Offered], other: Offered, place: Place) -> Offered:
+        """Return an item as it is joined with those before it."""
+        dice = self.dice
+        words = [",", ",", ",", "CROSS JOIN", "JOIN", "INNER JOIN"]
+        connector = dice.choice([*words, *(["LEFT JOIN", "LEFT OUTER JOIN"] * 2 if other.static else [])])
+        assert isinstance(other.item, Item)
+        item = replace(other.item, connector=connector)
+        if (connector.endswith(" JOIN") and connector != "CROSS JOIN") or connector == "JOIN":
+            columns = tuple(known for each in (*before, other) for known in each.columns)
+            # Items that come after may have columns of the same names.
+            columns = tuple(known for known in columns if known.alias)
+            scalars = Scalars(dice, column_leaves(dice, columns, qualified=True), self._turns)
+            on = Conditions(self, scalars, Scope(columns), place, plain=True).on(other)
+            item = replace(item, on=on)
+        return replace(other, item=item)
+
+    def _zip(self, left: Offered, place: Place) -> Offered:
+        found = left
+        for _ in range(self.dice.choice((1, 1, 1, 2))):
+            taken = [each.alias for each in found.columns]
+            right = self._items.item(replace(place, instants=True, granular=False), taken)
+            found = zipped(self.dice, self._items.mark(), found, right)
+        return found
+
+    def _at_end(self, offered: tuple[Offered, ...], *, behind_from: bool) -> tuple[tuple[Item | Zipped, ...], str]:
+        """Return the items, and what is said at the end; SAMPLE is about all streams that have none of their own."""
+        end = ""
+        items = tuple(each.item for each in offered)
+        # Right behind FROM it would be about the last stream only.
+        if not behind_from and any(_has_stream(each) for each in items) and self.dice.random() < 0.04:
+            period, end = sampled(self.dice)
+            items = tuple(_with_period(each, period) for each in items)
+        if self.dice.random() < 0.08:
+            end = f"{end} {self._lifetime()}".strip()
+        return items, end
+
+    def _lifetime(self) -> str:
+        wanted = self.dice.choice((86_400_000_000, 604_800_000_000, 3_600_000_000))
+        return f"LIFETIME {spelling.duration(self.dice, wanted)}"
+
+    def _keys(self, scalars: Scalars) -> tuple[Scalar, ...]:
+        dice = self.dice
+        keys: list[Scalar] = []
+        for _ in range(dice.choice((0, 1, 1, 1, 2))):
+            kind = dice.choice(scalars.kinds)
+            key = scalars.leaf(kind, Exactness.SAME) if dice.random() < 0.6 else scalars.value(kind, 1, Exactness.SAME)
+            truth = key.type is BOOLEAN and not key.parts
+            if (has_column(key) or truth) and not any(key.sql == each.sql for each in keys):
+                keys.append(replace(key, parentheses=0))
+        return tuple(keys)
+
+    def _by_alias(
+        self, keys: Sequence[Key], outputs: tuple[Output | Star, ...], columns: Sequence[Known]
+    ) -> tuple[tuple[Key, ...], tuple[Output | Star, ...]]:
+        """Write some keys as the name that SELECT gives to them."""
+        found = list(keys)
+        visible = {each.name.casefold() for each in columns}
+        for each in outputs:
+            if (
+                isinstance(each, Output)
+                and each.scalar.key is not None
+                and each.alias
+                and each.name.casefold() not in visible
+            ):
+                place = each.scalar.key
+                if self.dice.random() < 0.5:
+                    found[place] = replace(found[place], text=spelling.name(self.dice, each.name))
+        return tuple(found), outputs
+
+
+def _kept(keys: Sequence[Key]) -> tuple[Known, ...]:
+    return tuple(each.scalar.known for each in keys if each.scalar.known is not None)
+
+
+def _aggregated(outputs: Sequence[Output | Star], having: Scalar | None) -> bool:
+    shown = [each.scalar for each in outputs if isinstance(each, Output)]
+    return any(_has_aggregate(each) for each in (*shown, *([having] if having else [])))
+
+
+def _has_aggregate(scalar: Scalar) -> bool:
+    return scalar.aggregate is not None or any(_has_aggregate(part) for part in scalar.parts)
+
+
+def _aliases(offered: Sequence[Offered]) -> list[str]:
+    return [known.alias for each in offered for known in each.columns] + [each.alias for each in offered]
+
+
+def _has_stream(item: Item | Zipped) -> bool:
+    if isinstance(item, Zipped):
+        return _has_stream(item.left) or _has_stream(item.right)
+    return isinstance(item.source, Stream)
+
+
+def _with_period(item: Item | Zipped, period: int) -> Item | Zipped:
+    if isinstance(item, Zipped):
+        return replace(item, left=_with_period(item.left, period), right=_with_period(item.right, period))
+    own = any(clause.startswith("SAMPLE") for clause in item.clauses)
+    if not isinstance(item.source, Stream) or own or " above " in item.source.table:
+        return item
+    return replace(item, source=replace(item.source, period=period))

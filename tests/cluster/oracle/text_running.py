@@ -1,0 +1,117 @@
+"""From a text to rows: FjordSQL read, translated and rewritten, and run on the real edges and operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import ALWAYS
+from cluster.fjord.compilation import check_supported
+from cluster.fjord.operators.lookup import LookupTable, Parts
+from cluster.fjord.pull_plan import pulled
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import Node, Relation, Source, inputs_of
+from cluster.language.catalog import Catalog
+from cluster.language.translation import Query, translate, translate_derived
+from cluster.plan.relations_read import relations_of
+from cluster.plan.rewrite import rewrite
+from tests.cluster.oracle.definition import Row, Streams
+from tests.cluster.oracle.proving import LAGS_US, delivered
+from tests.cluster.oracle.running import run_plan, stream_read
+from tests.cluster.oracle.text_world import CATALOG, PLACES, World, as_read
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan of a text as it is translated, and rewritten; `applied` are the rules that made that."""
+
+    node: Node
+    better: Node
+    applied: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """What the harness has to bring."""
+        return frozenset(stream_read(each) for node in (self.node, self.better) for each in _sources(node))
+
+
+def accepted(derived: Sequence[str], query: str, catalog: Catalog = CATALOG) -> Query:
+    """Return a text as it is translated.
+
+    Raises
+    ------
+    FjordError
+        If it is refused.
+    """
+    for each in derived:
+        catalog = catalog.with_stream(translate_derived(each, catalog))
+    return translate(query, catalog)
+
+
+def planned(derived: Sequence[str], query: str) -> Planned:
+    """Return the plans of a text.
+
+    Raises
+    ------
+    FjordError
+        If it is refused.
+    """
+    translated = accepted(derived, query)
+    better = rewrite(translated.node)
+    return Planned(translated.node, better.node, better.applied, translated.warnings)
+
+
+def runnable(node: Node) -> PlanError | None:
+    """Return why a plan cannot be run; None if it can."""
+    if _joins_relation(node):
+        return PlanError("relations are looked up only after rewriting")
+    try:
+        check_supported(node)
+    except PlanError as error:
+        return error
+    return None
+
+
+def run_text(plan: Node, world: World, streams: Streams, seed: int) -> list[Row]:
+    """Return the rows of the answer, with micro-batches and restarts that follow from a seed."""
+    batches, restarts = delivered(streams, seed)
+    return run_plan(
+        plan, batches, restart_after=restarts, tables=_Tables(world.places), lag_us=LAGS_US[seed % len(LAGS_US)]
+    )
+
+
+def streams_of(world: World, names: frozenset[str]) -> Streams:
+    """Return what a text reads of a stream set."""
+    return {name: [(stamp, tuple(map(as_read, row))) for stamp, row in world.streams[name]] for name in sorted(names)}
+
+
+class _Tables:
+    """The relation, which never changes."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        schema = {column.name: POLARS_TYPES[column.type] for column in PLACES.columns}
+        read = [tuple(map(as_read, row)) for row in rows]
+        self._rows = pl.DataFrame(read, schema=schema, orient="row").lazy()
+
+    def pieces(
+        self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
+    ) -> Sequence[tuple[int, Parts | PlanError]]:
+        """Return the table since ever."""
+        del key, streams, first_us, last_us
+        scans: Mapping[Relation, pl.LazyFrame] = dict.fromkeys(relations_of(table), self._rows)
+        return [(ALWAYS, LookupTable(pulled(table, scans)))]
+
+
+def _joins_relation(node: Node) -> bool:
+    return isinstance(node, Relation) or any(_joins_relation(each) for each in inputs_of(node))
+
+
+def _sources(node: Node) -> Iterator[Source]:
+    if isinstance(node, Source):
+        yield node
+    for each in inputs_of(node):
+        yield from _sources(each)

@@ -1,0 +1,117 @@
+"""Forms as FjordSQL."""
+
+from __future__ import annotations
+
+from tests.cluster.oracle import text_spelling as spelling
+from tests.cluster.oracle.text_expressions import QUERY, Binding, Hole, Scalar
+from tests.cluster.oracle.text_forms import (
+    Changes,
+    Item,
+    Key,
+    Named,
+    Nested,
+    Output,
+    Query,
+    Relation,
+    Select,
+    SetOperation,
+    Star,
+    Stream,
+    Text,
+    Zipped,
+)
+
+
+def written(text: Text) -> tuple[list[str], str]:
+    """Return the declarations of derived streams, and the query."""
+    derived = [f"CREATE STREAM {name} AS {query_text(query)}" for name, query in text.derived]
+    return [spelling.set_in(each, text.setting) for each in derived], spelling.set_in(
+        query_text(text.query), text.setting
+    )
+
+
+def query_text(query: Query) -> str:
+    """Return a query."""
+    names = ", ".join(f"{name} AS ({query_text(inner)})" for name, inner in query.names)
+    start = f"WITH {names} " if names else ""
+    body = _select(query) if isinstance(query, Select) else _set_operation(query)
+    return "(" * query.parentheses + start + body + ")" * query.parentheses
+
+
+def scalar_text(scalar: Scalar, least: Binding = Binding.OR) -> str:
+    """Return an expression, in parentheses if it has to hold more tightly than it does."""
+    found = "".join(each if isinstance(each, str) else _part(scalar, each) for each in scalar.text)
+    if scalar.binding < least and not scalar.parentheses:
+        return f"({found})"
+    return "(" * scalar.parentheses + found + ")" * scalar.parentheses
+
+
+def _part(scalar: Scalar, hole: Hole) -> str:
+    if hole.part == QUERY:
+        assert scalar.query is not None
+        return f"({query_text(scalar.query)})"
+    return scalar_text(scalar.parts[hole.part], hole.binding)
+
+
+def _set_operation(query: SetOperation) -> str:
+    left, right = query_text(query.left), query_text(query.right)
+    if not query.left.parentheses and (query.left.names or _looser(query.left, query.kind)):
+        left = f"({left})"
+    if not query.right.parentheses and (query.right.names or _looser(query.right, query.kind, right=True)):
+        right = f"({right})"
+    return f"{left} {query.word} {right}{_behind(query.end)}"
+
+
+def _looser(side: Query, kind: str, *, right: bool = False) -> bool:
+    """Return whether an operand needs parentheses: INTERSECT holds more tightly; all else goes from left to right."""
+    if not isinstance(side, SetOperation):
+        return False
+    if side.end:
+        return True
+    return (kind == "INTERSECT" and side.kind != "INTERSECT") or (right and not (side.kind == "INTERSECT" != kind))
+
+
+def _select(query: Select) -> str:
+    quantifier = f"{query.quantifier} " if query.quantifier else ""
+    outputs = ", ".join(_output(each) for each in query.outputs)
+    first, *others = query.items
+    from_ = _item(first) + "".join(_joined(each) for each in others)
+    where = f" WHERE {scalar_text(query.where)}" if query.where else ""
+    group = f" GROUP BY {', '.join(_key(each) for each in query.keys)}" if query.keys else ""
+    having = f" HAVING {scalar_text(query.having)}" if query.having else ""
+    return f"SELECT {quantifier}{outputs} FROM {from_}{where}{group}{having}{_behind(query.end)}"
+
+
+def _behind(end: str) -> str:
+    return f" {end}" if end else ""
+
+
+def _output(output: Output | Star) -> str:
+    if isinstance(output, Star):
+        return output.text
+    return f"{scalar_text(output.scalar)}{_behind(output.alias)}"
+
+
+def _key(key: Key) -> str:
+    return key.text or scalar_text(key.scalar)
+
+
+def _joined(item: Item | Zipped) -> str:
+    first = item
+    while isinstance(first, Zipped):
+        first = first.left
+    on = f" ON {scalar_text(item.on)}" if isinstance(item, Item) and item.on else ""
+    return f"{',' if first.connector == ',' else ' ' + first.connector} {_item(item)}{on}"
+
+
+def _item(item: Item | Zipped) -> str:
+    if isinstance(item, Zipped):
+        return f"{_item(item.left)} {item.text}{_item(item.right)}{item.on}"
+    clauses = "".join(f" {clause}" for clause in item.clauses)
+    match item.source:
+        case Nested():
+            return f"({query_text(item.source.query)}){clauses}"
+        case Changes():
+            return f"{item.source.text}({_item(item.source.item)}){clauses}"
+        case Stream() | Relation() | Named():
+            return f"{item.source.text}{clauses}"
