@@ -139,7 +139,7 @@ class Conditions:
                 return self._quantified(quantifier)
 
     def _select(self, kind: FieldType | None, *, single: bool = False) -> Select:
-        place = replace(self._place, depth=self._place.depth - 1, lasting=False, instants=False)
+        place = replace(self._place, depth=self._place.depth - 1, lasting=False, instants=False, relation="seldom")
         outer = self._scope.columns if self._dice.random() < 0.5 else None
         kinds = None if kind is None else [kind]
         if outer is None and not single and kind is not None and self._dice.random() < 0.3:

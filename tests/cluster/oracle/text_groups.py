@@ -57,6 +57,7 @@ class _Aggregates:
         self._scalars = scalars
         self._offered = offered
         self._columns = columns
+        self._before: Scalar | None = None
 
     def count(self) -> Scalar:
         """Return COUNT(*)."""
@@ -64,6 +65,16 @@ class _Aggregates:
 
     def aggregate(self, kind: FieldType) -> Scalar:
         """Return an aggregate that gives a type."""
+        before = self._before
+        if before is not None and before.type is kind and self._dice.random() < 0.3:
+            self._before = None
+            return _quoting(before)
+        found = self._any(kind)
+        if found.parts and _quoting(found) != found:
+            self._before = found
+        return found
+
+    def _any(self, kind: FieldType) -> Scalar:
         dice = self._dice
         choices = ["min", "max", "first", "last"]
         if kind is INTEGER:
@@ -167,6 +178,17 @@ class _Aggregates:
             return False
         window = item.window
         return isinstance(item.source, Stream) and window is not None and window.kind == "RANGE" and window.slide > 1
+
+
+def _quoting(scalar: Scalar) -> Scalar:
+    """Return an expression with a quote more in the first text in it: another one, but for its quotes."""
+    if scalar.type is FieldType.TEXT and not scalar.parts and str(scalar.text[0]).startswith("'"):
+        quoted = f"'\"{str(scalar.text[0])[1:]}"
+        return replace(scalar, text=(quoted,), sql=(quoted,))
+    for place, part in enumerate(scalar.parts):
+        if (other := _quoting(part)) != part:
+            return replace(scalar, parts=(*scalar.parts[:place], other, *scalar.parts[place + 1 :]))
+    return scalar
 
 
 def _reads(scalar: Scalar, stamp: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from protocols.streams import FieldType
 from tests.cluster.oracle import text_clauses as clauses_of
@@ -25,7 +26,7 @@ from tests.cluster.oracle.text_forms import (
 )
 from tests.cluster.oracle.text_world import DETECTORS, EVENT_SCHEMA, PLACES, SCHEMAS, events_name
 
-STREAMS = ("alpha", "alpha", "alpha", "Beta", "Beta", "Order", "wild", "road")
+STREAMS = ("alpha", "alpha", "alpha", "Beta", "Beta", "Order", "wild", "wild", "road")
 ALIASES = ("a", "b", "t", "u", "other", "Select", "from", "x1", "Zip", "lifetime", "k")
 INTEGER, REAL = FieldType.INTEGER, FieldType.REAL
 
@@ -66,6 +67,8 @@ class Place:
         True where tuples may stay for ever.
     instants
         True where only tuples of one instant may stand, and no windows.
+    relation
+        Whether the relation stands there alone: seldom, always or (None) never.
     names
         What WITH and derived streams offer.
     """
@@ -74,6 +77,7 @@ class Place:
     granular: bool = False
     lasting: bool = False
     instants: bool = False
+    relation: Literal["seldom", "always"] | None = None
     names: tuple[tuple[str, Query], ...] = ()
 
 
@@ -101,7 +105,7 @@ class Items:
     def item(self, place: Place, taken: Sequence[str], *, relation: bool = False) -> Offered:
         """Return an item whose alias is not among those taken."""
         if relation:
-            return self._relation(taken)
+            return self._relation(place, taken)
         kinds = ["stream"] * 10 + ["events"]
         if place.depth > 0:
             kinds += ["nested"] * 3 + ["changes"] * 2
@@ -155,8 +159,14 @@ class Items:
     def _level(self, level: float) -> str:
         return self.dice.choice((f"{level:g}", f"{level:.2f}"))
 
-    def _relation(self, taken: Sequence[str]) -> Offered:
+    def _relation(self, place: Place, taken: Sequence[str]) -> Offered:
         mark = self.mark()
+        if place.depth > 0 and place.relation != "always" and self.dice.random() < 0.25:
+            query = self._query(Place(0, relation="always"))
+            nested = Item(Nested(query), mark, len(types_of(query)))
+            alias, written = self._alias(taken, "")
+            made = _called(columns_of(query, mark), alias)
+            return Offered(replace(nested, clauses=(written,) if written else ()), made, alias, static=True)
         columns = [Known(each.name, each.type, f"{mark}.c{n}", "") for n, each in enumerate(PLACES.columns)]
         item = Item(Relation(spelling.name(self.dice, "places")), mark, len(columns))
         alias, written = self._alias(taken, "places")
@@ -165,7 +175,7 @@ class Items:
         )
 
     def _nested(self, place: Place, taken: Sequence[str]) -> Offered:
-        below = replace(place, depth=place.depth - 1)
+        below = replace(place, depth=place.depth - 1, relation=None)
         windowed = not place.instants and self.dice.random() < 0.4
         if windowed:
             below = replace(below, granular=False, lasting=False, instants=self.dice.random() < 0.5)

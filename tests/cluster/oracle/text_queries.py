@@ -35,9 +35,19 @@ DEEPEST = 2
 BOOLEAN, TEXT = FieldType.BOOLEAN, FieldType.TEXT
 
 
-def random_text(dice: random.Random, turns: Turns | None = None) -> Text:
-    """Return a random query, perhaps with derived streams; `turns` know the texts before it."""
-    return Queries(dice, turns or Turns()).text()
+def random_text(dice: random.Random, turns: Turns | None = None, *, plain: bool | None = None) -> Text:
+    """Return a random query, perhaps with derived streams.
+
+    Parameters
+    ----------
+    dice
+        All randomness.
+    turns
+        What the texts before it had.
+    plain
+        True for a text with expressions that are little more than columns, False for one with others; None for either.
+    """
+    return Queries(dice, turns or Turns(), plain=dice.random() < 0.5 if plain is None else plain).text()
 
 
 @dataclass(frozen=True)
@@ -51,11 +61,12 @@ class _From:
 class Queries:
     """Draws queries."""
 
-    def __init__(self, dice: random.Random, turns: Turns) -> None:
+    def __init__(self, dice: random.Random, turns: Turns, *, plain: bool = False) -> None:
         self.dice = dice
         self._turns = turns
         self._items = Items(dice, self.query)
         self._named = 0
+        self._plain = plain
         self._left = 8
         """How many more SELECTs there may be in this text."""
 
@@ -142,7 +153,7 @@ class Queries:
         from_ = self._from(place, alone=lasting)
         scope = Scope(from_.columns)
         wild = any(each.wild for each in from_.columns)
-        scalars = Scalars(dice, column_leaves(dice, from_.columns), self._turns, wild=wild)
+        scalars = Scalars(dice, column_leaves(dice, from_.columns), self._turns, wild=wild, plain=self._plain)
         plain = lasting
         conditions = Conditions(self, scalars, scope, place, plain=plain)
         across = correlation(scalars, from_.columns, outer, only_equal=single) if outer else ()
@@ -150,7 +161,9 @@ class Queries:
         keys = () if single or not grouped else self._keys(scalars)
         quantifier, inner = "", scalars
         if grouped:
-            inner = Scalars(dice, group_leaves(dice, scalars, from_.offered, keys), self._turns, wild=wild)
+            inner = Scalars(
+                dice, group_leaves(dice, scalars, from_.offered, keys), self._turns, wild=wild, plain=self._plain
+            )
         if not lasting and not single and dice.random() < 0.2:
             quantifier = dice.choice(("DISTINCT", "DISTINCT", "DISTINCT", "ALL"))
         need = Exactness.SAME if exact or quantifier == "DISTINCT" else Exactness.NEARLY
@@ -171,6 +184,10 @@ class Queries:
 
     def _from(self, place: Place, *, alone: bool) -> _From:
         dice = self.dice
+        if place.relation == "always" or (place.relation == "seldom" and dice.random() < 0.15):
+            offered = [self._items.item(replace(place, relation="always"), (), relation=True)]
+            return _From(tuple(offered), offered[0].columns)
+        place = replace(place, relation=None)
         count = 1 if alone or self._left < 1 else dice.choices((1, 2, 3), (72, 24, 4))[0]
         first = self._items.item(place, ())
         offered = [first]
@@ -181,7 +198,7 @@ class Queries:
             count = 1 if dice.random() < 0.8 else 2
         for _ in range(count - 1):
             taken = _aliases(offered)
-            relation = dice.random() < 0.3 and not any(each.static for each in offered)
+            relation = dice.random() < 0.35 and not any(each.static for each in offered)
             other = self._items.item(below, taken, relation=relation)
             offered.append(self._joined(offered, other, place))
         columns = tuple(known for each in offered for known in each.columns)

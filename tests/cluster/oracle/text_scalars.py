@@ -29,6 +29,23 @@ STYLES = (
     ("null", 1),
 )
 """What arguments are: all have their turns."""
+PLAIN_STYLES = (*(("column", n) for n in range(7)), ("literal", 0), ("literal", 1), ("computed", 0))
+TESTS_OF_COLUMNS = (
+    "=",
+    "<>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "IN",
+    "BETWEEN",
+    "LIKE",
+    "IS NULL",
+    "IS NOT NULL",
+    "AND",
+    "OR",
+    "NOT",
+)
 
 
 class Scalars:
@@ -44,15 +61,19 @@ class Scalars:
         How often what has been drawn, in this text and those before it: what was seldom drawn is drawn more often.
     wild
         True to take the oddest literals, too.
+    plain
+        True for expressions that are little more than columns.
     """
 
     def __init__(
-        self, dice: random.Random, leaves: dict[FieldType, list[Leaf]], turns: Turns, *, wild: bool = False
-    ) -> None:
+        self, dice: random.Random, leaves: dict[FieldType, list[Leaf]], turns: Turns, *, wild: bool = False,
+        plain: bool = False,
+    ) -> None:  # fmt: skip
         self.dice = dice
         self.turns = turns
         self._leaves = leaves
         self._wild = wild
+        self._plain = plain
 
     @property
     def kinds(self) -> list[FieldType]:
@@ -61,7 +82,7 @@ class Scalars:
 
     def value(self, kind: FieldType, depth: int = 2, need: Exactness = Exactness.NEARLY) -> Scalar:
         """Return an expression of a type, at least as exact as needed."""
-        if depth > 0 and self.dice.random() < 0.55:
+        if depth > 0 and self.dice.random() < (0.15 if self._plain else 0.55):
             found = self._computed(kind, depth)
             if found.exactness >= need:
                 return self._in_parentheses(found)
@@ -78,7 +99,7 @@ class Scalars:
     def leaf(self, kind: FieldType, need: Exactness = Exactness.NEARLY) -> Scalar:
         """Return a column or a literal."""
         leaves = self._leaves.get(kind)
-        if leaves and self.dice.random() < 0.75:
+        if leaves and self.dice.random() < (0.93 if self._plain else 0.75):
             found = self.dice.choice(leaves)()
             if found.exactness >= need:
                 return found
@@ -162,7 +183,7 @@ class Scalars:
         self, kind: FieldType, depth: int, need: Exactness, of: object, *, null: bool = False
     ) -> Scalar:  # fmt: skip
         """Return an argument: a column, a literal, something computed or perhaps NULL, each in its turn."""
-        style, _ = self.turns.choose(self.dice, STYLES, of)
+        style, _ = self.dice.choice(PLAIN_STYLES) if self._plain else self.turns.choose(self.dice, STYLES, of)
         if style == "null" and null:
             return self._in_parentheses(self.null(kind))
         if style == "computed" and (depth > 0 or self.dice.random() < 0.3):
@@ -184,7 +205,8 @@ class Scalars:
 
     def _computed(self, kind: FieldType, depth: int) -> Scalar:
         special = {**CHOICES, **TESTS} if kind is BOOLEAN else CHOICES
-        name = self.turns.choose(self.dice, [*_BY_RESULT[kind], *special], kind)
+        names = TESTS_OF_COLUMNS if self._plain and kind is BOOLEAN else [*_BY_RESULT[kind], *special]
+        name = self.turns.choose(self.dice, names, (kind, self._plain))
         if name in special:
             return special[name](self, kind, depth)
         return self.of(self.turns.choose(self.dice, _BY_RESULT[kind][name], "operation"), depth)

@@ -86,7 +86,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
 LARGEST = 2**63 - 1
 TAME: dict[FieldType, tuple[Any, ...]] = {
     INTEGER: (0, 1, 2, 3, None),
-    REAL: (0.5, -0.0, 1.5, 0.0, -2.5, None, math.nan, 2.0, math.inf),
+    REAL: (0.0, -0.0, 0.5, None, 1.5, math.nan, -2.5, 2.0, math.inf),
     TEXT: ("x", "y", "xy", "", None, "X", "a_b"),
     BOOLEAN: (True, False, None),
 }
