@@ -99,11 +99,11 @@ class _Aggregates:
             taken = self._scalars.turns.choose(dice, (INTEGER, REAL), function)
         elif function == "count":
             taken = self._scalars.turns.choose(dice, KINDS, function)
-        argument = self._scalars.argument(taken, 1, Exactness.SAME, function)
+        argument = self._scalars.argument(taken, 1, Exactness.SAME, (function, taken))
         if argument.wild and (taken is REAL or function != "sum") and function in OF_NUMBERS:
             function = "max"  # sums of huge numbers depend on their order
             argument = self._scalars.value(kind, 0, Exactness.SAME)
-        share = 4 if function in ("count", "sum", "avg", "min", "max") else 12
+        share = 4 if function in ("count", "sum", "avg", "min", "max") else 6
         turn = self._scalars.turns.choose(dice, range(share), ("distinct", function))
         distinct = function != "quantile" and turn == 0
         return self._called(function, kind, argument, distinct=distinct)

@@ -26,7 +26,7 @@ class Turns:
     ['a', 'b', 'c']
     """
 
-    LOOKED_AT = 3
+    LOOKED_AT = 6
 
     def __init__(self) -> None:
         self._drawn: Counter[object] = Counter()

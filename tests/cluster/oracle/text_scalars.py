@@ -23,10 +23,9 @@ for _each in OPERATIONS:
     _BY_RESULT[_each.result][_each.name].append(_each)
 
 STYLES = (
-    *(("column", n) for n in range(6)),
-    *((each, n) for each in ("literal", "computed") for n in range(4)),
+    *(("column", n) for n in range(4)),
+    *((each, n) for each in ("literal", "computed") for n in range(3)),
     ("null", 0),
-    ("null", 1),
 )
 """What arguments are: all have their turns."""
 PLAIN_STYLES = (*(("column", n) for n in range(7)), ("literal", 0), ("literal", 1), ("computed", 0))
@@ -157,7 +156,7 @@ class Scalars:
             typing = {each for n, each in enumerate(operation.takes) if n in operation.typed_by and n != place}
             free = place not in operation.typed_by or typing == {operation.result}
             null = free and not any(part.type is None for part in parts)
-            parts.append(self.argument(kind, depth - 1, need, (operation.name, place), null=null))
+            parts.append(self.argument(kind, depth - 1, need, (operation.name, place, kind), null=null))
         text, binding = self.turns.choose(self.dice, operation.spellings, "spelling")
         parts = [
             replace(part, parentheses=1) if part.type is None and self.dice.random() < 0.1 else part for part in parts
