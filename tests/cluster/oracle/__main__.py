@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tests.cluster.oracle.proving import MismatchError
 from tests.cluster.oracle.searching import Searched, search_round
 from tests.cluster.oracle.strategies import KINDS
+from tests.cluster.oracle.text_coverage import NEVER_RUN, Drawn
 
 USUAL_PAIRS = 20_000
 USUAL_MINUTES = 10.0
@@ -48,6 +49,7 @@ def main(pairs: int | None, minutes: float | None, first_seed: int | None, worke
     if mismatch is not None:
         click.echo(mismatch)
         raise SystemExit(1)
+    _report_constructs(total.texts.drawn)
     if stopped:
         click.echo("interrupted")
         raise SystemExit(130)
@@ -122,7 +124,10 @@ def _report(total: Searched, seconds: float, mismatches: int) -> None:
         f"queries over relations that change: {relations.queries:,} in {relations.histories:,} histories; "
         f"{relations.answering:,} had answers, {relations.dropped:,} were dropped, {relations.failed:,} met a failure"
     )
-    counts = texts.drawn.counts()
+
+
+def _report_constructs(drawn: Drawn) -> None:
+    counts = {name: times for name, times in drawn.counts().items() if name not in NEVER_RUN}
     click.echo(f"constructs drawn in texts, and in how many places: {len(counts)}")
     line = " "
     for name, times in counts.items():
@@ -132,7 +137,7 @@ def _report(total: Searched, seconds: float, mismatches: int) -> None:
             line = " "
         line += more
     click.echo(line.rstrip(";"))
-    never = texts.drawn.missing()
+    never = [name for name, times in counts.items() if not times]
     click.echo(f"never drawn: {', '.join(never) if never else 'nothing'}")
 
 

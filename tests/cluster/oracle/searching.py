@@ -17,7 +17,7 @@ from tests.cluster.oracle.text_proving import search_texts
 
 PLANS_PER_ROUND = 40
 STREAM_SETS_PER_PLAN = 12
-TEXTS_PER_ROUND = 100
+TEXTS_PER_ROUND = 40
 RELATION_QUERIES_PER_ROUND = 64
 ROUNDS = ("texts", "texts", "plans", "texts", "relations")
 """What is searched, by the remainder of the seed: texts have the most that plans cannot have."""
