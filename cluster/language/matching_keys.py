@@ -61,10 +61,13 @@ class MatchingKeys:
 
 
 def _meaning(scalar: Scalar) -> tuple[exp.Expr, FieldType]:
-    """Return the tree without parentheses: what they say is in it."""
+    """Return the tree without parentheses, as what they say is in it, and with each real written in one way."""
     tree = parse_scalar(scalar.sql)
     for paren in list(tree.find_all(exp.Paren)):
         paren.replace(paren.this)
+    for literal in tree.find_all(exp.Literal):
+        if not literal.is_string and not literal.is_int:
+            literal.set("this", repr(float(literal.this)))
     return tree, scalar.type
 
 

@@ -29,6 +29,7 @@ def calls(sql: str) -> tuple[AggregateCall, ...]:
     ("selected", "key"),
     [
         ("t.lane % 2", "lane % 2"), ("lane % 2", "T.LANE % 2"), ("((lane)) % (2)", "lane % 2"),
+        ("lane * 1E1", "lane * 1e1"), ("lane * 10.0", "lane * 1e1"),
         ("(t.lane % 2) + 1", "lane % 2"), ("1 - (lane % 2) * 2", "t.lane % 2"), ("lane + 1 + 2", "lane + 1"),
         ("POW(t.speed, 2)", "POWER(speed, 2)"), ("speed <> 1", "t.speed != 1"), ("IF(open, 1, 2)", "IF(t.open, 1, 2)"),
         ("IF(open, 1, 2)", "CASE WHEN t.open THEN 1 ELSE 2 END"), ("CAST(lane AS INT)", "CAST(t.lane AS BIGINT)"),
