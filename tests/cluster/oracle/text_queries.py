@@ -164,7 +164,7 @@ class Queries:
             inner = Scalars(
                 dice, group_leaves(dice, scalars, from_.offered, keys), self._turns, wild=wild, plain=self._plain
             )
-        if not lasting and not single and dice.random() < 0.2:
+        if not lasting and not single and dice.random() < (0.35 if grouped else 0.2):
             quantifier = dice.choice(("DISTINCT", "DISTINCT", "DISTINCT", "ALL"))
         need = Exactness.SAME if exact or quantifier == "DISTINCT" else Exactness.NEARLY
         outputs = columns(inner, scope, kinds, need, grouped=grouped)
