@@ -36,6 +36,7 @@ def test_a_constant_is_compared_with_every_row(sql: str, expected: bool) -> None
         ("CAST('0' AS BOOLEAN)", FieldType.BOOLEAN, False), ("CAST('maybe' AS BOOLEAN)", FieldType.BOOLEAN, None),
         ("SUBSTRING('abc', 0, 2)", FieldType.TEXT, "a"), ("SUBSTRING('abc', -5)", FieldType.TEXT, "abc"),
         ("SUBSTRING('abc', 2, NULL)", FieldType.TEXT, None),
+        ("NULL % NULL", FieldType.INTEGER, None), ("-1 % NULL", FieldType.INTEGER, None),
     ],
 )  # fmt: skip
 def test_odd_values(sql: str, kind: FieldType, expected: object) -> None:
