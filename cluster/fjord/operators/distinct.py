@@ -13,9 +13,8 @@ from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import table_of
 
-_AT, _COVERED, _NEW = "fjord_at", "fjord_covered", "fjord_new"
+_AT, _COVERED, _NEW, _ENDS = "fjord_at", "fjord_covered", "fjord_new", "fjord_ends"
 _WAS, _IS, _RUN = "fjord_was_covered", "fjord_is_covered", "fjord_run"
-_BEGUN, _GOES_ON = "fjord_begun", "fjord_goes_on"
 
 
 class Distinct(Operator):
@@ -46,19 +45,19 @@ class Distinct(Operator):
     def _cover(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the intervals that were not covered, and are now."""
         touched, rest = self._of_same_tuples(rows)
-        steps = pl.concat([_steps(touched, self._values, _COVERED), _steps(rows, self._values, _NEW)], how="diagonal")
+        new = _steps(rows, self._values, _NEW).with_columns((pl.col(_NEW) < 0).alias(_ENDS))
+        steps = pl.concat([_steps(touched, self._values, _COVERED), new], how="diagonal")
         # What is covered is a step function of time, before these rows and with them.
-        sums = [pl.col(_COVERED, _NEW).sum(), (pl.col(_NEW) > 0).sum().cast(pl.Int64).alias(_BEGUN)]
+        sums = [pl.col(_COVERED, _NEW).sum(), pl.col(_ENDS).any()]
         ordered = steps.group_by([*self._values, _AT], maintain_order=True).agg(sums).sort(_AT, maintain_order=True)
         spans = ordered.with_columns(
             (self._over(pl.col(_COVERED).cum_sum()) > 0).alias(_WAS),
             (self._over((pl.col(_COVERED) + pl.col(_NEW)).cum_sum()) > 0).alias(_IS),
-            (self._over(pl.col(_NEW).cum_sum()) > pl.col(_BEGUN)).alias(_GOES_ON),
             self._over(pl.col(_AT).shift(-1)).alias(END),
         )
-        self._covered = pl.concat([rest, self._runs(spans, pl.col(_IS), pl.lit(value=True))])
-        # Tuples of neighbouring instants stay as many: windows above count them.
-        return self._runs(spans, pl.col(_IS) & ~pl.col(_WAS), pl.col(_GOES_ON))
+        self._covered = pl.concat([rest, self._runs(spans, pl.col(_IS))])
+        # Cut where rows end, so that none is longer than the row it is part of: a window above may need instants.
+        return self._runs(spans, pl.col(_IS) & ~pl.col(_WAS), cuts=pl.col(_ENDS))
 
     def _of_same_tuples(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the intervals of the tuples that are among some rows, and those of others."""
@@ -68,9 +67,11 @@ class Distinct(Operator):
         touched = self._covered.join(tuples, on=self._values, how="semi", nulls_equal=True)
         return touched, self._covered.join(tuples, on=self._values, how="anti", nulls_equal=True)
 
-    def _runs(self, spans: pl.DataFrame, wanted: pl.Expr, connected: pl.Expr) -> pl.DataFrame:
-        """Return the longest intervals made of wanted spans that follow one another and are connected."""
-        first = wanted & ~(self._over(wanted.shift(1)).fill_null(value=False) & connected)
+    def _runs(self, spans: pl.DataFrame, wanted: pl.Expr, cuts: pl.Expr | None = None) -> pl.DataFrame:
+        """Return the longest intervals made of wanted spans that follow one another, cut at some of their starts."""
+        first = wanted & ~self._over(wanted.shift(1)).fill_null(value=False)
+        if cuts is not None:
+            first |= wanted & cuts
         numbered = spans.with_columns(self._over(first.cum_sum()).alias(_RUN)).filter(wanted)
         runs = numbered.group_by([*self._values, _RUN], maintain_order=True).agg(
             pl.col(_AT).first().alias(START), pl.col(END).last()

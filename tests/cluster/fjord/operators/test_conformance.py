@@ -249,6 +249,23 @@ def test_every_operator_has_a_case() -> None:
     assert {each.__name__ for each in every_operator()} == {each.__name__ for each in CASES}
 
 
+INSTANTANEOUS = (
+    "Distinct 0",
+    "Filter 0",
+    "Project 0",
+    "Lookup 0",
+    "Join 0",
+    "SemiJoin 0",
+    "SemiJoin 1",
+    "Changes 0",
+    "Changes 1",
+    "Multiplicities 0",
+    "Multiplicities 1",
+    "MergeAggregate 0",
+    "MergeAggregate 1",
+    "Zip 1",
+)
+"""What answers rows that are valid at one instant if those of the left are: see cluster/language/instants.py."""
 CASES_BY_NAME = {
     f"{operator.__name__} {place}": case for operator, cases in CASES.items() for place, case in enumerate(cases)
 }
@@ -263,3 +280,15 @@ def test_answers_depend_on_neither_cuts_nor_order_nor_restarts(case: Case, data:
     found = run(case, inputs, data)
     expected = run(case, [at_once(batches) for batches in inputs], None)
     assert snapshots(case, found) == snapshots(case, expected)
+
+
+@pytest.mark.parametrize("name", INSTANTANEOUS)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_a_window_above_may_take_each_row_for_one_instant(name: str, data: st.DataObject) -> None:
+    case = CASES_BY_NAME[name]
+    inputs = [
+        data.draw(physical(chronons=port == 0 or case.chronons, port=port)) for port in range(case.make().input_count)
+    ]
+    found = run(case, inputs, data)
+    assert (found[END] - found[START] == 1).all()
