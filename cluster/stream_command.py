@@ -41,7 +41,8 @@ def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
             f"{field['name']} {field['type']}" + (f" [{field['unit']}]" if field["unit"] else "")
             for field in each["fields"]
         )
-        table.add_row(each["name"], columns, "derived" if each["kind"] == "derived" else each["watermark"] or "-")
+        up_to = "derived" if each["kind"] == "derived" else each.get("watermark") or "-"
+        table.add_row(each["name"], columns, "cannot be read" if each.get("error") else up_to)
     Console(markup=False).print(table if streams else "there are no streams")
     for each in streams:
         for text in _remarks(each):
@@ -51,7 +52,13 @@ def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
 def _remarks(stream: dict[str, Any]) -> list[str]:
     """Return what is wrong with what proxies offer and send of a stream, a sentence each."""
     offers = stream.get("offers", [])
-    remarks = mismatch_texts([{"stream": stream["name"], **offer} for offer in offers if not offer["fits"]])
+    remarks = []
+    if stream.get("error"):
+        remarks.append(
+            f"stream {stream['name']} was created by an earlier version and cannot be read: {stream['error']}; "
+            f"drop it with `fjord stream drop {stream['name']}`, and create it anew: queries that run go on"
+        )
+    remarks += mismatch_texts([{"stream": stream["name"], **offer} for offer in offers if not offer["fits"]])
     remarks += [
         f"proxy {offer['proxy']} keeps samples of stream {stream['name']} that do not fit it in its spool"
         for offer in offers

@@ -117,6 +117,8 @@ class Catalog:
     """All streams and relations, by name without regard to case. Immutable: changes return a new catalog."""
 
     entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
+    unreadable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By name, without case: why a stream that was created by an earlier version cannot be read."""
 
     @classmethod
     def of(cls, streams: Iterable[StreamSchema | Entry]) -> Catalog:

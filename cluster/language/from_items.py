@@ -111,6 +111,9 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
     since: SinceClause | None = item.args.get("since")
     if isinstance(reference, exp.Table):
         entry = context.catalog.find(reference.name)
+        if entry is None and (why := context.catalog.unreadable.get(reference.name.casefold())):
+            reason = f"stream {reference.name!r} cannot be read: {why}"
+            raise context.error(reference, reason, "drop it, and create it anew")
         if entry is None:
             hint = suggest(reference.name, context.catalog.names, what="there are")
             raise context.error(reference, f"there is no stream {reference.name!r}", hint)

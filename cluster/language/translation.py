@@ -159,9 +159,7 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
         words = _FIRST_WORDS.match(without_comments(text))
         start, end = words.span("words") if words else (0, len(text))
         raise FjordSqlError(reason, text=text, start=start, end=end, hint=hint)
-    query = _translated(tree, Context(text, catalog, registered=registered))
-    refuse_ignored_syntax(tree, Context(text, catalog))
-    return query
+    return _translated(tree, tree, Context(text, catalog, registered=registered))
 
 
 def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) -> DerivedStream:
@@ -179,12 +177,11 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
     if not isinstance(tree, CreateDerived):
         raise FjordSqlError("CREATE STREAM name AS query was expected here", text=text, start=0, end=len(text))
     _check_name(tree.this, Context(text, catalog))
-    query = _translated(tree.expression, Context(text, catalog, registered=registered))
-    refuse_ignored_syntax(tree, Context(text, catalog))
+    query = _translated(tree.expression, tree, Context(text, catalog, registered=registered))
     return DerivedStream(tree.this.name, query.node, text, query.warnings, query.reads, query.readings)
 
 
-def _translated(tree: exp.Expr, context: Context) -> Query:
+def _translated(tree: exp.Expr, statement: exp.Expr, context: Context) -> Query:
     try:
         node = Translator(context).query(tree)
         deepest = levels(node)
@@ -200,8 +197,19 @@ def _translated(tree: exp.Expr, context: Context) -> Query:
             "join the relation with a stream; `fjord sensors --sql` asks the catalog once",
         )
     _refuse_unbounded(node, tree, context)
+    _check_ignored(statement, context)
     reads = frozenset(name for name in context.reads if context.catalog.find(name) is not None)
     return Query(node, context.text, tuple(context.warnings), reads, context.readings.count)
+
+
+def _check_ignored(statement: exp.Expr, context: Context) -> None:
+    """Refuse what would be ignored; in what was registered, it always has been."""
+    try:
+        refuse_ignored_syntax(statement, context)
+    except FjordSqlError as error:
+        if not context.registered:
+            raise
+        context.warn(f"{error.message}, and is ignored")
 
 
 def parse_statement(text: str, *, registered: bool = False) -> Statement:
@@ -225,7 +233,7 @@ def parse_statement(text: str, *, registered: bool = False) -> Statement:
     if not isinstance(tree, CreateSource | CreateRelationStatement | DropStatement):
         return SelectStatement(text)
     statement = _declaration(tree, context)
-    refuse_ignored_syntax(tree, context)
+    _check_ignored(tree, context)
     return statement
 
 

@@ -14,6 +14,7 @@ from cluster.fjord.row_limits import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
 from cluster.language.algebra import Node
+from cluster.language.errors import FjordSqlError
 from cluster.language.translation import Query, translate
 from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
@@ -129,7 +130,7 @@ class QueryService:
             query, node = self._understood(sql)
             self._check_state(name, node)
             for relation in self._relations_of(node):
-                if relation.statement is None and not self._readers(relation):
+                if relation.built_in and not self._readers(relation):
                     await self.refresher.refresh(relation, wanted=True)
             if self.waiting.must_wait(node):
                 waiting = self.waiting.put(name, sql, node, query.reads)
@@ -150,7 +151,8 @@ class QueryService:
                     await self._start(waiting.name, waiting.sql, query, node, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
                 except ClusterError as error:
-                    self.waiting.troubles[waiting.name] = error.message
+                    way_out = "; drop it and add it anew" if isinstance(error, FjordSqlError) else ""
+                    self.waiting.troubles[waiting.name] = f"{error.message}{way_out}"
                     log.warning("query cannot begin", query=waiting.name, reason=error.message)
 
     async def drop(self, name: str) -> None:

@@ -218,9 +218,9 @@ class Registry:
         self._plan = plan
         self._plans.write(plan)
 
-    def created_streams(self) -> list[str]:
-        """Return the CREATE STREAM statements that hold, oldest first."""
-        return [text for (text,) in self._database.execute("SELECT text FROM streams ORDER BY number")]
+    def created_streams(self) -> dict[str, str]:
+        """Return the CREATE STREAM statements that hold by the name of the stream, oldest first."""
+        return dict(self._database.execute("SELECT name, text FROM streams ORDER BY number").fetchall())
 
     def create_stream(self, name: str, text: str) -> None:
         """Remember a CREATE STREAM statement."""

@@ -133,7 +133,7 @@ class RelationService:
         """
         async with self._lock:
             relation = self.find(name)
-            if relation.statement is None:
+            if relation.built_in:
                 raise CatalogError(f"relation {relation.name!r} is always there and cannot be dropped")
             self._streams.catalog().without(relation.name, used_by=self.readers(relation))
             self._store.drop(relation)
@@ -184,7 +184,7 @@ class RelationService:
         return {
             "name": relation.name,
             "source": relation.source.shown,
-            "text": None if statement is None else statement.shown,
+            "text": masked(relation.unreadable) or None if statement is None else statement.shown,
             "columns": [
                 {"name": column.name, "type": column.type.value, "unit": column.unit} for column in relation.columns
             ],
@@ -218,12 +218,17 @@ class RelationService:
         return ages or None
 
     def _check_name(self, name: str) -> None:
+        if (unreadable := self._streams.unreadable.find(name)) is not None:
+            raise CatalogError(
+                f"there is already a stream {unreadable.name!r}, which cannot be read: {unreadable.reason}",
+                hint="drop it first, or choose another name",
+            )
         taken = self._streams.catalog().find(name)
         if taken is not None:
             raise CatalogError(
                 f"there is already a {kind_of(taken)} {taken.name!r}",
                 hint="choose another name"
-                if isinstance(taken, StaticRelation) and self.find(taken.name).statement is None
+                if isinstance(taken, StaticRelation) and self.find(taken.name).built_in
                 else "drop it first, or choose another name",
             )
         if len(self._store.all()) >= MOST_RELATIONS:

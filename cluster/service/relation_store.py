@@ -22,14 +22,18 @@ from cluster.language.translation import parse_statement
 from cluster.relations.freshness import Freshness
 from cluster.relations.opening import SENSORS, open_source
 from cluster.relations.source import Limits, RelationSource
+from cluster.relations.unreadable import UnreadableSource
 from cluster.service.relation_registry import RegisteredRelation, RelationRegistry
 from cluster.service.sensor_catalog import SensorCatalog
 from cluster.service.sensors_source import SensorsSource
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
+from protocols.errors import FjordError
 
 log = structlog.get_logger(__name__)
 
 BUILT_IN_REFRESH_SECONDS = 5.0
+UNREADABLE_REFRESH_SECONDS = 3600.0
+"""How often the log hears of a relation whose statement cannot be read."""
 KEEP_DROPPED_SECONDS = 3600.0
 """How long versions of a relation that is gone stay: a replay may ask for them."""
 
@@ -76,6 +80,8 @@ class KnownRelation:
     """Held while its source is looked at."""
     idle: threading.Event = field(default_factory=_set_event)
     """Clear while a thread reads its source, which may be longer than anybody waits for it."""
+    unreadable: str = ""
+    """The statement that created it, if that cannot be read any more."""
     preparing: bool = False
     """True from the writing of a version's rows to its commit: no other version may come between."""
     estimate: int | None = None
@@ -86,6 +92,11 @@ class KnownRelation:
     versions_total: int = 0
     last: RelationVersion | None = field(default=None)
     """Its newest version; None before the first."""
+
+    @property
+    def built_in(self) -> bool:
+        """True if it is always there."""
+        return self.statement is None and not self.unreadable
 
 
 class RelationStore:
@@ -126,7 +137,10 @@ class RelationStore:
         self._by_name: dict[str, KnownRelation] = {}
         self._dropped: dict[Path, float] = {}
         for registered in registry.relations():
-            self.take_up(registered)
+            try:
+                self.take_up(registered)
+            except FjordError as error:
+                self._keep_unreadable(registered, error)
         if sensors is not None and self.find(SENSORS) is None:
             self._add_sensors(sensors)
         kept = {relation.versions.folder for relation in self.all()}
@@ -203,6 +217,16 @@ class RelationStore:
                 del self._dropped[folder]
                 shutil.rmtree(folder, ignore_errors=True)
                 log.info("versions removed", relation=folder.name)
+
+    def _keep_unreadable(self, registered: RegisteredRelation, error: FjordError) -> None:
+        """Let what queries have of a relation go on, though the statement that created it cannot be read any more."""
+        log.warning("relation cannot be read", relation=registered.name, reason=error.message, hint=error.hint)
+        source, versions = UnreadableSource(error), RelationVersions(self._folder / registered.identity)
+        fresh_at = None if registered.fresh_us is None else registered.fresh_us / 1e6
+        freshness = Freshness(UNREADABLE_REFRESH_SECONDS, None, fresh_at)
+        relation = KnownRelation(registered.name, registered.identity, registered.columns, source, versions, freshness)
+        relation.unreadable = registered.text
+        self._by_name[relation.name.casefold()] = self._recalled(relation)
 
     def _add_sensors(self, sensors: SensorsSource) -> None:
         identity = f"{SENSORS}@0"

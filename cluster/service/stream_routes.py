@@ -47,7 +47,10 @@ def stream_routes(server: ClusterServer) -> APIRouter:
 
     @api.get("/v1/streams")
     async def list_streams() -> list[dict[str, Any]]:
-        """List streams with their fields: base streams with how far they have come, derived ones with their text."""
+        """List streams with their fields: base streams with how far they have come, derived ones with their text.
+
+        Those that an earlier version created, and that cannot be read any more, have an error.
+        """
         derived = [
             {
                 "name": stream.name,
@@ -60,7 +63,13 @@ def stream_routes(server: ClusterServer) -> APIRouter:
             }
             for stream in server.queries.streams.derived
         ]
-        return derived + [
+        errors = {each.name: each.reason for each in server.queries.streams.unreadable.all()}
+        unreadable = [
+            {"name": each.name, "kind": "unreadable", "fields": [], "text": each.text, "error": each.reason}
+            for each in server.queries.streams.unreadable.all()
+            if each.name not in server.ingest.writers
+        ]
+        base = [
             {
                 "name": writer.stream,
                 "kind": "base",
@@ -74,9 +83,11 @@ def stream_routes(server: ClusterServer) -> APIRouter:
                 else instant_text(writer.admission.watermark_us),
                 "offers": offers_of(server.ingest, writer.stream),
                 "rejected": rejected_of(server.ingest, writer.stream),
+                "error": errors.get(writer.stream),
             }
             for writer in server.ingest.writers.values()
         ]
+        return [*derived, *unreadable, *base]
 
     @api.post("/v1/streams", status_code=201)
     async def declare_stream(new: Declaration) -> dict[str, str]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 import structlog
 
@@ -21,6 +24,8 @@ from cluster.language.translation import (
 from cluster.plan.demand import streams_of
 from cluster.service.registry import Registry
 from cluster.service.relation_store import RelationStore
+from cluster.service.unreadable_streams import UnreadableStreams
+from protocols.errors import FjordError
 
 log = structlog.get_logger(__name__)
 
@@ -51,8 +56,10 @@ class StreamService:
         self._lock = lock
         self._stamps: dict[str, str | None] = {}
         self._derived: dict[str, DerivedStream] = {}
-        for text in registry.created_streams():
-            self._take_up(text, registered=True)
+        self.unreadable = UnreadableStreams()
+        self._take_up_again(registry.created_streams())
+        for each in self.unreadable.all():
+            log.warning("stream cannot be read: drop it, and create it anew", stream=each.name, reason=each.reason)
 
     @property
     def derived(self) -> list[DerivedStream]:
@@ -67,7 +74,8 @@ class StreamService:
             # A stream that was there before the relation came to be built in keeps its name.
             if catalog.find(relation.name) is None:
                 catalog = catalog.with_stream(relation)
-        return catalog
+        reasons = {each.name.casefold(): each.reason for each in self.unreadable.all()}
+        return replace(catalog, unreadable=MappingProxyType(reasons))
 
     async def execute(self, text: str) -> str:
         """Create or drop a stream; return its name.
@@ -108,6 +116,8 @@ class StreamService:
         """Return what has a name, if it is no stream that proxies could feed."""
         if self._relations.find(name) is not None:
             return "relation"
+        if self.unreadable.find(name) is not None:
+            return "stream that cannot be read called"
         return "derived stream" if name.casefold() in {each.casefold() for each in self._derived} else None
 
     def _create(self, statement: CreateStream | CreateDerivedStream) -> str:
@@ -115,10 +125,31 @@ class StreamService:
             raise CatalogError(
                 f"there is already a {kind_of(known)} {known.name!r}", hint="drop it first, or choose another name"
             )
+        if (unreadable := self.unreadable.find(statement.name)) is not None:
+            raise CatalogError(
+                f"there is already a stream {unreadable.name!r}, which cannot be read: {unreadable.reason}",
+                hint="drop it first, or choose another name",
+            )
         name = self._take_up(statement.text)
         self._registry.create_stream(name, statement.text)
         log.info("stream created", stream=name)
+        self._take_up_again({each.name: each.text for each in self.unreadable.all()})
         return name
+
+    def _take_up_again(self, statements: Mapping[str, str]) -> None:
+        """Take up streams that were created before, by name; what cannot be read any more stops nothing else."""
+        left: dict[str, str] = {}
+        for name, text in statements.items():
+            try:
+                self._take_up(text, registered=True)
+            except FjordError as error:
+                self.unreadable.add(name, text, error)
+                left[name] = text
+            else:
+                self.unreadable.remove(name)
+        if 0 < len(left) < len(statements):
+            # One may read another that was dropped and created anew after it.
+            self._take_up_again(left)
 
     def _take_up(self, text: str, *, registered: bool = False) -> str:
         statement = parse_statement(text, registered=registered)
@@ -135,6 +166,13 @@ class StreamService:
     def _drop(self, name: str) -> str:
         catalog = self.catalog()
         entry = catalog.find(name)
+        unreadable = self.unreadable.find(name)
+        if entry is None and unreadable is not None:
+            # Nothing can begin to read it, and queries that run have its plan in theirs.
+            self._registry.drop_stream(unreadable.name)
+            self.unreadable.remove(name)
+            log.info("stream dropped", stream=unreadable.name)
+            return unreadable.name
         wanted = name.casefold()
         using = [
             query.name
@@ -160,6 +198,7 @@ class StreamService:
             self._stamps.pop(entry.name, None)
         else:
             self._derived.pop(entry.name)
+        self.unreadable.remove(entry.name)
         self._registry.drop_stream(entry.name)
         log.info("stream dropped", stream=entry.name)
         return entry.name

@@ -150,7 +150,7 @@ async def test_a_bad_declaration_says_why_and_changes_nothing(
         await streams(service).execute(text)
     assert hint in str(caught.value.hint)
     assert streams(service).catalog().names == before
-    assert service.registry.created_streams() == []
+    assert service.registry.created_streams() == {}
 
 
 async def test_a_name_can_be_taken_only_once(service: Service) -> None:
