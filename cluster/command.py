@@ -55,6 +55,9 @@ def run_cluster(
     max_rows_per_second: Annotated[
         int, typer.Option(min=1, help="Queries with which windows would make more rows in a second are refused.")
     ] = 2_000_000,
+    planning_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Statements that take longer to plan are refused.")
+    ] = 10.0,
     max_relation: Annotated[
         int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")
     ] = 2 * 1024**3,
@@ -109,6 +112,7 @@ def run_cluster(
             max_state_bytes=max_state,
             max_rows_per_tuple=max_rows_per_tuple,
             max_rows_per_second=max_rows_per_second,
+            planning_seconds=planning_seconds,
             max_relation_bytes=max_relation,
             relation_memory_bytes=relation_memory,
         )

@@ -16,6 +16,7 @@ from cluster.language.calls import unsupported
 from cluster.language.dialect import canonical
 from cluster.language.expressions import COMPARISONS, Checker, grouped
 from cluster.language.functions import Family
+from cluster.language.nesting import balanced
 from cluster.language.syntax import QUERIES, conjuncts, holds_query
 from cluster.planning_budget import spend
 from protocols.streams import FieldType
@@ -77,6 +78,9 @@ class Conditions:
     pushed: dict[int, tuple[exp.Expr, exp.Expr]] = field(default_factory=dict)
     """Conditions with NOT pushed down, by identity."""
 
+    parts: dict[int, tuple[exp.Expr, list[exp.Expr]]] = field(default_factory=dict)
+    """Conditions that AND connects, by identity of the whole."""
+
     def select(self, node: Node, condition: exp.Expr) -> Node:
         """Return the tuples of `node` for which `condition` is true.
 
@@ -85,12 +89,8 @@ class Conditions:
         FjordSqlError
             If the condition is not a boolean, or a subquery in it cannot be used so.
         """
-        plain = [each for each in conjuncts(condition) if not holds_query(each)]
-        if plain:
-            node = Filter(node, self._boolean(plain))
-        for each in conjuncts(condition):
-            if holds_query(each):
-                node = self._once(node, each, wanted=True)
+        for part in self._parts_of(condition):
+            node = self._once(node, part, wanted=True)
         return node
 
     def reject(self, node: Node, condition: exp.Expr) -> Node:
@@ -121,14 +121,29 @@ class Conditions:
             return Filter(node, Scalar(canonical(negated), FieldType.BOOLEAN))
         match condition:
             case exp.And():
-                first = self.reject(node, condition.this)
-                return Union(first, self.reject(self.select(node, condition.this), condition.expression))
+                first, *others = self._parts_of(condition)
+                rejected = self.reject(node, first)
+                for part, before in zip(others, (first, *others), strict=False):
+                    node = self._once(node, before, wanted=True)
+                    rejected = Union(rejected, self.reject(node, part))
+                return rejected
             case exp.Or():
                 return self.reject(self.reject(node, condition.this), condition.expression)
             case _:
                 return self._existence(node, condition, wanted=False)
 
+    def _parts_of(self, condition: exp.Expr) -> list[exp.Expr]:
+        """Return the conditions that AND connects: those without subqueries as one, first; always the same objects."""
+        if id(condition) not in self.parts:
+            every = conjuncts(condition)
+            plain = [each for each in every if not holds_query(each)]
+            together = [_all_of(plain)] if plain else []
+            self.parts[id(condition)] = (condition, [*together, *(each for each in every if holds_query(each))])
+        return self.parts[id(condition)][-1]
+
     def _select_with_query(self, node: Node, condition: exp.Expr) -> Node:
+        if not holds_query(condition):
+            return Filter(node, self._boolean(conjuncts(condition)))
         match condition:
             case exp.And():
                 return self.select(node, condition)
@@ -224,6 +239,18 @@ def conjunction(parts: list[exp.Expr]) -> Scalar:
         built = safe if built is None else exp.And(this=built, expression=safe)
     assert built is not None  # noqa: S101 - callers have at least one part
     return Scalar(canonical(built), FieldType.BOOLEAN)
+
+
+def _all_of(conditions: list[exp.Expr]) -> exp.Expr:
+    if len(conditions) == 1:
+        return conditions[0]
+    built: exp.Expr | None = None
+    for each in conditions:
+        copied = each.copy()  # what is put into another tree would leave its own
+        safe = exp.Paren(this=copied) if isinstance(copied, exp.Or) else copied
+        built = safe if built is None else exp.And(this=built, expression=safe)
+    assert built is not None  # noqa: S101 - callers have at least one
+    return balanced(built) or built
 
 
 def _is_null(typed: Typed) -> exp.Expr:

@@ -18,6 +18,10 @@ MOST_MEANT = 2
 """Words that are equally close to another; more are no help."""
 
 
+LONGEST_WORD = 100
+"""Letters of a word that may have meant another; finding out takes time that grows with their square."""
+
+
 class FjordSqlError(ClusterError):
     """FjordSQL that cannot be read, resolved or typed, or that is refused.
 
@@ -83,6 +87,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     >>> did_you_mean("altitude", ["speed", "lane"]) is None
     True
     """
+    if len(word) > LONGEST_WORD:
+        return None
     found = closest(word, known)
     return f"did you mean {' or '.join(found)}?" if 0 < len(found) <= MOST_MEANT else None
 

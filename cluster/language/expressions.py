@@ -222,7 +222,9 @@ class Checker:
     def arithmetic(self, expression: exp.Expr) -> Typed:
         """Return +, -, *, / or %."""
         hint = "texts are joined by ||" if isinstance(expression, exp.Add) else None
-        left, right = (self.check_as(each, Family.NUMBER, hint) for each in (expression.this, expression.expression))
+        # One after the other, not in a comprehension: chains are long, and each link takes its frames.
+        left = self.check_as(expression.this, Family.NUMBER, hint)
+        right = self.check_as(expression.expression, Family.NUMBER, hint)
         result = FieldType.REAL if isinstance(expression, exp.Div) else common_type((left.type, right.type))
         unit = ""
         if isinstance(expression, exp.Add | exp.Sub):

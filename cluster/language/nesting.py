@@ -19,13 +19,12 @@ from cluster.language.syntax import QUERIES
 DEEPEST_NESTING = 200
 """Levels of parentheses, functions, CASEs, subqueries and signs."""
 
-DEEPEST_EXPRESSION = 450
-"""Levels of an expression's tree, parentheses not counted: each nested CASE is two. Polars takes time that grows with
-the square of it."""
+DEEPEST_EXPRESSION = 2_000
+"""Levels of an expression's tree, parentheses not counted: each nested CASE is two, each `+` of a chain one."""
 
 RECURSION_LIMIT = 10_000
-"""Frames of Python that statements within these limits may need: the parser takes up to 30 for a level. Frames of
-Python's own code take nothing of a thread's stack."""
+"""Frames of Python that statements within these limits may need: the parser takes up to 30 for a level of nesting,
+what follows up to 4 for a level of a tree. Functions written in Python take next to nothing of a thread's stack."""
 
 BALANCED = (exp.And, exp.Or, exp.DPipe)
 """Operators for which it does not matter how a chain of them is grouped."""
@@ -53,14 +52,16 @@ def check_nesting(tokens: Sequence[Token], text: str) -> None:
         About the token that opens one level too many.
     """
     level, signs, around = 0, 0, list[int]()
-    for token in tokens:
+    for before, token in zip([None, *tokens], tokens, strict=False):
         kind = token.token_type
-        if kind in _PREFIXES:
+        if kind is TokenType.L_PAREN and before is not None and before.token_type is TokenType.WINDOW:
+            around.append(level)  # a clause, within which nothing is nested
+        elif kind in _PREFIXES:
             signs += 1
         elif kind in _OPENING:
-            # The signs before it hold until it is closed.
+            # The signs before it hold until it is closed; with one, as in `NOT (...)`, it is one level.
             around.append(level)
-            level, signs = level + signs + 1, 0
+            level, signs = level + max(signs, 1), 0
         else:
             signs = 0
             if kind in _CLOSING and around:

@@ -41,7 +41,7 @@ REFUSED_CLAUSES: dict[TokenType, tuple[str, str | None]] = {
 }
 
 
-STEPS_PER_TOKEN = 100
+STEPS_PER_TOKEN = 30
 MOST_STEPS = 10_000
 """How often the parser may go on or back: so often for each token, and so often besides. It needs about three."""
 

@@ -31,6 +31,8 @@ class Context:
     reads: set[str] = field(default_factory=set)
     """Names of the streams read so far, and of those that WITH defines."""
     readings: Readings = field(default_factory=Readings)
+    from_clauses: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """What FROM of a SELECT is with a catalog: by identity of both, with both (selects.py)."""
     operands: dict[tuple[int, int], Any] = field(default_factory=dict)
     """What subqueries are right of the tuples of a plan: by identity of both, with both (subqueries.py)."""
 

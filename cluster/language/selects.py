@@ -96,6 +96,14 @@ class Translator:
         FjordSqlError
             If there is no FROM, or something in it is wrong.
         """
+        # A subquery is asked twice: first whether it is correlated.
+        key = (id(select), id(self.context.catalog))
+        if key not in self.context.from_clauses:
+            self.context.from_clauses[key] = (select, self.context.catalog, self._from_clause(select))
+        found: tuple[Node, Scope] = self.context.from_clauses[key][-1]
+        return found
+
+    def _from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
         first = select.args.get("from_")
         if first is None:
             raise self.context.error(select, "a query reads at least one stream", "SELECT ... FROM stream")

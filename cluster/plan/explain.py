@@ -39,9 +39,9 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.plans import plain_column
-from cluster.language.translation import translate
+from cluster.language.translation import Query, translate
 from cluster.plan.relations_read import relations_of
-from cluster.plan.rewrite import rewrite
+from cluster.plan.rewrite import Rewritten, rewrite
 from protocols.durations import format_duration
 
 if TYPE_CHECKING:
@@ -118,7 +118,11 @@ def explain_query(
         If it is no query.
     """
     query = translate(text, catalog)
-    rewritten = rewrite(query.node, large=large, sizes=sizes)
+    return explained(query, rewrite(query.node, large=large, sizes=sizes), schemas=schemas)
+
+
+def explained(query: Query, rewritten: Rewritten, *, schemas: bool = False) -> str:
+    """Return what a query means, which rules have made it cheaper, and what runs in the end."""
     rules = [f"  {number}. {_readable_rule(name)}" for number, name in enumerate(rewritten.applied, start=1)]
     sections = [
         "Logical plan",

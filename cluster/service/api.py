@@ -18,6 +18,7 @@ from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.plan.demand import streams_of
 from cluster.service.energy_routes import EnergyBooks, energy_routes
+from cluster.service.planning import PlanningBusyError
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.relation_registry import WaitingQuery
 from cluster.service.relation_routes import relation_routes
@@ -102,7 +103,7 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
     @api.post("/v1/explain")
     async def explain(new: NewQuery) -> Response:
         """Return how a query would be run, as text."""
-        return Response(server.queries.explain(new.sql), media_type="text/plain; charset=utf-8")
+        return Response(await server.queries.explain(new.sql), media_type="text/plain; charset=utf-8")
 
     @api.get("/v1/queries/{name}/results")
     async def read_results(
@@ -163,6 +164,7 @@ def _status_of(error: FjordError) -> int:
         (RowLimitError, 429),
         (CatalogError, 409),
         (FjordSqlError, 400),
+        (PlanningBusyError, 429),
         (PlanError, 400),
         (TopicError, 400),
     ]

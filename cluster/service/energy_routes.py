@@ -90,7 +90,7 @@ class EnergyBooks:
         FjordSqlError
             If the text is not a query over the streams there are.
         """
-        asked = self._server.queries.demands_for(without_explain(sql), ASKING)
+        asked = await self._server.queries.demands_for(without_explain(sql), ASKING)
         entries = self._asked()
         answer = await asyncio.to_thread(
             explain_energy,

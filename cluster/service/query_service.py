@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 import structlog
 
 from cluster.errors import ClusterError
-from cluster.fjord.compilation import check_supported
 from cluster.fjord.row_limits import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
-from cluster.language.translation import Query, translate
+from cluster.language.translation import Query
 from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.explain import explain_query
+from cluster.plan.explain import explained
 from cluster.plan.lookup_choices import lookup_choices
 from cluster.plan.relation_sizes import RelationSize, large_relations
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of
-from cluster.plan.rewrite import rewrite
 from cluster.plan.sharing import sharing_of
 from cluster.plan.where_it_runs import where_it_runs
 from cluster.service.looking_back import HistoryRead, beginning, history_of, history_text
+from cluster.service.planning import PLANNING_SECONDS, Known, Planning
 from cluster.service.registry import RegisteredQuery, Registry
 from cluster.service.relation_refresh import RelationRefresher
 from cluster.service.relation_registry import WaitingQuery
@@ -65,6 +65,8 @@ class QueryService:
         The relations queries may read; by default those of the registry.
     history_rows
         About how many rows of history a micro-batch reads.
+    planning_seconds
+        How long a statement may be planned.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class QueryService:
         buckets: int = 4,
         relations: RelationStore | None = None,
         history_rows: int = 500_000,
+        planning_seconds: float = PLANNING_SECONDS,
     ) -> None:
         self._name = name
         self._registry = registry
@@ -91,11 +94,14 @@ class QueryService:
         self._buckets = buckets
         self._history_rows = history_rows
         self._lock = asyncio.Lock()
+        self._planning = Planning(planning_seconds)
         self.store = relations or RelationStore(registry.relations, registry.folder / "relations")
         self.waiting = WaitingQueries(registry, self.store)
         self.refresher = RelationRefresher(self.store, ingest.instants, used=lambda each: bool(self._readers(each)))
-        self.streams = StreamService(registry, ingest, self._lock, self.store)
-        self.relations = RelationService(self.store, registry, self.streams, self.refresher, self._lock)
+        self.streams = StreamService(registry, ingest, self._lock, self.store, planning=self._planning)
+        self.relations = RelationService(
+            self.store, registry, self.streams, self.refresher, self._lock, planning=self._planning
+        )
         self.before_start: Callable[[], None] = lambda: None
         """Called before a query that has waited begins."""
 
@@ -123,12 +129,19 @@ class QueryService:
             If the plan would keep too much state with it.
         RowLimitError
             If it would make too many rows of a tuple, or the plan too many in a second with it.
+        PlanningLimitError, PlanningBusyError
+            If it takes too long to plan, or too many others wait to be planned.
         QueryExistsError, TooManyQueriesError, TopicError
             See :meth:`Registry.add`.
         """
+        known = self._known()
+        query, node = await self._planning.run(lambda: known.understood(sql))
         async with self._lock:
-            query, node = self._understood(sql)
-            self._check_state(name, node)
+            if self._known() != known:
+                # Streams or relations have come or gone meanwhile; now they cannot.
+                known = self._known()
+                query, node = await self._planning.run(lambda: known.understood(sql))
+            await self._check_state(name, node)
             for relation in self._relations_of(node):
                 if relation.built_in and not self._readers(relation):
                     await self.refresher.refresh(relation, wanted=True)
@@ -145,8 +158,9 @@ class QueryService:
         async with self._lock:
             for waiting in self.waiting.ready():
                 try:
-                    query, node = self._understood(waiting.sql, registered=True)
-                    self._check_state(waiting.name, node)
+                    understood = partial(self._known().understood, waiting.sql, registered=True)
+                    query, node = await self._planning.run(understood, own=True)
+                    await self._check_state(waiting.name, node)
                     self.before_start()
                     await self._start(waiting.name, waiting.sql, query, node, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
@@ -172,41 +186,50 @@ class QueryService:
             await self._publish_demands(streams_of(query.node))
             log.info("query dropped", query=name)
 
-    def explain(self, sql: str) -> str:
+    async def explain(self, sql: str) -> str:
         """Return what a query means, how it would be run and what it would share with those that run, as text.
 
         Raises
         ------
         FjordSqlError
             If the text is not a query over the streams there are.
+        PlanningLimitError, PlanningBusyError
+            As for :meth:`add`.
         """
-        catalog, sizes = self.streams.catalog(), self._relation_sizes()
-        large = large_relations(sizes, self._relation_memory_bytes)
-        node = rewrite(translate(sql, catalog).node, large=large, sizes=sizes).node
+        known, running = self._known(), self._registry.plan
+        query, rewritten = await self._planning.run(lambda: known.rewritten(sql))
+        node = rewritten.node
         reads = self.history(beginning(node, 0, self._positions(streams_of(node)), self._tables))
-        lookups = lookup_choices(node, sizes, memory_bytes=self._relation_memory_bytes, buckets=self._buckets)
-        sections = [
-            explain_query(sql, catalog, large=large, sizes=sizes).rstrip(),
-            *([f"It would first read\n{history_text(reads, self._history_rows)}"] if reads else []),
-            f"It would run\n{where_it_runs(node)}",
-            *([f"It would look up\n{lookups}"] if lookups else []),
-            f"It would share\n{sharing_of(node, self._registry.plan)}",
-        ]
-        return "\n\n".join(sections) + "\n"
+
+        def described() -> str:
+            lookups = lookup_choices(node, known.sizes, memory_bytes=self._relation_memory_bytes, buckets=self._buckets)
+            sections = [
+                explained(query, rewritten).rstrip(),
+                *([f"It would first read\n{history_text(reads, self._history_rows)}"] if reads else []),
+                f"It would run\n{where_it_runs(node)}",
+                *([f"It would look up\n{lookups}"] if lookups else []),
+                f"It would share\n{sharing_of(node, running)}",
+            ]
+            return "\n\n".join(sections) + "\n"
+
+        return await self._planning.run(described)
 
     def history(self, node: Node) -> tuple[HistoryRead, ...]:
         """Return what a query reads of the past, stream by stream, before it goes on live."""
         return tuple(history_of(node, self._tables))
 
-    def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
+    async def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
         """Return, by stream, what a query of this name and text would need; nothing is started.
 
         Raises
         ------
         FjordSqlError
             If the text is not a query over the streams there are.
+        PlanningLimitError, PlanningBusyError
+            As for :meth:`add`.
         """
-        return demands_of(name, self._rewritten(translate(sql, self.streams.catalog())))
+        known = self._known()
+        return await self._planning.run(lambda: demands_of(name, known.rewritten(sql)[1].node))
 
     async def publish_all_demands(self) -> None:
         """Publish the demand on every known stream: after a connect, the broker may have forgotten."""
@@ -228,28 +251,20 @@ class QueryService:
             None if declared is None else declared.only_proxy,
         )
 
-    def _understood(self, sql: str, *, registered: bool = False) -> tuple[Query, Node]:
-        query = translate(sql, self.streams.catalog(), registered=registered)
-        if registered and query.warnings:
-            log.warning("query added before", query=sql, warnings=query.warnings)
-        node = self._rewritten(query)
-        check_supported(node)
-        return query, node
-
-    def _rewritten(self, query: Query) -> Node:
-        sizes = self._relation_sizes()
-        return rewrite(query.node, large=large_relations(sizes, self._relation_memory_bytes), sizes=sizes).node
-
-    def _relation_sizes(self) -> dict[str, RelationSize]:
+    def _known(self) -> Known:
         known = {each.identity: each.last for each in self.store.all() if each.last is not None}
-        return {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in known.items()}
+        sizes = {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in known.items()}
+        return Known(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
 
-    def _check_state(self, name: str | None, node: Node) -> None:
-        plan = self._registry.plan
-        added = PlannedQuery(name or "", plan.epoch + 1, node)
-        rates = self._rates(streams_of(node))
-        check_rows(plan, added, rates, self._row_limits)
-        check_state(plan, added, rates, limit_bytes=self._max_state_bytes)
+    async def _check_state(self, name: str | None, node: Node) -> None:
+        plan, limit_bytes, row_limits = self._registry.plan, self._max_state_bytes, self._row_limits
+        added, rates = PlannedQuery(name or "", plan.epoch + 1, node), self._rates(streams_of(node))
+
+        def check() -> None:
+            check_rows(plan, added, rates, row_limits)
+            check_state(plan, added, rates, limit_bytes=limit_bytes)
+
+        await self._planning.run(check, own=True)
 
     async def _start(
         self, name: str | None, sql: str, query: Query, node: Node, *, waited: bool = False

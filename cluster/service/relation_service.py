@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Any
 
 import structlog
@@ -24,6 +25,7 @@ from cluster.relations.source import (
     SourceSchemaError,
     SourceTooLargeError,
 )
+from cluster.service.planning import Planning
 from cluster.service.registry import Registry, UnknownQueryError
 from cluster.service.relation_refresh import RelationRefresher
 from cluster.service.relation_store import KnownRelation, RelationStore
@@ -57,6 +59,8 @@ class RelationService:
         Reads sources.
     lock
         Held while queries, streams or relations come or go.
+    planning
+        Where statements are understood.
     """
 
     def __init__(
@@ -66,12 +70,15 @@ class RelationService:
         streams: StreamService,
         refresher: RelationRefresher,
         lock: asyncio.Lock,
+        *,
+        planning: Planning,
     ) -> None:
         self._store = store
         self._registry = registry
         self._streams = streams
         self._refresher = refresher
         self._lock = lock
+        self._planning = planning
 
     async def execute(self, text: str) -> dict[str, Any]:
         """Create or drop a relation; return its description, or that it was dropped.
@@ -83,7 +90,7 @@ class RelationService:
         CatalogError
             If the name is taken, unknown, or in use.
         """
-        match parse_statement(text):
+        match await self._planning.run(partial(parse_statement, text)):
             case CreateRelation() as statement:
                 return await self.create(statement)
             case DropRelation(name=name):

@@ -118,6 +118,7 @@ class ClusterServer:
             buckets=self.buckets,
             relations=RelationStore.of(self.registry.relations, folder / "relations", self.sensors, limits),
             history_rows=settings.history_rows,
+            planning_seconds=settings.planning_seconds,
         )
         stale = self.queries.relations.stale_for
         self.publisher = Publisher(self.results, self.registry, self._result_link, note=self._note_on, stale=stale)

@@ -53,6 +53,8 @@ class ClusterSettings:
     max_rows_per_second
         Queries with which the plan would make more rows than this in a second, beyond those that come, are refused.
         A core makes about three million of them.
+    planning_seconds
+        Statements that take longer to plan are refused.
     max_relation_bytes
         Larger relations are not read.
     relation_memory_bytes
@@ -78,5 +80,6 @@ class ClusterSettings:
     max_state_bytes: int = 4 * 1024**3
     max_rows_per_tuple: int = 100_000
     max_rows_per_second: int = 2_000_000
+    planning_seconds: float = 10.0
     max_relation_bytes: int = 2 * 1024**3
     relation_memory_bytes: int = 256 * 1024**2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 import structlog
@@ -22,6 +23,7 @@ from cluster.language.translation import (
     translate_derived,
 )
 from cluster.plan.demand import streams_of
+from cluster.service.planning import Planning
 from cluster.service.registry import Registry
 from cluster.service.relation_store import RelationStore
 from cluster.service.unreadable_streams import UnreadableStreams
@@ -46,14 +48,19 @@ class StreamService:
         Held while queries or streams come or go.
     relations
         The relations, which queries may name too.
+    planning
+        Where statements are understood.
     """
 
-    def __init__(self, registry: Registry, ingest: Ingest, lock: asyncio.Lock, relations: RelationStore) -> None:
+    def __init__(
+        self, registry: Registry, ingest: Ingest, lock: asyncio.Lock, relations: RelationStore, *, planning: Planning
+    ) -> None:
         self._registry = registry
         self._ingest = ingest
         self._relations = relations
         ingest.taken_by = self._taken_by
         self._lock = lock
+        self._planning = planning
         self._stamps: dict[str, str | None] = {}
         self._derived: dict[str, DerivedStream] = {}
         self.unreadable = UnreadableStreams()
@@ -86,12 +93,14 @@ class StreamService:
             If the text is no declaration, or its query cannot be translated.
         CatalogError
             If the name is taken, unknown, or in use.
+        PlanningLimitError, PlanningBusyError
+            If it takes too long to understand, or too many others wait for that.
         """
-        statement = parse_statement(text)
+        statement = await self._planning.run(partial(parse_statement, text))
         async with self._lock:
             match statement:
                 case CreateStream() | CreateDerivedStream():
-                    return self._create(statement)
+                    return await self._create(statement)
                 case DropStream():
                     return self._drop(statement.name)
                 case SelectStatement():
@@ -120,7 +129,7 @@ class StreamService:
             return "stream that cannot be read called"
         return "derived stream" if name.casefold() in {each.casefold() for each in self._derived} else None
 
-    def _create(self, statement: CreateStream | CreateDerivedStream) -> str:
+    async def _create(self, statement: CreateStream | CreateDerivedStream) -> str:
         if (known := self.catalog().find(statement.name)) is not None:
             raise CatalogError(
                 f"there is already a {kind_of(known)} {known.name!r}", hint="drop it first, or choose another name"
@@ -130,7 +139,12 @@ class StreamService:
                 f"there is already a stream {unreadable.name!r}, which cannot be read: {unreadable.reason}",
                 hint="drop it first, or choose another name",
             )
-        name = self._take_up(statement.text)
+        if isinstance(statement, CreateStream):
+            name = self._take_up_base(statement)
+        else:
+            name = self._take_up_derived(
+                await self._planning.run(partial(translate_derived, statement.text, self.catalog()))
+            )
         self._registry.create_stream(name, statement.text)
         log.info("stream created", stream=name)
         self._take_up_again({each.name: each.text for each in self.unreadable.all()})
@@ -154,12 +168,18 @@ class StreamService:
     def _take_up(self, text: str, *, registered: bool = False) -> str:
         statement = parse_statement(text, registered=registered)
         if isinstance(statement, CreateStream):
-            self._ingest.declare(statement.stream.schema, only_proxy=_feeder(statement))
-            self._stamps[statement.name] = statement.stream.stamp
-            return statement.name
+            return self._take_up_base(statement)
         derived = translate_derived(text, self.catalog(), registered=registered)
         if registered and derived.warnings:
             log.warning("stream created before", stream=derived.name, warnings=derived.warnings)
+        return self._take_up_derived(derived)
+
+    def _take_up_base(self, statement: CreateStream) -> str:
+        self._ingest.declare(statement.stream.schema, only_proxy=_feeder(statement))
+        self._stamps[statement.name] = statement.stream.stamp
+        return statement.name
+
+    def _take_up_derived(self, derived: DerivedStream) -> str:
         self._derived[derived.name] = derived
         return derived.name
 

@@ -148,21 +148,21 @@ async def test_demand_waits_for_a_broker_that_is_away(service: Service) -> None:
 
 
 async def test_explain_shows_the_plan_and_runs_nothing(service: Service) -> None:
-    text = service.queries.explain(AVERAGE)
+    text = await service.queries.explain(AVERAGE)
     assert "traffic" in text
     assert "1 minute" in text or "1m" in text
     assert service.registry.plan.queries == ()
 
 
 async def test_explain_says_what_a_query_would_share(service: Service) -> None:
-    assert "nothing: no running query" in service.queries.explain(AVERAGE)
+    assert "nothing: no running query" in await service.queries.explain(AVERAGE)
     await service.queries.add(AVERAGE, "mean")
     await service.queries.add("SELECT sensor FROM traffic WHERE speed < 20", "slow")
     finest = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 10 SECONDS) GROUP BY sensor"
-    told = service.queries.explain(finest)
+    told = await service.queries.explain(finest)
     assert "panes of 10s with 1 query: mean" in told
     assert "the scan of traffic with 1 query: mean" in told, "who keeps no state has scans of its own"
-    told = service.queries.explain("SELECT sensor FROM traffic WHERE lane = 1")
+    told = await service.queries.explain("SELECT sensor FROM traffic WHERE lane = 1")
     assert "all but its conditions with 1 query: slow" in told
     assert len(service.registry.plan.queries) == 2
 
@@ -215,14 +215,14 @@ async def test_who_looks_back_further_than_there_is_anything_is_warned(service: 
 async def test_explain_says_what_is_read_first(service: Service) -> None:
     store(service, [hour * HOUR_US for hour in range(5)], 5 * HOUR_US)
     store(service, [7 * HOUR_US, 8 * HOUR_US], 9 * HOUR_US)
-    explained = service.queries.explain(BACK)
+    explained = await service.queries.explain(BACK)
     assert "stream traffic, since 2h ago" in explained
     assert (
         "It would first read\n  traffic since 1970-01-01T07:00:00.000000Z: about 2 rows in 1 file\n\nIt would run"
         in explained
     )
-    assert "It would first read" not in service.queries.explain("SELECT sensor FROM traffic")
+    assert "It would first read" not in await service.queries.explain("SELECT sensor FROM traffic")
     service.queries._history_rows = 3
-    everything = service.queries.explain("SELECT sensor FROM traffic SINCE BEGINNING")
+    everything = await service.queries.explain("SELECT sensor FROM traffic SINCE BEGINNING")
     assert "traffic from the beginning: about 7 rows in 2 files" in everything
     assert "about 3 rows at once, while other queries go on" in everything

@@ -1,0 +1,119 @@
+"""Planning beside the event loop: statements are understood in a thread, one after the other, for a limited time.
+
+Whatever somebody sends, everybody else is served meanwhile: the loop that ingests, publishes and answers requests only
+waits for the result. What takes too long ends with an error, and has changed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from cluster.errors import PlanError
+from cluster.fjord.compilation import check_supported
+from cluster.language.algebra import Node
+from cluster.language.catalog import Catalog
+from cluster.language.translation import Query, translate
+from cluster.plan.relation_sizes import RelationSize
+from cluster.plan.rewrite import Rewritten, rewrite
+from cluster.planning_budget import Budget, limited
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+PLANNING_SECONDS = 10.0
+"""How long one statement may be planned, unless another limit is given."""
+MOST_WAITING = 16
+"""Statements that may wait for those before them."""
+
+
+class PlanningBusyError(PlanError):
+    """Too many statements wait to be planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What queries are understood with: it does not change while a thread plans one.
+
+    Parameters
+    ----------
+    catalog
+        What they may name.
+    sizes
+        What is known of relations, by identity.
+    large
+        Identities of relations that are too large for the memory of every worker.
+    """
+
+    catalog: Catalog
+    sizes: Mapping[str, RelationSize]
+    large: frozenset[str]
+
+    def rewritten(self, sql: str, *, registered: bool = False) -> tuple[Query, Rewritten]:
+        """Return a query, and its plan made cheaper; `registered` is that of :func:`translate`."""
+        query = translate(sql, self.catalog, registered=registered)
+        if registered and query.warnings:
+            log.warning("query added before", query=sql, warnings=query.warnings)
+        return query, rewrite(query.node, large=self.large, sizes=self.sizes)
+
+    def understood(self, sql: str, *, registered: bool = False) -> tuple[Query, Node]:
+        """Return a query that can be run, and its plan."""
+        query, rewritten = self.rewritten(sql, registered=registered)
+        check_supported(rewritten.node)
+        return query, rewritten.node
+
+
+class Planning:
+    """Where statements are planned.
+
+    Parameters
+    ----------
+    seconds
+        How long each may take.
+    """
+
+    def __init__(self, seconds: float = PLANNING_SECONDS) -> None:
+        self._seconds = seconds
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def run(self, work: Callable[[], T], *, own: bool = False) -> T:
+        """Return what `work` returns; it must only read what nobody changes.
+
+        Parameters
+        ----------
+        work
+            Called in a thread.
+        own
+            True for what the cluster does for itself: that is not refused while others wait.
+
+        Raises
+        ------
+        PlanningBusyError
+            If too many wait already.
+        PlanningLimitError
+            If it takes too long.
+        """
+        if self._waiting >= MOST_WAITING and not own:
+            raise PlanningBusyError(f"{self._waiting} statements wait to be planned", hint="try again in a moment")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                budget = Budget(self._seconds)
+                try:
+                    return await asyncio.to_thread(_within, budget, work)
+                finally:
+                    # Who no longer waits, for instance because the cluster stops, leaves no work behind.
+                    budget.cancel()
+        finally:
+            self._waiting -= 1
+
+
+def _within(budget: Budget, work: Callable[[], T]) -> T:
+    with limited(budget):
+        return work()

@@ -1,0 +1,77 @@
+"""Plans as JSON: trees if they are small as trees, else lists of their distinct nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster.errors import PlanError
+from cluster.language.algebra import Node, Union
+from cluster.language.walks import written_out
+from cluster.plan.epoch import FORMAT_OF_LISTS, Plan, PlanChange, PlanFiles, PlannedQuery, decode_plan, encode_plan
+from cluster.plan.stored_plans import LARGEST_TREE, Numbered, encoded, restored, stored
+from tests.cluster.plan.plans import A, where, window
+
+
+def shared(times: int = 60) -> Node:
+    node: Node = window(A, 10)
+    for number in range(times):
+        node = Union(where(node, f'"x" > {number}'), node)
+    return node
+
+
+def test_a_small_plan_is_a_tree() -> None:
+    node = shared(3)
+    assert written_out(node) <= LARGEST_TREE
+    assert stored(node) is node
+    assert restored(node) is node
+    assert encoded(node) == msgspec.json.encode(node)
+
+
+def test_a_plan_of_shared_parts_is_a_list_of_them() -> None:
+    node = shared()
+    listed = stored(node)
+    assert isinstance(listed, tuple)
+    assert len(listed) == 122
+    again = restored(listed)
+    assert again == node
+    assert stored(again) == listed
+
+
+def test_names_are_made_of_what_a_plan_is_not_of_which_objects_it_consists() -> None:
+    assert encoded(shared()) == encoded(shared())
+    assert encoded(shared()) != encoded(shared(59))
+
+
+@pytest.mark.parametrize("listed", [(), (Numbered(Union(A, A), (0, 0)),), (Numbered(A, ()), Numbered(A, (-1,)))])
+def test_a_list_that_is_no_plan_is_refused(listed: tuple[Numbered, ...]) -> None:
+    with pytest.raises(ValueError, match="plan"):
+        restored(listed)
+
+
+def test_a_plan_file_holds_it(tmp_path: Path) -> None:
+    files = PlanFiles(tmp_path)
+    plans = [Plan(1), Plan(2, (PlannedQuery("q", 2, shared()),))]
+    for plan in plans:
+        files.write(plan)
+    assert files.path(2).stat().st_size < 100_000
+    assert PlanFiles(tmp_path).read(2) == plans[1]
+    assert f'"format": {FORMAT_OF_LISTS}' in files.path(2).read_text()
+    assert f'"format": {FORMAT_OF_LISTS}' not in files.path(1).read_text()
+
+
+def test_changes_are_read_as_they_were_written() -> None:
+    change = PlanChange(3, (PlannedQuery("q", 3, shared()),), ("p@1",), {"a": 4})
+    assert decode_plan(encode_plan(change)) == change
+
+
+def test_a_damaged_list_is_no_plan(tmp_path: Path) -> None:
+    files = PlanFiles(tmp_path)
+    files.write(Plan(1, (PlannedQuery("q", 1, shared()),)))
+    text = msgspec.json.decode(files.path(1).read_bytes())
+    text["queries"][0]["node"] = text["queries"][0]["node"][1:]
+    files.path(1).write_bytes(msgspec.json.encode(text))
+    with pytest.raises(PlanError, match="is not a plan"):
+        PlanFiles(tmp_path).read(1)

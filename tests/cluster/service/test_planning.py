@@ -1,0 +1,184 @@
+"""Planning beside the event loop: whatever is sent, everybody else is served, and what is refused leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from cluster.language.errors import FjordSqlError
+from cluster.language.walks import written_out
+from cluster.planning_budget import PlanningLimitError, spend
+from cluster.service import planning
+from cluster.service.planning import MOST_WAITING, Planning, PlanningBusyError
+from cluster.service.query_service import QueryService
+from cluster.service.registry import Registry
+from tests.cluster.service.conftest import Service
+from tests.cluster.service.test_api import client
+
+GOOD = "SELECT sensor FROM traffic"
+DERIVED = "CREATE STREAM slow AS SELECT sensor, lane FROM traffic WHERE speed < 20"
+LIMIT = 1e-9
+"""Seconds in which nothing can be planned."""
+
+
+@dataclass
+class Held:
+    """Work that begins and does not end until it is let go."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self) -> str:
+        self.begun.set()
+        assert self.let_go.wait(60)
+        return threading.current_thread().name
+
+
+async def until(event: threading.Event) -> None:
+    """Wait without holding up the loop."""
+    assert await asyncio.to_thread(event.wait, 60)
+
+
+async def test_the_loop_goes_on_while_a_statement_is_planned() -> None:
+    place, first, second = Planning(), Held(), Held()
+    one, other = asyncio.create_task(place.run(first)), asyncio.create_task(place.run(second))
+    await until(first.begun)
+    assert not second.begun.is_set()  # one after the other
+    first.let_go.set()
+    assert await one != threading.current_thread().name
+    await until(second.begun)
+    second.let_go.set()
+    await other
+
+
+async def test_more_than_some_do_not_wait() -> None:
+    place, held = Planning(), Held()
+    held.let_go.set()
+    waiting = [asyncio.create_task(place.run(held)) for _ in range(MOST_WAITING)]
+    await asyncio.sleep(0)
+    with pytest.raises(PlanningBusyError, match="wait to be planned"):
+        await place.run(held)
+    await place.run(held, own=True)
+    await asyncio.gather(*waiting)
+    await place.run(held)
+
+
+async def test_work_stops_when_nobody_waits_for_it() -> None:
+    place, begun, ended = Planning(), threading.Event(), threading.Event()
+
+    def endless() -> None:
+        try:
+            while True:
+                begun.set()
+                spend()
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(place.run(endless))
+    await until(begun)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(ended)
+    assert await place.run(lambda: "the next") == "the next"
+
+
+def hasty(service: Service) -> QueryService:
+    return QueryService("cluster", service.registry, service.ingest, service.link, planning_seconds=LIMIT)  # type: ignore[arg-type] - the link is a fake
+
+
+async def test_what_takes_too_long_leaves_nothing_behind(service: Service) -> None:
+    queries, epoch = hasty(service), service.registry.plan.epoch
+    for refused in (
+        lambda: queries.add(GOOD, "q"),
+        lambda: queries.explain(GOOD),
+        lambda: queries.demands_for(GOOD, "q"),
+        lambda: queries.streams.execute(DERIVED),
+        lambda: queries.relations.execute("CREATE RELATION r FROM 'r.csv' REFRESH EVERY 30 SECONDS"),
+    ):
+        with pytest.raises(PlanningLimitError, match="longer than the 1e-09 s"):
+            await refused()
+    assert service.registry.plan.epoch == epoch
+    assert service.registry.queries() == []
+    assert service.registry.created_streams() == []
+    assert queries.streams.derived == []
+    assert queries.store.find("r") is None
+    assert service.link.published == []
+
+
+@pytest.fixture
+async def hasty_api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+    service.queries = hasty(service)
+    async with client(service) as found:
+        yield found
+
+
+@pytest.mark.parametrize("route", ["/v1/queries", "/v1/explain", "/v1/streams", "/v1/explain/energy"])
+async def test_a_client_sees_which_limit_it_was(hasty_api: httpx.AsyncClient, route: str) -> None:
+    answer = await hasty_api.post(route, json={"sql": DERIVED if route == "/v1/streams" else GOOD})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "PlanningLimitError"
+    assert "--planning-seconds" in answer.json()["hint"]
+    assert (await hasty_api.get("/v1/queries")).json() == []
+
+
+async def test_requests_are_answered_while_a_statement_is_planned(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    translate = planning.translate
+
+    def slow(sql: str, catalog: Any) -> Any:
+        held()
+        return translate(sql, catalog)
+
+    await service.queries.add(GOOD, "old")
+    monkeypatch.setattr(planning, "translate", slow)
+    async with client(service) as api:
+        adding = asyncio.create_task(api.post("/v1/queries", json={"sql": GOOD, "name": "new"}))
+        await until(held.begun)
+        assert [query["name"] for query in (await api.get("/v1/queries")).json()] == ["old"]
+        assert (await api.delete("/v1/queries/old")).status_code == 204
+        held.let_go.set()
+        assert (await adding).status_code == 201
+
+
+async def test_a_stream_that_goes_while_a_query_of_it_is_planned_is_missed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    translate = planning.translate
+
+    def slow(sql: str, catalog: Any) -> Any:
+        held()
+        return translate(sql, catalog)
+
+    await service.queries.streams.execute(DERIVED)
+    monkeypatch.setattr(planning, "translate", slow)
+    adding = asyncio.create_task(service.queries.add("SELECT sensor FROM slow"))
+    await until(held.begun)
+    await service.queries.streams.drop("slow")
+    held.let_go.set()
+    with pytest.raises(FjordSqlError, match="no stream 'slow'"):
+        await adding
+    assert service.registry.queries() == []
+
+
+async def test_a_plan_of_shared_parts_is_registered_and_read_again(service: Service) -> None:
+    window = "WINDOW(RANGE 1 SECONDS)"
+    lanes = f"SELECT lane FROM traffic {window} WHERE speed > 60"
+    conditions = " AND ".join(f"(speed > {each} OR lane IN ({lanes}))" for each in range(30))
+    added, _ = await service.queries.add(f"SELECT sensor FROM traffic {window} WHERE {conditions}", "many")
+    (query,) = service.registry.queries()
+    assert query.name == added.name
+    assert written_out(query.node) > 2**30
+    registry = Registry(service.registry.folder / "registry.sqlite", service.plans)
+    assert registry.plan == service.registry.plan
+    assert registry.queries() == [query]
+    assert service.plans.path(registry.plan.epoch).stat().st_size < 200_000
