@@ -90,9 +90,9 @@ async def test_what_is_new_needs_a_unit(old):
         with pytest.raises(FjordSqlError, match="needs a unit"):
             await old.queries.add(text, "again")
         with pytest.raises(FjordSqlError, match="needs a unit"):
-            old.queries.explain(text)
+            await old.queries.explain(text)
         with pytest.raises(FjordSqlError, match="needs a unit"):
-            old.queries.demands_for(text, "again")
+            await old.queries.demands_for(text, "again")
     with pytest.raises(FjordSqlError, match="needs a unit"):
         await old.queries.streams.execute(LOAD.replace("load", "load_2"))
     assert [each.name for each in old.queries.streams.derived] == ["load", "busy"]

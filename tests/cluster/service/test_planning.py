@@ -106,7 +106,7 @@ async def test_what_takes_too_long_leaves_nothing_behind(service: Service) -> No
             await refused()
     assert service.registry.plan.epoch == epoch
     assert service.registry.queries() == []
-    assert service.registry.created_streams() == []
+    assert service.registry.created_streams() == {}
     assert queries.streams.derived == []
     assert queries.store.find("r") is None
     assert service.link.published == []
@@ -134,9 +134,9 @@ async def test_requests_are_answered_while_a_statement_is_planned(
     held = Held()
     translate = planning.translate
 
-    def slow(sql: str, catalog: Any) -> Any:
+    def slow(sql: str, catalog: Any, **options: Any) -> Any:
         held()
-        return translate(sql, catalog)
+        return translate(sql, catalog, **options)
 
     await service.queries.add(GOOD, "old")
     monkeypatch.setattr(planning, "translate", slow)
@@ -155,9 +155,9 @@ async def test_a_stream_that_goes_while_a_query_of_it_is_planned_is_missed(
     held = Held()
     translate = planning.translate
 
-    def slow(sql: str, catalog: Any) -> Any:
+    def slow(sql: str, catalog: Any, **options: Any) -> Any:
         held()
-        return translate(sql, catalog)
+        return translate(sql, catalog, **options)
 
     await service.queries.streams.execute(DERIVED)
     monkeypatch.setattr(planning, "translate", slow)
