@@ -145,7 +145,8 @@ def rewrite(
         If it takes too many steps.
     """
     applied: list[str] = []
-    finished: dict[Node, Node] = {}
+    finished: dict[int, tuple[Node, Node]] = {}
+    """What has become of nodes, by their identity; with the node, so that it stays what it is."""
     same: dict[Node, Node] = {}
     """The one object that stands for all equal ones: then comparing what is above them is quick."""
 
@@ -176,12 +177,16 @@ def rewrite(
         return same.setdefault(made, made)
 
     def visit(current: Node) -> Node:
-        if current in finished:
-            return finished[current]
-        result = above_rewritten(current)
-        while (better := improved(result)) is not None:
-            result = above_rewritten(better)
-        finished[current] = finished[result] = result
+        if id(current) in finished:
+            return finished[id(current)][-1]
+        made = result = above_rewritten(current)
+        if id(made) in finished:
+            result = finished[id(made)][-1]
+        else:
+            while (better := improved(result)) is not None:
+                result = above_rewritten(better)
+        for each in (current, made, result):
+            finished[id(each)] = (each, result)
         if id(current) in shared and written_out(result) > LARGEST_COPIED:
             common[id(result)] = result
         return result
