@@ -40,6 +40,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.instants import has_chronons
 from cluster.language.quantities import written
+from cluster.language.readings import MOST_READINGS
 from cluster.plan.cuts import is_chain
 
 KEYS_ASSUMED = 1_000
@@ -64,6 +65,8 @@ class RowFlow:
         How many more the operator on top makes in a second, before it merges them, than it is given.
     because
         What makes more than a row of a row, in words; empty if nothing does.
+    read_once
+        How many one tuple makes at most, where the query reads it once only.
     """
 
     per_tuple: float
@@ -72,6 +75,7 @@ class RowFlow:
     lasting_us: int | None
     made_per_second: float = 0.0
     because: str = ""
+    read_once: float = 1.0
 
 
 class RowFlows:
@@ -169,6 +173,7 @@ def slid(node: Aggregate, tuples: RowFlow, size_us: int, slide_us: int, pane_us:
         slide_us,
         max(made - tuples.per_second, 0.0),
         because,
+        tuples.read_once * times,
     )
 
 
@@ -189,10 +194,33 @@ def _split(node: TimeWindow | CountWindow | PartitionedWindow, below: RowFlow) -
         1,
         below.per_second * (times - 1),
         f"a window over rows that last {written(times)}, each of which it counts once for every microsecond",
+        below.read_once * times,
+    )
+
+
+def _united(left: RowFlow, right: RowFlow) -> RowFlow:
+    """Return the rows of both sides: of a tuple no more copies than times that a query may read its stream.
+
+    Conditions joined by OR unite what meets the first of them with what meets the second only, so that many unions in
+    a row have far fewer rows than the sum of their sides.
+    """
+    larger = max((left, right), key=lambda each: each.read_once)
+    both = left.per_tuple + right.per_tuple
+    share = min(1.0, MOST_READINGS * larger.read_once / both) if both else 1.0
+    return replace(
+        larger,
+        per_tuple=both * share,
+        at_once=(left.at_once + right.at_once) * share,
+        per_second=(left.per_second + right.per_second) * share,
+        lasting_us=_longest(left, right),
+        made_per_second=0.0,
+        because=max((left, right), key=lambda each: each.per_tuple).because,
     )
 
 
 def _of_two(node: Node, left: RowFlow, right: RowFlow) -> RowFlow:
+    if isinstance(node, Union):
+        return _united(left, right)
     because = max((left, right), key=lambda each: each.per_tuple).because
     both = RowFlow(
         left.per_tuple + right.per_tuple,
@@ -201,6 +229,7 @@ def _of_two(node: Node, left: RowFlow, right: RowFlow) -> RowFlow:
         _longest(left, right),
         0.0,
         because,
+        left.read_once + right.read_once,
     )
     match node:
         case Join():
@@ -209,7 +238,7 @@ def _of_two(node: Node, left: RowFlow, right: RowFlow) -> RowFlow:
             per_second = left.per_second * right.at_once + right.per_second * left.at_once
             lasting = min((each.lasting_us for each in (left, right) if each.lasting_us is not None), default=None)
             made = max(per_second - both.per_second, 0.0)
-            return RowFlow(per_tuple, left.at_once * right.at_once, per_second, lasting, made, because)
+            return RowFlow(per_tuple, left.at_once * right.at_once, per_second, lasting, made, because, per_tuple)
         case SemiJoin() | AntiJoin() | Difference():
             # Rows of the left, cut where those of the right begin and end.
             return replace(both, at_once=left.at_once, lasting_us=left.lasting_us)
