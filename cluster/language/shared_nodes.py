@@ -30,6 +30,21 @@ class SharedNode(msgspec.Struct, frozen=True, tag=True, cache_hash=True, dict=Tr
 
     __hash__ = msgspec.Struct.__hash__
 
+    def __repr__(self) -> str:
+        """Return the node with what it consists of; each object is written out once, so that messages stay short."""
+        return _written(self, set())
+
+
+def _written(node: SharedNode, seen: set[int]) -> str:
+    if id(node) in seen:
+        return f"{type(node).__name__}(...)"
+    seen.add(id(node))
+    parts = []
+    for name in node.__struct_fields__:
+        value = getattr(node, name)
+        parts.append(f"{name}={_written(value, seen) if isinstance(value, SharedNode) else repr(value)}")
+    return f"{type(node).__name__}({', '.join(parts)})"
+
 
 def _equal(one: SharedNode, other: SharedNode) -> bool:
     pairs = [(one, other)]

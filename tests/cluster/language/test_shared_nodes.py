@@ -34,6 +34,12 @@ def test_equal_plans_are_equal_however_often_their_parts_stand_in_them() -> None
     assert doubled(0) != "a"
 
 
+def test_a_plan_that_is_shown_in_an_error_is_no_longer_than_its_parts() -> None:
+    assert len(repr(doubled())) < 20_000
+    assert repr(doubled(1)) == f"Union(left={doubled(0)!r}, right=Source(...))"
+    assert "stream='a'" in repr(doubled(0))
+
+
 def test_what_is_known_of_a_node_is_found_out_once() -> None:
     asked: list[Node] = []
 
