@@ -11,11 +11,13 @@ PAIRS ?=
 KILLS ?= 20
 MINUTES ?=
 SEED ?=
+COUNT ?= 200
+WORKERS ?= 2
 
 HEAVY := spark or system or faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults oracle lint format bench clean
+.PHONY: help setup demo test test-fast test-faults oracle mutants lint format bench clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -41,6 +43,9 @@ test-faults: $(INSTALLED) ## Parts killed at random moments: [KILLS=20]
 oracle: $(INSTALLED) ## Random queries over random streams against their definition: [PAIRS=n] [MINUTES=n] [SEED=n]
 	@$(BIN)/python -m tests.cluster.oracle $(if $(PAIRS),--pairs '$(PAIRS)') $(if $(MINUTES),--minutes '$(MINUTES)') \
 		$(if $(SEED),--seed '$(SEED)')
+
+mutants: $(INSTALLED) ## Small faults put into translator, rules and operators, which tests must find: [COUNT=200] [SEED=n] [WORKERS=2]
+	@$(BIN)/python -m tests.mutants --count '$(COUNT)' --workers '$(WORKERS)' $(if $(SEED),--seed '$(SEED)')
 
 lint: $(INSTALLED) ## Check style and types
 	@$(BIN)/ruff check --quiet .

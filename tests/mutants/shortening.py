@@ -1,0 +1,49 @@
+"""A pytest plugin for runs over mutants: fewer examples, the same in every run, and limits on time and memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, is_hypothesis_test, settings
+
+import cluster
+from tests.mutants.suite import FEWER_EXAMPLES
+
+FEWEST = 5
+CPU_LIMIT = "FJORD_MUTANT_CPU_SECONDS"
+MEMORY_LIMIT = "FJORD_MUTANT_MEMORY_BYTES"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Limit this process, and make sure that it tests what lies beside it."""
+    for name, limit in ((CPU_LIMIT, resource.RLIMIT_CPU), (MEMORY_LIMIT, resource.RLIMIT_AS)):
+        if name in os.environ:
+            most = int(os.environ[name])
+            resource.setrlimit(limit, (most, most))
+    found = Path(cluster.__file__ or "").parent.parent
+    if found != config.rootpath:
+        raise pytest.UsageError(f"the cluster in {found} would be tested, not the one in {config.rootpath}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let property tests draw fewer examples, without a memory, and not look for smaller ones."""
+    for item in items:
+        test = getattr(item, "obj", None)
+        if is_hypothesis_test(test):
+            # Hypothesis has no public way to change the settings of a test that has been decorated.
+            test._hypothesis_internal_use_settings = shorter(test._hypothesis_internal_use_settings)
+
+
+def shorter(given: settings) -> settings:
+    """Return settings for a part of the examples."""
+    return settings(
+        given,
+        max_examples=max(min(FEWEST, given.max_examples), given.max_examples // FEWER_EXAMPLES),
+        phases=[Phase.explicit, Phase.generate],
+        deadline=None,
+        database=None,
+        derandomize=True,
+    )
