@@ -90,6 +90,12 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         **{kind: _refuse(reason, hint) for kind, (reason, hint) in REFUSED_CLAUSES.items()},
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
+    # What begins an operand, or goes on with one, is no name for a column without AS.
+    ALIAS_TOKENS: ClassVar[set[TokenType]] = parser.Parser.ALIAS_TOKENS - {
+        *(TokenType.ALL, TokenType.ANY, TokenType.CASE, TokenType.COLLATE, TokenType.DIV, TokenType.ESCAPE),
+        *(TokenType.EXISTS, TokenType.FALSE, TokenType.IN, TokenType.IS, TokenType.ISNULL, TokenType.NULL),
+        *(TokenType.OVER, TokenType.OVERLAPS, TokenType.SOME, TokenType.TRUE),
+    }
     _steps: int = 0
     SET_OP_MODIFIERS: ClassVar[set[str]] = {*parser.Parser.SET_OP_MODIFIERS, "lifetime"}
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
