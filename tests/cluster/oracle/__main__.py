@@ -49,7 +49,8 @@ def main(pairs: int | None, minutes: float | None, first_seed: int | None, worke
     if mismatch is not None:
         click.echo(mismatch)
         raise SystemExit(1)
-    _report_constructs(total.texts.drawn)
+    if total.texts.texts:
+        _report_constructs(total.texts.drawn)
     if stopped:
         click.echo("interrupted")
         raise SystemExit(130)

@@ -34,6 +34,7 @@ from tests.cluster.oracle.text_forms import (
     types_of,
 )
 from tests.cluster.oracle.text_operations import SQL_TYPES
+from tests.cluster.oracle.text_order import keeps_order
 from tests.cluster.oracle.text_windows import row_intervals, time_intervals
 from tests.cluster.oracle.text_world import PLACES
 
@@ -119,9 +120,9 @@ class Meaning:
 
     def _select(self, query: Select, link: tuple[str, str] | None = None, group: _Group | None = None) -> str:
         """Return SQL; `link` are run and instant of the query around it, whose groups are `group`."""
-        marks = [_mark(item) for item in query.items]
+        marks = [item.mark for item in query.items]
         first = marks[0]
-        order = f"{first}.o" if _keeps_order(query) else "NULL::BIGINT"
+        order = f"{first}.o" if keeps_order(query) else "NULL::BIGINT"
         at = (f"{first}.r", f"{first}.t")
         head = "" if link else f"{at[0]} AS r, {at[1]} AS t, {order} AS o, "
         conditions = [f"{at[0]} = {link[0]}", f"{at[1]} = {link[1]}"] if link else []
@@ -194,9 +195,9 @@ class Meaning:
 
     def _from(self, query: Select, at: tuple[str, str]) -> str:
         first, *others = query.items
-        found = f"FROM {self._item(first)} {_mark(first)}"
+        found = f"FROM {self._item(first)} {first.mark}"
         for item in others:
-            mark = _mark(item)
+            mark = item.mark
             met = [f"{mark}.r = {at[0]}", f"{mark}.t = {at[1]}"]
             outer = isinstance(item, Item) and item.connector.startswith("LEFT")
             on = item.on if isinstance(item, Item) else item.on_join
@@ -239,10 +240,9 @@ class Meaning:
     def _ordered(self, item: Item) -> bool:
         source = item.source
         if isinstance(source, Nested):
-            return isinstance(source.query, Select) and _keeps_order(source.query)
+            return keeps_order(source.query)
         if isinstance(source, Named):
-            query = self._names[source.name]
-            return isinstance(query, Select) and _keeps_order(query)
+            return keeps_order(self._names[source.name])
         return isinstance(source, Stream)
 
     def _changes(self, changes: Changes) -> str:
@@ -293,27 +293,3 @@ class Meaning:
             self.zips.append(ZipSides(zipped, self.tables(), left, right, table))
             self._table(key, f"SELECT * FROM {table}")
         return self._known[key]
-
-
-def _mark(item: Item | Zipped) -> str:
-    return item.mark
-
-
-def _keeps_order(query: Select) -> bool:
-    """Return whether tuples come as they do from one stream."""
-    if query.grouped or query.distinct or len(query.items) != 1 or (query.where and _asks(query.where)):
-        return False
-    item = query.items[0]
-    if isinstance(item, Zipped) or item.granule > 1:
-        return False
-    window = item.window
-    if window is not None and not (window.kind == "RANGE" and window.size == window.slide == 1):
-        return False
-    source = item.source
-    return isinstance(source, Stream) or (
-        isinstance(source, Nested) and isinstance(source.query, Select) and _keeps_order(source.query)
-    )
-
-
-def _asks(scalar: Scalar) -> bool:
-    return scalar.query is not None or any(_asks(part) for part in scalar.parts)

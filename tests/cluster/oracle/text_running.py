@@ -1,4 +1,16 @@
-"""From a text to rows: FjordSQL read, translated and rewritten, and run on the real edges and operators."""
+"""From a text to rows: FjordSQL read, translated and rewritten, and run on the real edges and operators.
+
+Samples come as motes take them, all of them, live; the relation never changes. So some of what a text says changes
+nothing here, and what it changes elsewhere is shown there:
+
+    WITHIN, AT LEAST, LIFETIME   what motes sample and send: tests/protocols/acquisition, tests/system/test_push_down.py,
+                                 test_lifetime.py
+    EVENTS                       what a detector sees in samples, here given by stream: test_vehicles.py
+    SINCE                        what is stored: tests/cluster/spark/test_looking_back.py
+    COMPLETENESS()               what proxies counted; here nothing, so NULL: test_completeness.py
+    ERROR_BOUND                  its value is defined here, that it holds is shown in test_error_bounds.py
+    changing relations           relation_definition.py, beside this file
+"""
 
 from __future__ import annotations
 
