@@ -74,8 +74,9 @@ def _scanned(node: Node, scans: Scans) -> pl.LazyFrame | None:
             return None if below is None else below.filter(compile_scalar(node.predicate))
         case Project():
             below = _scanned(node.input, scans)
-            outputs = (compile_scalar(output.scalar).alias(output.name) for output in node.outputs)
-            return None if below is None else below.select(outputs)
+            outputs = [compile_scalar(output.scalar).alias(output.name) for output in node.outputs]
+            # Constants that are selected alone have one row in Polars, however many there are.
+            return None if below is None else below.with_columns(outputs).select(each.name for each in node.outputs)
         case _:
             return None
 

@@ -1,10 +1,10 @@
 """From a text to rows: FjordSQL read, translated and rewritten, and run on the real edges and operators.
 
 Samples come as motes take them, all of them, live; the relation never changes. So some of what a text says changes
-nothing here, and what it changes elsewhere is shown there:
+nothing here; what it changes elsewhere is shown there:
 
-    WITHIN, AT LEAST, LIFETIME   what motes sample and send: tests/protocols/acquisition, tests/system/test_push_down.py,
-                                 test_lifetime.py
+    WITHIN, AT LEAST, LIFETIME   what motes sample and send: tests/protocols/acquisition; tests/system/test_lifetime.py,
+                                 test_push_down.py
     EVENTS                       what a detector sees in samples, here given by stream: test_vehicles.py
     SINCE                        what is stored: tests/cluster/spark/test_looking_back.py
     COMPLETENESS()               what proxies counted; here nothing, so NULL: test_completeness.py
