@@ -53,8 +53,8 @@ def window(dice: random.Random, columns: Sequence[Known], *, lasting: bool) -> W
         end = f" {slide} {step}" if step > 1 or dice.random() < 0.1 else ""
         return Window(f"WINDOW({partition}ROWS {written}{end})", "ROWS", size, step, keys)
     size, step = dice.randint(1, 7), dice.choice((1, 1, 1, 2, 3, 5, None))
-    if dice.random() < 0.01:
-        size = 27
+    if dice.random() < 0.15:
+        size = dice.choice((12, 20, 27))  # 27 microseconds are a finite fraction of a day
     step = size if step is None else step
     written = spelling.duration(dice, size)
     if dice.random() < 0.1:

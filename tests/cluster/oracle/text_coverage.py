@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from sqlglot import exp
 
-from cluster.language.accepted_syntax import accepted_triples, occurrences
+from cluster.language.accepted_syntax import QUERY_SYNTAX, accepted_triples, occurrences
 from cluster.language.dialect import FIELD_TYPES, FjordSQL, FjordSqlTokenizer
 from cluster.language.functions import AGGREGATES, FAMILY_OF, FUNCTIONS, Family
 from cluster.language.parsing import FjordSqlParser
@@ -134,12 +134,12 @@ def _functions() -> Iterator[tuple[str, Fits]]:
 
 
 def _aggregates() -> Iterator[tuple[str, Fits]]:
-    for aggregate in AGGREGATES.values():
+    for kind, aggregate in AGGREGATES.items():
         name = aggregate.name.upper()
         if name != "COMPLETENESS":
-            for kind in types_of_family(aggregate.parameter):
-                yield f"{name}({kind})", _is(f"{name}({kind})")
-        if name not in ("COMPLETENESS", "QUANTILE"):
+            for taken in types_of_family(aggregate.parameter):
+                yield f"{name}({taken})", _is(f"{name}({taken})")
+        if "Distinct" in QUERY_SYNTAX[kind].get("this", ()):
             yield f"{name} DISTINCT", _begins(f"{name} DISTINCT(")
 
 

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cluster.language.accepted_syntax import QUERY_SYNTAX
+from cluster.language.functions import AGGREGATES
 from protocols.streams import FieldType
 from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, Scalar, words
 from tests.cluster.oracle.text_forms import Item, Stream
@@ -22,6 +24,8 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "variance": ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
     "quantile": ("APPROX_QUANTILE", "QUANTILE"),
 }
+DISTINCT_TOO = {each.name for kind, each in AGGREGATES.items() if "Distinct" in QUERY_SYNTAX[kind].get("this", ())}
+"""Aggregates that the language lets look at each value once."""
 OF_NUMBERS = ("avg", "stddev", "variance", "median", "quantile", "sum")
 
 
@@ -103,9 +107,8 @@ class _Aggregates:
         if argument.wild and (taken is REAL or function != "sum") and function in OF_NUMBERS:
             function = "max"  # sums of huge numbers depend on their order
             argument = self._scalars.value(kind, 0, Exactness.SAME)
-        share = 4 if function in ("count", "sum", "avg", "min", "max") else 6
-        turn = self._scalars.turns.choose(dice, range(share), ("distinct", function))
-        distinct = function != "quantile" and turn == 0
+        turn = self._scalars.turns.choose(dice, range(5), ("distinct", function))
+        distinct = turn == 0 and function in DISTINCT_TOO
         return self._called(function, kind, argument, distinct=distinct)
 
     def _called(
@@ -137,7 +140,7 @@ class _Aggregates:
 
     def _by_stamp(self, function: str, kind: FieldType) -> Scalar | None:
         stamped = [each for each in self._columns if each.stamp and each.type is kind]
-        distinct = self._dice.random() < 0.04
+        distinct = function in DISTINCT_TOO and self._dice.random() < 0.04
         if len(self._offered) == 1 and self._dice.random() < 0.1:
             stamps = [each.stamp for each in self._columns if each.stamp]
             return self._called(function, kind, self._scalars.literal(kind), stamp=stamps[0]) if stamps else None
