@@ -84,14 +84,16 @@ def _functions() -> dict[type[exp.Expr], dict[str, Kinds]]:
 def _aggregates() -> dict[type[exp.Expr], dict[str, Kinds]]:
     """Return what aggregates take: no aggregate, and no NULL that has no type."""
     taken = {
-        kind: {"this": (_OF_FAMILY[aggregate.parameter] - {NULL, AGGREGATE}) | {"Distinct"}}
+        kind: {
+            "this": (_OF_FAMILY[aggregate.parameter] - {NULL, AGGREGATE})
+            | ({"Distinct"} if aggregate.distinct else set())
+        }
         for kind, aggregate in AGGREGATES.items()
         if kind is not syntax.Completeness
     }
     taken[exp.Count] = {"this": taken[exp.Count]["this"] | {STAR}, "big_int": _kinds(TRUE)}
     for kind in (exp.ApproxQuantile, exp.Quantile):
-        # DISTINCT takes all that follows: the share would be a second expression of it.
-        taken[kind] = {"this": taken[kind]["this"] - {"Distinct"}, "quantile": _LITERAL}
+        taken[kind]["quantile"] = _LITERAL
     return {**taken, syntax.Completeness: {}}
 
 

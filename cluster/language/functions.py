@@ -141,20 +141,23 @@ class AggregateFunction:
         The type of its result.
     keeps_unit
         True if the result has the unit of the argument.
+    distinct
+        True if it can look at each value once.
     """
 
     name: str
     parameter: Family
     result: FieldType | Result
     keeps_unit: bool = True
+    distinct: bool = False
 
 
 AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
-    exp.Count: AggregateFunction("count", Family.ANY, FieldType.INTEGER, keeps_unit=False),
-    exp.Sum: AggregateFunction("sum", Family.NUMBER, Result.FIRST),
-    exp.Avg: AggregateFunction("avg", Family.NUMBER, FieldType.REAL),
-    exp.Min: AggregateFunction("min", Family.ANY, Result.FIRST),
-    exp.Max: AggregateFunction("max", Family.ANY, Result.FIRST),
+    exp.Count: AggregateFunction("count", Family.ANY, FieldType.INTEGER, keeps_unit=False, distinct=True),
+    exp.Sum: AggregateFunction("sum", Family.NUMBER, Result.FIRST, distinct=True),
+    exp.Avg: AggregateFunction("avg", Family.NUMBER, FieldType.REAL, distinct=True),
+    exp.Min: AggregateFunction("min", Family.ANY, Result.FIRST, distinct=True),
+    exp.Max: AggregateFunction("max", Family.ANY, Result.FIRST, distinct=True),
     exp.Stddev: AggregateFunction("stddev", Family.NUMBER, FieldType.REAL),
     exp.Variance: AggregateFunction("variance", Family.NUMBER, FieldType.REAL, keeps_unit=False),
     exp.Median: AggregateFunction("median", Family.NUMBER, FieldType.REAL),

@@ -219,6 +219,9 @@ def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
     if distinct:
         if len(argument.expressions) != 1 or argument.args.get("on"):
             raise context.error(call, "DISTINCT takes one expression here")
+        if not AGGREGATES[type(call)].distinct:
+            reason = f"{called(call, function_name(call))} does not take DISTINCT"
+            raise context.error(call, reason, "aggregate a subquery, FROM (SELECT DISTINCT ...) AS x")
         argument = argument.expressions[0]
     extra = [name for name, value in call.args.items() if name not in ("this", "quantile", "big_int") and value]
     if argument is None or extra:

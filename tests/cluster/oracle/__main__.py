@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tests.cluster.oracle.proving import MismatchError
 from tests.cluster.oracle.searching import Searched, search_round
 from tests.cluster.oracle.strategies import KINDS
-from tests.cluster.oracle.text_coverage import NEVER_RUN, Drawn
+from tests.cluster.oracle.text_coverage import Drawn
 
 USUAL_PAIRS = 20_000
 USUAL_MINUTES = 10.0
@@ -128,7 +128,7 @@ def _report(total: Searched, seconds: float, mismatches: int) -> None:
 
 
 def _report_constructs(drawn: Drawn) -> None:
-    counts = {name: times for name, times in drawn.counts().items() if name not in NEVER_RUN}
+    counts = drawn.counts()
     click.echo(f"constructs drawn in texts, and in how many places: {len(counts)}")
     line = " "
     for name, times in counts.items():

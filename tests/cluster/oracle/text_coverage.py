@@ -83,13 +83,6 @@ class Drawn:
         return [name for name, count in self.counts().items() if not count]
 
 
-WITHOUT_DISTINCT = ("Median", "Stddev", "Variance", "First", "Last")
-NEVER_RUN = {f"{name} this Distinct" for name in WITHOUT_DISTINCT} | {
-    f"{name.upper()} DISTINCT" for name in WITHOUT_DISTINCT
-}
-"""What is translated, and refused when it is planned."""
-
-
 def scalars_in(form: Any) -> Iterator[Scalar]:
     """Yield the expressions in a form."""
     if isinstance(form, Scalar):
