@@ -18,6 +18,7 @@ from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
+from cluster.planning_budget import Budget, limited
 from protocols.streams import Field, FieldType, StreamSchema
 
 CATALOG = Catalog.of(
@@ -167,3 +168,17 @@ def test_what_reads_on_and_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FjordSqlError, match="takes too much work to read"):
         translate("SELECT v FROM t" + " JOIN t" * 2_500, CATALOG)
     assert steps[-1] < 200_000
+
+
+@pytest.mark.parametrize("operator", ["+", "-", "*", "/", "%", "||", "=", "<", "AND", "OR"])
+def test_what_is_nested_is_looked_at_once(operator: str) -> None:
+    """Looked at twice at each level, it would take steps that double with each."""
+    operand = {"||": "'a'", "AND": "TRUE", "OR": "TRUE", "=": "TRUE", "<": "TRUE"}.get(operator, "1")
+
+    def steps(levels: int) -> int:
+        text = f"SELECT {'(' * levels}{operand}{f' {operator} {operand})' * levels} AS a FROM t"
+        with limited(Budget(600)) as budget:
+            translate(text, CATALOG)
+        return budget.steps
+
+    assert steps(28) < 3 * steps(14)
