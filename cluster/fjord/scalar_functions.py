@@ -38,8 +38,8 @@ def add(left: pl.Series, right: pl.Series) -> pl.Series:
 
 
 def subtract(left: pl.Series, right: pl.Series) -> pl.Series:
-    """Return the difference."""
-    return finite(left - right)
+    """Return the difference; Polars makes of zero minus a column that column with its sign changed, zeros too."""
+    return settled(left - right)
 
 
 def multiply(left: pl.Series, right: pl.Series) -> pl.Series:

@@ -352,6 +352,17 @@ def test_deep_expressions(around: Any, expected: list[object] | None) -> None:
 VALUES_OF: dict[str, list[int | None]] = {"i": [2, 3, None], "j": [7, 7, 7]}
 
 
+@pytest.mark.parametrize(
+    "sql", ['0 - "x"', '0.0 - "x"', '"x" - "x"', '"x" - 0', '-"x"', '"x" * -1', '0 * "x"', '"x" + "x"']
+)
+@pytest.mark.parametrize("rows", [1, 2, 64])
+def test_zero_has_one_sign_however_many_rows_there_are(sql: str, rows: int) -> None:
+    zeros = pl.DataFrame({"x": [0.0] * rows})
+    assert set(zeros.select(compile_scalar(Scalar(f"CAST({sql} AS TEXT)", TEXT)).alias("x"))["x"]) == {"0.0"}
+    found = zeros.select(compile_scalar(Scalar(sql, REAL)).alias("x"))["x"].to_list()
+    assert all(map(is_settled, found))
+
+
 def test_a_program_keeps_nothing_that_nobody_reads_any_more() -> None:
     branches = " ".join(f"WHEN i = {n} THEN i + {n}" for n in range(1000))
     program = program_of(parse_scalar(f"CASE {branches} END"))
