@@ -95,7 +95,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 def suggest(word: str, known: Iterable[str], *, what: str) -> str | None:
     """Return a hint with the closest of `known`, else with a few of them, called `what`."""
-    names = list(known)
+    names = [name for name in known if name]  # an aggregate is a column that has none
     if hint := did_you_mean(word, names):
         return hint
     if not names:
