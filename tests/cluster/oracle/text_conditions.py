@@ -75,6 +75,9 @@ class Conditions:
     def condition(self, depth: int = 2) -> Scalar:
         """Return a condition, with a subquery in it or not."""
         dice = self._dice
+        clause = "where" if self._scope.outer is None else "having"
+        if self._scalars.turns.choose(dice, range(60), ("null", clause)) == 0:
+            return self._scalars.null(BOOLEAN)
         if self._plain or self._queries.exhausted or dice.random() > SUBQUERY_SHARE * (2 if depth < 2 else 1.6):
             return self._scalars.condition(2)
         if depth > 0 and dice.random() < 0.45:

@@ -13,7 +13,7 @@ from protocols.streams import FieldType
 from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, Scalar, words
 from tests.cluster.oracle.text_forms import Item, Stream
 from tests.cluster.oracle.text_items import Offered
-from tests.cluster.oracle.text_leaves import Leaf, column
+from tests.cluster.oracle.text_leaves import Leaf, column, column_leaf
 from tests.cluster.oracle.text_operations import INTEGER, REAL
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
 
@@ -22,11 +22,13 @@ ALLOWED_ERROR = 0.5
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "stddev": ("STDDEV", "STDEV"),
     "variance": ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
-    "quantile": ("APPROX_QUANTILE", "QUANTILE"),
 }
 DISTINCT_TOO = {each.name for kind, each in AGGREGATES.items() if "Distinct" in QUERY_SYNTAX[kind].get("this", ())}
 """Aggregates that the language lets look at each value once."""
-OF_NUMBERS = ("avg", "stddev", "variance", "median", "quantile", "sum")
+QUANTILES = ("approx_quantile", "quantile")
+NEARLY = ("stddev", "variance", *QUANTILES)
+"""Aggregates whose last digits depend on how they are computed."""
+OF_NUMBERS = ("avg", "stddev", "variance", "median", *QUANTILES, "sum")
 
 
 def group_leaves(
@@ -37,11 +39,11 @@ def group_leaves(
     columns = [known for each in offered for known in each.columns]
     for place, key in enumerate(keys):
         assert key.type is not None
-        leaves[key.type].append(lambda place=place, key=key: respelled(dice, key, columns, place))  # type: ignore[misc] # bound now
+        leaves[key.type].append(lambda _need, place=place, key=key: respelled(dice, key, columns, place))  # type: ignore[misc] # bound now
     draw = _Aggregates(dice, scalars, offered, columns)
     for kind in KINDS:
-        leaves[kind].append(lambda kind=kind: draw.aggregate(kind))  # type: ignore[misc] # bound now
-    leaves[INTEGER].append(draw.count)
+        leaves[kind].append(lambda need, kind=kind: draw.aggregate(kind, need))  # type: ignore[misc] # bound now
+    leaves[INTEGER].append(lambda _need: count_all())
     return leaves
 
 
@@ -51,6 +53,11 @@ def respelled(dice: random.Random, key: Scalar, columns: Sequence[Known], place:
         again = column(dice, key.known, columns, plain=True)
         return replace(again, key=place)
     return replace(key, parts=tuple(respelled(dice, part, columns) for part in key.parts), key=place)
+
+
+def count_all() -> Scalar:
+    """Return COUNT(*)."""
+    return Scalar(INTEGER, ("COUNT(*)",), (), label="COUNT(*)", aggregate=Aggregate("count"), default="count")
 
 
 class _Aggregates:
@@ -63,22 +70,18 @@ class _Aggregates:
         self._columns = columns
         self._before: Scalar | None = None
 
-    def count(self) -> Scalar:
-        """Return COUNT(*)."""
-        return Scalar(INTEGER, ("COUNT(*)",), (), label="COUNT(*)", aggregate=Aggregate("count"), default="count")
-
-    def aggregate(self, kind: FieldType) -> Scalar:
-        """Return an aggregate that gives a type."""
+    def aggregate(self, kind: FieldType, need: Exactness) -> Scalar:
+        """Return an aggregate that gives a type, of those that may be as exact as needed."""
         before = self._before
         if before is not None and before.type is kind and self._dice.random() < 0.3:
             self._before = None
             return _quoting(before)
-        found = self._any(kind)
+        found = self._any(kind, need)
         if found.parts and _quoting(found) != found:
             self._before = found
         return found
 
-    def _any(self, kind: FieldType) -> Scalar:
+    def _any(self, kind: FieldType, need: Exactness) -> Scalar:
         dice = self._dice
         choices = ["min", "max", "first", "last"]
         if kind is INTEGER:
@@ -86,7 +89,8 @@ class _Aggregates:
         if kind is REAL:
             choices += [*OF_NUMBERS, "avg", "sum", "error"]
             choices += ["completeness"] if self._counts_samples() else []
-        function = self._scalars.turns.choose(dice, choices, ("aggregate", kind))
+        usable = [each for each in choices if need is Exactness.NEARLY or each not in NEARLY]
+        function = self._scalars.turns.choose(dice, usable, ("aggregate", kind))
         if function == "completeness":
             own = Aggregate(function)
             return Scalar(REAL, ("COMPLETENESS()",), (), label="COMPLETENESS()", aggregate=own, default="completeness")
@@ -99,7 +103,7 @@ class _Aggregates:
     def _of(self, function: str, kind: FieldType) -> Scalar:
         dice = self._dice
         taken = kind
-        if function in ("avg", "stddev", "variance", "median", "quantile"):
+        if function in OF_NUMBERS and function != "sum":
             taken = self._scalars.turns.choose(dice, (INTEGER, REAL), function)
         elif function == "count":
             taken = self._scalars.turns.choose(dice, KINDS, function)
@@ -115,8 +119,9 @@ class _Aggregates:
         self, function: str, kind: FieldType, argument: Scalar, *, distinct: bool = False, stamp: str = ""
     ) -> Scalar:
         dice = self._dice
-        share = dice.choice((0.0, 0.25, 0.5, 0.95, 1.0)) if function == "quantile" else None
         name = self._scalars.turns.choose(dice, SPELLINGS.get(function, (function.upper(),)), "name")
+        function = "quantile" if function in QUANTILES else function
+        share = dice.choice((0.0, 0.25, 0.5, 0.95, 1.0)) if function == "quantile" else None
         written = "" if share is None else f", {dice.choice((f'{share:g}', f'{share:.3f}'))}"
         text = words(f"{name}({'DISTINCT ' if distinct else ''}{{0}}{written})")
         exactness = argument.exactness if kind in (INTEGER, REAL) else Exactness.EVEN
@@ -148,11 +153,9 @@ class _Aggregates:
             return None
         known = self._dice.choice(stamped)
         argument = column(self._dice, known, self._columns)
-        if self._dice.random() < 0.3:
+        if self._dice.random() < 0.5:
             own = [each for each in stamped if each.stamp == known.stamp]
-            leaves: dict[FieldType, list[Leaf]] = {
-                kind: [lambda: column(self._dice, self._dice.choice(own), self._columns)]
-            }
+            leaves: dict[FieldType, list[Leaf]] = {kind: [column_leaf(self._dice, each, self._columns) for each in own]}
             argument = Scalars(self._dice, leaves, self._scalars.turns).value(kind, 1, Exactness.SAME)
             if not _reads(argument, known.stamp):
                 return None
@@ -166,7 +169,7 @@ class _Aggregates:
         known = dice.choice(sampled)
         written = column(dice, known, self._columns, plain=True)
         argument = replace(written, text=(*written.text, f" WITHIN {dice.choice(('0.5', '5E-1'))}"))
-        function = dice.choice(("avg", "min", "max", "median", "quantile", "sum", "count", "first", "last"))
+        function = dice.choice(("avg", "min", "max", "median", *QUANTILES, "sum", "count", "first", "last"))
         called = self._called(function, REAL, argument, stamp=known.stamp if function in ("first", "last") else "")
         assert called.aggregate is not None
         return replace(

@@ -261,3 +261,25 @@ def _numbers(query: Query) -> list[tuple[Exactness, bool]]:
 
 def _called(columns: Sequence[Known], alias: str) -> tuple[Known, ...]:
     return tuple(replace(each, alias=alias) for each in columns)
+
+
+def aliases_of(offered: Sequence[Offered]) -> list[str]:
+    """Return what items are called, those within zip joins too."""
+    return [known.alias for each in offered for known in each.columns] + [each.alias for each in offered]
+
+
+def has_stream(item: Item | Zipped) -> bool:
+    """Return whether there is a stream that sensors feed."""
+    if isinstance(item, Zipped):
+        return has_stream(item.left) or has_stream(item.right)
+    return isinstance(item.source, Stream)
+
+
+def with_period(item: Item | Zipped, period: int) -> Item | Zipped:
+    """Return an item with a sample period for its streams that have none of their own."""
+    if isinstance(item, Zipped):
+        return replace(item, left=with_period(item.left, period), right=with_period(item.right, period))
+    own = any(clause.startswith("SAMPLE") for clause in item.clauses)
+    if not isinstance(item.source, Stream) or own or " above " in item.source.table:
+        return item
+    return replace(item, source=replace(item.source, period=period))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from protocols.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
-from tests.cluster.oracle.text_expressions import Binding, Known, Scalar
+from tests.cluster.oracle.text_expressions import Binding, Exactness, Known, Scalar
 from tests.cluster.oracle.text_operations import Operation
 
-Leaf = Callable[[], Scalar]
+Leaf = Callable[[Exactness], Scalar]
+"""Draws a column, a key or an aggregate; it need not be as exact as asked for."""
 
 
 class Turns:
@@ -73,6 +73,11 @@ def has_column(scalar: Scalar) -> bool:
     return scalar.known is not None or any(has_column(part) for part in scalar.parts)
 
 
+def column_leaf(dice: random.Random, known: Known, columns: Sequence[Known], *, qualified: bool = False) -> Leaf:
+    """Return what draws one column."""
+    return lambda _need: column(dice, known, columns, qualified=qualified)
+
+
 def column_leaves(
     dice: random.Random, columns: Sequence[Known], *, qualified: bool = False
 ) -> dict[FieldType, list[Leaf]]:  # fmt: skip
@@ -80,6 +85,5 @@ def column_leaves(
     leaves: dict[FieldType, list[Leaf]] = defaultdict(list)
     for known in columns:
         if reachable(known, columns):
-            draw = partial(column, dice, known, columns, qualified=qualified)
-            leaves[known.type].append(draw)
+            leaves[known.type].append(column_leaf(dice, known, columns, qualified=qualified))
     return leaves

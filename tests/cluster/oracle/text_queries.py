@@ -19,13 +19,12 @@ from tests.cluster.oracle.text_forms import (
     Select,
     SetOperation,
     Star,
-    Stream,
     Text,
     Zipped,
     types_of,
 )
 from tests.cluster.oracle.text_groups import group_leaves, respelled
-from tests.cluster.oracle.text_items import INTEGER, REAL, Items, Offered, Place
+from tests.cluster.oracle.text_items import INTEGER, REAL, Items, Offered, Place, aliases_of, has_stream, with_period
 from tests.cluster.oracle.text_leaves import Turns, column_leaves, has_column
 from tests.cluster.oracle.text_outputs import columns
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
@@ -197,7 +196,7 @@ class Queries:
             offered = [self._zip(offered[0], below)]
             count = 1 if dice.random() < 0.8 else 2
         for _ in range(count - 1):
-            taken = _aliases(offered)
+            taken = aliases_of(offered)
             relation = dice.random() < 0.35 and not any(each.static for each in offered)
             other = self._items.item(below, taken, relation=relation)
             offered.append(self._joined(offered, other, place))
@@ -233,9 +232,9 @@ class Queries:
         end = ""
         items = tuple(each.item for each in offered)
         # Right behind FROM it would be about the last stream only.
-        if not behind_from and any(_has_stream(each) for each in items) and self.dice.random() < 0.04:
+        if not behind_from and any(has_stream(each) for each in items) and self.dice.random() < 0.04:
             period, end = sampled(self.dice)
-            items = tuple(_with_period(each, period) for each in items)
+            items = tuple(with_period(each, period) for each in items)
         if self.dice.random() < 0.08:
             end = f"{end} {self._lifetime()}".strip()
         return items, end
@@ -287,22 +286,3 @@ def _aggregated(outputs: Sequence[Output | Star], having: Scalar | None) -> bool
 
 def _has_aggregate(scalar: Scalar) -> bool:
     return scalar.aggregate is not None or any(_has_aggregate(part) for part in scalar.parts)
-
-
-def _aliases(offered: Sequence[Offered]) -> list[str]:
-    return [known.alias for each in offered for known in each.columns] + [each.alias for each in offered]
-
-
-def _has_stream(item: Item | Zipped) -> bool:
-    if isinstance(item, Zipped):
-        return _has_stream(item.left) or _has_stream(item.right)
-    return isinstance(item.source, Stream)
-
-
-def _with_period(item: Item | Zipped, period: int) -> Item | Zipped:
-    if isinstance(item, Zipped):
-        return replace(item, left=_with_period(item.left, period), right=_with_period(item.right, period))
-    own = any(clause.startswith("SAMPLE") for clause in item.clauses)
-    if not isinstance(item.source, Stream) or own or " above " in item.source.table:
-        return item
-    return replace(item, source=replace(item.source, period=period))

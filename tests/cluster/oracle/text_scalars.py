@@ -28,6 +28,7 @@ STYLES = (
     ("null", 0),
 )
 """What arguments are: all have their turns."""
+NEARLY = {each.name for each in OPERATIONS if each.exactness is Exactness.NEARLY}
 PLAIN_STYLES = (*(("column", n) for n in range(7)), ("literal", 0), ("literal", 1), ("computed", 0))
 TESTS_OF_COLUMNS = (
     "=",
@@ -82,15 +83,13 @@ class Scalars:
     def value(self, kind: FieldType, depth: int = 2, need: Exactness = Exactness.NEARLY) -> Scalar:
         """Return an expression of a type, at least as exact as needed."""
         if depth > 0 and self.dice.random() < (0.15 if self._plain else 0.55):
-            found = self._computed(kind, depth)
+            found = self._computed(kind, depth, nearly=need is Exactness.NEARLY)
             if found.exactness >= need:
                 return self._in_parentheses(found)
         return self._in_parentheses(self.leaf(kind, need))
 
     def condition(self, depth: int = 2) -> Scalar:
         """Return a condition, more often a comparison of columns than a constant."""
-        if self.dice.random() < 0.01:
-            return self.null(BOOLEAN)
         if self._leaves.get(BOOLEAN) and self.dice.random() < 0.2:
             return self.leaf(BOOLEAN, Exactness.SAME)
         return self._in_parentheses(self._computed(BOOLEAN, depth))
@@ -99,7 +98,7 @@ class Scalars:
         """Return a column or a literal."""
         leaves = self._leaves.get(kind)
         if leaves and self.dice.random() < (0.93 if self._plain else 0.75):
-            found = self.dice.choice(leaves)()
+            found = self.dice.choice(leaves)(need)
             if found.exactness >= need:
                 return found
         return self.literal(kind)
@@ -192,7 +191,7 @@ class Scalars:
                 return self._in_parentheses(found)
         leaves = self._leaves.get(kind)
         if style != "literal" and leaves:
-            found = self.dice.choice(leaves)()
+            found = self.dice.choice(leaves)(need)
             if found.exactness >= max(need, Exactness.SAME):
                 return self._in_parentheses(found)
         return self._in_parentheses(self.literal(kind))
@@ -202,10 +201,12 @@ class Scalars:
             return scalar
         return replace(scalar, parentheses=self.dice.choice((1, 1, 2)))
 
-    def _computed(self, kind: FieldType, depth: int) -> Scalar:
+    def _computed(self, kind: FieldType, depth: int, *, nearly: bool = False) -> Scalar:
+        """Return something computed; `nearly` where it may be one of the functions whose last digits differ."""
         special = {**CHOICES, **TESTS} if kind is BOOLEAN else CHOICES
         names = TESTS_OF_COLUMNS if self._plain and kind is BOOLEAN else [*_BY_RESULT[kind], *special]
-        name = self.turns.choose(self.dice, names, (kind, self._plain))
+        usable = [name for name in names if nearly or name not in NEARLY]
+        name = self.turns.choose(self.dice, usable, (kind, self._plain))
         if name in special:
             return special[name](self, kind, depth)
         return self.of(self.turns.choose(self.dice, _BY_RESULT[kind][name], "operation"), depth)
