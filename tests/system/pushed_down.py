@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from cluster.fjord.batch import ALWAYS
 from cluster.ingest.arrow_batches import split_late, to_arrow
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
@@ -202,13 +203,13 @@ def run(
 
 def feed(rows: Run, batches: Sequence[Batch], steps: int, ends_us: int) -> None:
     """Take batches in, in so many micro-batches, and answer all windows."""
-    take_in(rows, batches, steps)
-    rows.table.append([], StreamPosition(ends_us + AFTER_THE_END_US // 2, {}), {})
+    reached_us = take_in(rows, batches, steps)
+    rows.table.append([], StreamPosition(max(reached_us, ends_us + AFTER_THE_END_US // 2), {}), {})
     rows.step()
 
 
-def take_in(rows: Run, batches: Sequence[Batch], steps: int) -> None:
-    """Take batches in, in so many micro-batches."""
+def take_in(rows: Run, batches: Sequence[Batch], steps: int) -> int:
+    """Take batches in, in so many micro-batches; return the watermark after them."""
     size = max(1, -(-len(batches) // steps))
     watermark_us: int | None = None
     for begin in range(0, len(batches), size):
@@ -223,6 +224,7 @@ def take_in(rows: Run, batches: Sequence[Batch], steps: int) -> None:
         assert watermark_us is not None
         rows.table.append(tables, StreamPosition(watermark_us, {}), {})
         rows.step()
+    return ALWAYS if watermark_us is None else watermark_us
 
 
 def kinds(program: SamplingProgram) -> list[str]:
