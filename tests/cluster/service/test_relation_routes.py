@@ -261,6 +261,7 @@ async def test_metrics(relations):
         ingest=relations.service.ingest,
         publisher=SimpleNamespace(published_rows=0),
         fjord_restarts=0,
+        counters={},
     )
     text = generate_latest(ClusterMetrics(server, CollectorRegistry()).registry).decode()
     assert 'fjord_relation_rows{relation="roads"} 1.0' in text
