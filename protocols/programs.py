@@ -157,6 +157,7 @@ class VehicleCount(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 PartReport = SendOnChange | Panes | VehicleEvents | VehicleCount
 MOST_PARTS = 16
+MOST_PER_PACKET = 1_024
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -222,7 +223,7 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
 
     fields: Annotated[tuple[FieldName, ...], Meta(max_length=256)] = ()
     period_us: DurationMicroseconds = 0
-    samples_per_packet: Annotated[int, Meta(ge=1, le=1024)] = 1
+    samples_per_packet: Annotated[int, Meta(ge=1, le=MOST_PER_PACKET)] = 1
     listen: ListenSchedule = ListenSchedule()
     bands: Annotated[tuple[Band, ...], Meta(max_length=256)] = ()
     report: Report | None = None

@@ -9,8 +9,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
-from protocols.acquisition.least_cost import LeastCost, PartCost
+from protocols.acquisition.least_cost import LeastCost
 from protocols.acquisition.needs import Need
+from protocols.acquisition.part_costs import PartCost
 from protocols.acquisition.parts import sends_samples
 from protocols.acquisition.pricing import Candidate, Pricing, includes
 from protocols.programs import Part, SendOnChange
@@ -121,7 +122,7 @@ class Exhaustive:
                 if not self._goes_together(chosen):
                     continue
                 more = costs if parts >> number & 1 else [*costs, self._costs[number]]
-                if self._least.milliwatts(more) < self._most_mw:
+                if self._least.with_more(more) < self._most_mw:
                     self._chosen.append((first | group, number))
                     self._divide(others ^ group, chosen, more)
                     self._chosen.pop()

@@ -181,6 +181,8 @@ def _packed(
         rate = rates_of(program, workload).records
         most = max(1, min(most, math.floor(rate * patience_us / 1e6 + 1e-9)))
         patience_us = 0
+    elif patience_us == 0:
+        most = 1  # a record that nobody waits for must not wait for others
     if not thorough:
         sizes = {most}
     else:

@@ -16,7 +16,7 @@ from protocols.power.costs import (
     sample_cost,
     synchronisation_cost,
 )
-from protocols.power.listening import Listening, when_impatient, when_irregular, when_regular
+from protocols.power.listening import Listening, impatient_packets, when_irregular, when_regular
 from protocols.power.payload import part_record_bits, record_bits, sample_of_parts_bits
 from protocols.power.profile import DeviceProfile
 from protocols.power.record_instants import LONGEST_CYCLE, due_together, instants_per_second, listening_of_parts
@@ -106,7 +106,8 @@ def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
     elif (even := _evenly(program, workload, records)) is not None:
         found = even
     elif program.patience_us:
-        found = when_irregular(_impatient_packets(program, workload), 1, every_s)
+        # Regular records share a packet if they are due together, but for no more of them than one holds.
+        found = when_irregular(max(_impatient_packets(program, workload), records / per_packet), 1, every_s)
         filled = records / found.packets if found.packets > 0 else 0.0
         return Rates(samples, records, found.packets, found.asks, found.listens, filled, 0.0, bits)
     else:
@@ -150,9 +151,7 @@ def _impatient_packets(program: SamplingProgram, workload: Workload) -> float:
         elif part.report is None:
             packets += rate * (1 - shares.following) / (1 - shares.following**per_packet)
         else:
-            packets += when_impatient(
-                rate, per_packet, program.patience_us / 1e6, program.listen.every_us / 1e6
-            ).packets
+            packets += impatient_packets(rate, per_packet, program.patience_us / 1e6)
     return packets + instants_per_second(tuple(sorted(regular)))
 
 

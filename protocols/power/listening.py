@@ -81,26 +81,24 @@ def when_irregular(records: float, per_packet: int, every_s: float) -> Listening
     return Listening((records - asks * records_per_ask) / per_packet, asks, 1 / window_s, records_per_ask)
 
 
-@lru_cache(maxsize=1024)
-def when_impatient(records: float, per_packet: int, patience_s: float, every_s: float) -> Listening:
-    """Return the rates of a mote whose records come independently and wait only so long for a full packet.
+@lru_cache(maxsize=4096)
+def impatient_packets(records: float, per_packet: int, patience_s: float) -> float:
+    """Return how many packets a second leave if records come independently and wait only so long for a full one.
 
     A packet begins to fill with a record and leaves with the one that fills it, or when the first has waited long
-    enough. Patience is short against the time between listen windows, so asking packets find nothing to take along.
+    enough.
     """
     if records <= 0:
-        return when_irregular(0.0, 1, every_s)
+        return 0.0
     missing = per_packet - 1
     waits = 0.0
-    if missing:
+    if missing and patience_s > 0:
         counts = _counts(records * patience_s, missing)
         # Mean time until so many more came, cut off by patience: a sum over the records that are still missing.
         unfilled = np.cumsum(counts)[:missing]
         waits = float((1.0 - unfilled).sum()) / records if records * patience_s < _MOST_EXPECTED else missing / records
         waits = min(waits, patience_s)
-    packets = 1 / (1 / records + waits)
-    found = when_irregular(packets, 1, every_s)
-    return Listening(packets, found.asks, found.listens)
+    return 1 / (1 / records + waits)
 
 
 def _waiting(expected: float, counts: Floats, per_packet: int) -> Floats:

@@ -21,7 +21,8 @@ Instants = npt.NDArray[np.int64]
 
 LONGEST_CYCLE = 10_000
 """Parts whose periods have more ticks in common are taken to look at different samples."""
-_MOST_RECORDS = 4_096
+MOST_INSTANTS = 4_096
+"""So many records are gone through."""
 _MANY_PACKETS = 100.0
 """With more packets than this between two windows, when exactly each is sent makes no difference."""
 
@@ -75,9 +76,9 @@ def _instants(timing: Timing, from_us: int) -> Iterator[int]:
 @lru_cache(maxsize=512)
 def _first_instants(timing: Timing) -> Instants:
     """Return the first instants from 0 on, as :func:`_instants` would yield them."""
-    until_us = _MOST_RECORDS * min(interval_us or period_us for interval_us, period_us in timing)
+    until_us = MOST_INSTANTS * min(interval_us or period_us for interval_us, period_us in timing)
     found = np.sort(np.concatenate(_instants_until(timing, until_us)))
-    return found[:_MOST_RECORDS]
+    return found[:MOST_INSTANTS]
 
 
 def _instants_until(timing: Timing, until_us: int) -> list[Instants]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
@@ -15,7 +15,7 @@ from protocols.acquisition.least_cost import LeastCost
 from protocols.acquisition.needs import Need, NeedKind, united
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import ProgramStyle
-from protocols.acquisition.pricing import Pricing, Sensor, without_idle
+from protocols.acquisition.pricing import Pricing, Sensor, goes_together, without_idle
 from protocols.acquisition.search import Search
 from protocols.power.profiles import find_profile, preset_names
 from protocols.programs import ListenSchedule, Measure, Threshold
@@ -195,27 +195,135 @@ def test_many_needs_that_are_best_answered_one_by_one() -> None:
     assert found.milliwatts <= best.milliwatts * 1.01
 
 
+_COUNTS = (Measure.COUNT, Measure.SUM)
+CHEAPER_THAN_SAID = [
+    # Changes beside samples of the same instants: no program has both, since nobody could tell what was left out.
+    (
+        [
+            Need(NeedKind.SAMPLES, ORDER, 2 * SECOND, patience_us=14 * SECOND),
+            Need(NeedKind.SAMPLES, ("speed",), 2 * SECOND, patience_us=14 * SECOND),
+        ],
+        "atmel8515", 0.01, 0.0, 7, 60.0,
+    ),
+    # Sampled every second it sleeps in between and draws more than if it is sampled twice as often and does not.
+    (
+        [
+            Need(
+                NeedKind.PANES, ("speed",), SECOND, (("speed", ((-math.inf, 20.0),)),), pane_us=2 * SECOND,
+                measures=_COUNTS, patience_us=7 * SECOND,
+            ),
+            Need(
+                NeedKind.SAMPLES, ("speed", "flow"), SECOND // 2, (("flow", ((80.0, math.inf),)),),
+                patience_us=SECOND // 2,
+            ),
+        ],
+        "esp32-wifi", 0.01, 0.0, 1, 60.0,
+    ),
+    # The packets of one part take the place of packets that ask, which are longer.
+    (
+        [
+            Need(
+                NeedKind.PANES, ("speed",), 30 * SECOND, (("speed", ((-math.inf, 20.0),)),), pane_us=900 * SECOND,
+                measures=(Measure.COUNT, Measure.MIN), patience_us=900 * SECOND,
+            ),
+            replace(EVENTS, kind=NeedKind.TALLIES, period_us=SECOND, pane_us=4 * SECOND, patience_us=4 * SECOND),
+        ],
+        "lora-sf12", 0.3, 0.0, 3, 2.0,
+    ),
+    # Panes of 2.5 s of samples every second are complete after 3 s and 2 s in turn.
+    (
+        [
+            Need(
+                NeedKind.PANES, ("speed", "flow"), SECOND, (("speed", ((80.0, math.inf),)),), pane_us=5 * SECOND,
+                measures=_COUNTS, patience_us=7 * SECOND,
+            ),
+            Need(
+                NeedKind.PANES, ("speed", "level"), 60 * SECOND, pane_us=120 * SECOND, measures=_COUNTS,
+                patience_us=120 * SECOND,
+            ),
+        ],
+        "micaz", 0.01, 0.0, 1, 7.3,
+    ),
+    # Low values are sent with all others, and need not say when they were taken.
+    (
+        [
+            Need(NeedKind.SAMPLES, ("speed",), SECOND, patience_us=SECOND),
+            Need(NeedKind.SAMPLES, ("speed",), SECOND, (("speed", ((-math.inf, 10.0),)),), patience_us=SECOND),
+        ],
+        "nrf52840-154", 1.0, 0.0, 1, 60.0,
+    ),
+    # More of them fit into a packet for the same reason.
+    (
+        [
+            Need(NeedKind.SAMPLES, ("flow", "level"), 2 * SECOND, patience_us=14 * SECOND),
+            Need(
+                NeedKind.SAMPLES, ("flow", "level"), 60 * SECOND, (("flow", ((-math.inf, 20.0),)),),
+                patience_us=420 * SECOND,
+            ),
+        ],
+        "mica2", 0.01, 0.0, 7, 600.0,
+    ),
+]  # fmt: skip
+"""Sets of needs with programs that once cost less than was said at least, and why."""
+
+
+def check_bounds(wanted: list[Need], device: str, kept: float, still: float, most: int, listen_s: float) -> None:
+    """Look at every program that answers each need by a part of its own, and at every choice of its parts."""
+    style = ProgramStyle(most, ListenSchedule(int(listen_s * SECOND), 50_000))
+    pricing = Pricing(Sensor(ORDER, 1, find_profile(device)), style, world(kept, still))
+    least = LeastCost(pricing)
+    patience_us = min(need.patience_us for need in wanted)
+    for chosen in product(*(kinds([need], ORDER) for need in wanted)):
+        parts = without_idle(set(chosen))
+        if not goes_together(parts):
+            continue
+        found = pricing.candidate(parts, wanted).milliwatts
+        assert least.milliwatts([least.part(part) for part in parts], patience_us) <= found * (1 + 1e-9)
+        for number in range(1, len(chosen) + 1):
+            for some in combinations(chosen, number):
+                assert least.with_more([least.part(part) for part in dict.fromkeys(some)]) <= found * (1 + 1e-9)
+
+
 @settings(max_examples=100, deadline=None, phases=[Phase.generate])
 @given(
     st.lists(needs(), min_size=1, max_size=3),
     st.sampled_from(preset_names()),
     st.sampled_from([0.01, 0.3]),
     st.sampled_from([0.0, 0.5]),
-    st.sampled_from([1, 7]),
+    st.sampled_from([1, 2, 7]),
+    st.sampled_from([2.0, 7.3, 60.0, 600.0]),
 )
 def test_no_program_costs_less_than_is_said_at_least(
-    wanted: list[Need], device: str, kept: float, still: float, most: int
+    wanted: list[Need], device: str, kept: float, still: float, most: int, listen_s: float
 ) -> None:
-    style = ProgramStyle(most, ListenSchedule(60 * SECOND, 50_000))
-    pricing = Pricing(Sensor(ORDER, 1, find_profile(device)), style, world(kept, still))
-    least = LeastCost(pricing)
-    patience_us = min(need.patience_us for need in wanted)
-    for chosen in product(*(kinds([need], ORDER) for need in wanted)):
-        parts = without_idle(set(chosen))
-        found = pricing.candidate(parts, wanted).milliwatts
-        costs = [least.part(part) for part in parts]
-        assert least.milliwatts(costs) <= least.milliwatts(costs, patience_us) * (1 + 1e-9)
-        assert least.milliwatts(costs, patience_us) <= found * (1 + 1e-9)
+    check_bounds(wanted, device, kept, still, most, listen_s)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "kept", "still", "most", "listen_s"),
+    CHEAPER_THAN_SAID,
+    ids=[
+        "never both",
+        "sleep that does not pay",
+        "packets for asks",
+        "late panes",
+        "no stamps",
+        "no stamps in packets",
+    ],
+)
+def test_programs_that_did_cost_less(
+    wanted: list[Need], device: str, kept: float, still: float, most: int, listen_s: float
+) -> None:
+    check_bounds(wanted, device, kept, still, most, listen_s)
+
+
+def test_records_for_the_impatient_do_not_wait_for_others() -> None:
+    """Nobody knows when the next low value comes: with several to a packet the first would wait for it."""
+    search = Search(
+        Sensor(ORDER, 1, find_profile("lora-sf7")), ProgramStyle(7, ListenSchedule(60 * SECOND, 50_000)), Observed()
+    )
+    hasty = Need(NeedKind.SAMPLES, ("speed",), SECOND, (("speed", ((-math.inf, 10.0),)),), patience_us=0)
+    assert search.cheapest([hasty]).program.samples_per_packet == 1
 
 
 def test_what_was_found_for_the_patient_is_not_given_to_others() -> None:
