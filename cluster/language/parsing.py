@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.arguments import wrong_number
 from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
 from cluster.language.sensor_clauses import LIFETIME_SHAPE
 from cluster.language.statements import StatementParsing
@@ -216,6 +217,13 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
         # An operand of a set operation may have an alias for all sqlglot knows.
         return None if self._at_lifetime() else super()._parse_table_alias(alias_tokens)
+
+    def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:  # noqa: FBT001, FBT002 - sqlglot's
+        number, word = self._prev, self._curr
+        names = number and word and number.token_type == TokenType.NUMBER and word.token_type in self.ALIAS_TOKENS
+        if names and not explicit and glued(number, word):
+            raise glued_number(self.sql, number, word, named=True)
+        return super()._parse_alias(this, explicit)
 
     def _parse_from(
         self,

@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.closeness import closest
 from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.words import (
     AFTER_OPERANDS,
     BEFORE_OPERANDS,
@@ -102,6 +103,7 @@ def explained(stop: Stop, message: str = "") -> FjordSqlError:
     """
     found = (
         _foreign_quote(stop)
+        or _glued_number(stop)
         or misspelled(stop)
         or _left_alone(stop)
         or _foreign(stop)
@@ -122,6 +124,14 @@ def _foreign_quote(stop: Stop) -> FjordSqlError | None:
                 f"{quote!r} was not expected here", text=stop.text, start=error.start, end=error.end, hint=QUOTES
             )
     return None
+
+
+def _glued_number(stop: Stop) -> FjordSqlError | None:
+    number, word = stop.token(stop.index - 1), stop.token(stop.index)
+    if number is None or word is None or number.token_type != TokenType.NUMBER or word.token_type not in NAMES:
+        return None
+    whole = glued(number, word) and word.text.upper() not in LANGUAGE
+    return glued_number(stop.text, number, word, named=False) if whole else None
 
 
 def misspelled(stop: Stop) -> FjordSqlError | None:
