@@ -10,6 +10,7 @@ import msgspec
 from cluster.language.algebra import PASSING, Column, Detector, Node, Source, Tolerance
 from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, period_us, read_quantity, read_real, written
+from cluster.language.syntax import LifetimeClause, span_of
 from cluster.language.walks import rebuilt
 from protocols.streams import FieldType
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
     from cluster.language.catalog import BaseStream
     from cluster.language.scope import Context, ScopeColumn
-    from cluster.language.syntax import EventsClause, LifetimeClause, SampleClause, Within
+    from cluster.language.syntax import EventsClause, SampleClause, Within
 
+OWN = "every stream {} has a {} of its own"
+LEAVE_OUT = "leave one of them out"
 NUMBERS = (FieldType.INTEGER, FieldType.REAL)
 
 
@@ -129,11 +132,28 @@ def with_lifetime(node: Node, lifetime: LifetimeClause, context: Context) -> Nod
         If it is no duration.
     """
     wanted = read_quantity(lifetime.this, duration_us, context, meant="DAYS")
+    place = span_of(lifetime) or (0, 0)
 
     def lasting(source: Source) -> Source:
-        return source if source.lifetime_us else msgspec.structs.replace(source, lifetime_us=wanted)
+        if source.lifetime_us:
+            return source
+        context.lasting.add(place)
+        return msgspec.structs.replace(source, lifetime_us=wanted)
 
     return with_sources(node, lasting)
+
+
+def refuse_lifetimes_without_streams(tree: exp.Expr, context: Context) -> None:
+    """Refuse a LIFETIME in a translated `tree` if each of its streams has another, nearer one.
+
+    Raises
+    ------
+    FjordSqlError
+        If there is one, in a text that is new.
+    """
+    for lifetime in tree.find_all(LifetimeClause):
+        if (span_of(lifetime) or (0, 0)) not in context.lasting:
+            context.refuse_ignored(lifetime, OWN.format("that this query reads", "LIFETIME"), LEAVE_OUT)
 
 
 def with_sources(node: Node, change: Callable[[Source], Source]) -> Node:

@@ -128,7 +128,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
         else:
             node = entry.node
         if since and not isinstance(entry, StaticRelation):
-            node, since = with_history(node, since, context), None
+            node, since = with_history(node, since, context, name=entry.name), None
     elif isinstance(reference, Changes):
         node, alias = _changes(reference, alias, translator)
     else:

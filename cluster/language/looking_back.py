@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cluster.language.acquisition import with_sources
+from cluster.language.acquisition import LEAVE_OUT, OWN, with_sources
 from cluster.language.algebra import History, Node, Source
 from cluster.language.quantities import duration_us, read_quantity
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from cluster.language.syntax import SinceClause
 
 
-def with_history(node: Node, since: SinceClause, context: Context) -> Node:
-    """Return `node` with the history wanted noted at every stream below it that has none yet.
+def with_history(node: Node, since: SinceClause, context: Context, *, name: str) -> Node:
+    """Return `node`, the stream called `name`, with the history noted at every stream below it that has none yet.
 
     Raises
     ------
     FjordSqlError
-        If it is no duration.
+        If it is no duration, or each of them has one.
     """
     ago = since.args.get("this")
     history = History(None if ago is None else read_quantity(ago, duration_us, context, meant="HOURS"))
@@ -29,4 +29,7 @@ def with_history(node: Node, since: SinceClause, context: Context) -> Node:
     def looking_back(source: Source) -> Source:
         return source if source.history is not None else replace(source, history=history)
 
-    return with_sources(node, looking_back)
+    found = with_sources(node, looking_back)
+    if found is node:
+        context.refuse_ignored(since, OWN.format(f"that {name} reads", "SINCE"), LEAVE_OUT)
+    return found

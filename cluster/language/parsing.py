@@ -216,7 +216,8 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
         # An operand of a set operation may have an alias for all sqlglot knows.
-        return None if self._at_lifetime() else super()._parse_table_alias(alias_tokens)
+        at_clause = self._at_lifetime() or self._at_clause("SAMPLE", "EVERY", "RATE")
+        return None if at_clause else super()._parse_table_alias(alias_tokens)
 
     def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:  # noqa: FBT001, FBT002 - sqlglot's
         number, word = self._prev, self._curr

@@ -33,6 +33,8 @@ class Context:
     readings: Readings = field(default_factory=Readings)
     from_clauses: dict[tuple[int, int], Any] = field(default_factory=dict)
     """What FROM of a SELECT is with a catalog: by identity of both, with both (selects.py)."""
+    lasting: set[tuple[int, int]] = field(default_factory=set)
+    """Places of the LIFETIMEs that are about a stream: not each of its streams has another, nearer one."""
     operands: dict[tuple[int, int], Any] = field(default_factory=dict)
     """What subqueries are right of the tuples of a plan: by identity of both, with both (subqueries.py)."""
 
@@ -49,6 +51,18 @@ class Context:
             place = place.parent
         start, end = span or (0, len(self.text))
         return FjordSqlError(reason, text=self.text, start=start, end=end, hint=hint)
+
+    def refuse_ignored(self, at: exp.Expr, reason: str, hint: str | None = None) -> None:
+        """Refuse what would be ignored; in what was registered, it always has been, and there is a warning.
+
+        Raises
+        ------
+        FjordSqlError
+            As :meth:`error`, unless the text was accepted before.
+        """
+        if not self.registered:
+            raise self.error(at, reason, hint)
+        self.warn(f"{self.source_text(at)} is ignored: {reason}")
 
     def warn(self, message: str) -> None:
         """Remember a warning, once."""

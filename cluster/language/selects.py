@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.acquisition import with_lifetime
+from cluster.language.acquisition import LEAVE_OUT, OWN, with_lifetime
 from cluster.language.algebra import Distinct, Node, Output
 from cluster.language.catalog import CatalogError, DerivedStream
 from cluster.language.conditions import Conditions
@@ -121,7 +121,10 @@ class Translator:
         if sample := select.args.get("sample"):
             if not any(item.base for item in items):
                 raise self.context.error(sample, "no stream of this FROM is fed by sensors")
-            items = [sample_item(item, sample, self.context) for item in items]
+            sampled = [sample_item(item, sample, self.context) for item in items]
+            if all(one is other for one, other in zip(sampled, items, strict=True)):
+                self.context.refuse_ignored(sample, OWN.format("of this FROM", "SAMPLE"), LEAVE_OUT)
+            items = sampled
         items, joins = zip_items(items, [first.this, *(join.this for join in joins)], joins, self.context)
         outer = {place: join for place, join in enumerate(joins, start=1) if join.args.get("side")}
         node, scope = join_items(items, outer, self.context)

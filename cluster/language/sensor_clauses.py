@@ -131,6 +131,9 @@ class SensorClauseParsing(parser.Parser):
                 if self._curr and self._curr.token_type in GOES_ON:
                     self.refuse("LIFETIME stands at the end of a query", token=token, hint=LIFETIME_SHAPE)
                 self._set_at_end(query, "lifetime", token, lifetime)
+            elif self._at_clause("SAMPLE", "EVERY", "RATE"):
+                reason = "SAMPLE is about one SELECT, not about several that are combined"
+                self.refuse(reason, token=token, hint="write it within the parentheses, or behind a stream")
             elif self._at_since():
                 self.refuse("SINCE stands behind a stream in FROM", token=token, hint=f"it is written {SINCE_SHAPE}")
             else:

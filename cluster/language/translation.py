@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot.errors import TokenError
 
+from cluster.language.acquisition import refuse_lifetimes_without_streams
 from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.comments import without_comments
@@ -197,6 +198,7 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context) -> Query:
             "join the relation with a stream; `fjord sensors --sql` asks the catalog once",
         )
     _refuse_unbounded(node, tree, context)
+    refuse_lifetimes_without_streams(tree, context)
     _check_ignored(statement, context)
     reads = frozenset(name for name in context.reads if context.catalog.find(name) is not None)
     return Query(node, context.text, tuple(context.warnings), reads, context.readings.count)
