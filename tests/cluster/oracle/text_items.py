@@ -193,7 +193,7 @@ class Items:
         mark = self.mark()
         item = Item(Named(spelling.name(self.dice, name), name), mark, len(types_of(query)))
         windowed = not place.instants and self.dice.random() < 0.4
-        clauses = [clauses_of.since(self.dice)] if self.dice.random() < 0.05 else []
+        clauses = [clauses_of.since(self.dice)] if self.dice.random() < 0.05 and has_live(query) else []
         return self._with_clauses(place, item, columns_of(query, mark), taken, clauses, name, windowed=windowed)
 
     def _changes(self, place: Place, taken: Sequence[str]) -> Offered:
@@ -268,11 +268,56 @@ def aliases_of(offered: Sequence[Offered]) -> list[str]:
     return [known.alias for each in offered for known in each.columns] + [each.alias for each in offered]
 
 
-def has_stream(item: Item | Zipped) -> bool:
-    """Return whether there is a stream that sensors feed."""
+def has_unsampled(item: Item | Zipped) -> bool:
+    """Return whether there is a stream that sensors feed, and of which nothing says how often it is sampled."""
     if isinstance(item, Zipped):
-        return has_stream(item.left) or has_stream(item.right)
-    return isinstance(item.source, Stream)
+        return has_unsampled(item.left) or has_unsampled(item.right)
+    return isinstance(item.source, Stream) and not any(clause.startswith("SAMPLE") for clause in item.clauses)
+
+
+def has_live(query: Query) -> bool:
+    """Return whether a query surely reads a stream of which nothing says since when."""
+
+    def live(item: Item | Zipped) -> bool:
+        if isinstance(item, Zipped):
+            return live(item.left) or live(item.right)
+        match item.source:
+            case Stream():
+                return not any(clause.upper().startswith("SINCE") for clause in item.clauses)
+            case Nested(inner):
+                return has_live(inner)
+            case Changes(item=inner):
+                return live(inner)
+            case _:
+                return False
+
+    if isinstance(query, Select):
+        return any(live(each) for each in query.items)
+    return has_live(query.left) or has_live(query.right)
+
+
+def has_unlasting(query: Query) -> bool:
+    """Return whether a query surely reads a stream of which nothing says how long its sensors should last."""
+    if "LIFETIME" in query.end:
+        return False
+    if isinstance(query, Select):
+        return any(reads_unlasting(each) for each in query.items)
+    return has_unlasting(query.left) or has_unlasting(query.right)
+
+
+def reads_unlasting(item: Item | Zipped) -> bool:
+    """Return whether an item of FROM surely reads such a stream; what names stand for is not looked at."""
+    if isinstance(item, Zipped):
+        return reads_unlasting(item.left) or reads_unlasting(item.right)
+    match item.source:
+        case Stream():
+            return True
+        case Nested(query):
+            return has_unlasting(query)
+        case Changes(item=inner):
+            return reads_unlasting(inner)
+        case _:
+            return False
 
 
 def with_period(item: Item | Zipped, period: int) -> Item | Zipped:

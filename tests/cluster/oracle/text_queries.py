@@ -24,7 +24,18 @@ from tests.cluster.oracle.text_forms import (
     types_of,
 )
 from tests.cluster.oracle.text_groups import group_leaves, respelled
-from tests.cluster.oracle.text_items import INTEGER, REAL, Items, Offered, Place, aliases_of, has_stream, with_period
+from tests.cluster.oracle.text_items import (
+    INTEGER,
+    REAL,
+    Items,
+    Offered,
+    Place,
+    aliases_of,
+    has_unlasting,
+    has_unsampled,
+    reads_unlasting,
+    with_period,
+)
 from tests.cluster.oracle.text_leaves import Turns, column_leaves, has_column
 from tests.cluster.oracle.text_outputs import columns
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
@@ -123,7 +134,8 @@ class Queries:
             left = self.select(below, list(kinds))
             common = tuple(kinds)
         word = f"{kind} {'ALL' if every else dice.choice(('', '', 'DISTINCT'))}".strip()
-        end = self._lifetime() if place.depth == DEEPEST and dice.random() < 0.1 and not right.end else ""
+        left_over = not right.end and (has_unlasting(left) or has_unlasting(right))
+        end = self._lifetime() if place.depth == DEEPEST and dice.random() < 0.1 and left_over else ""
         return SetOperation(kind, every, word, left, right, common, end)
 
     def select(
@@ -232,10 +244,10 @@ class Queries:
         end = ""
         items = tuple(each.item for each in offered)
         # Right behind FROM it would be about the last stream only.
-        if not behind_from and any(has_stream(each) for each in items) and self.dice.random() < 0.04:
+        if not behind_from and any(has_unsampled(each) for each in items) and self.dice.random() < 0.04:
             period, end = sampled(self.dice)
             items = tuple(with_period(each, period) for each in items)
-        if self.dice.random() < 0.08:
+        if self.dice.random() < 0.08 and any(reads_unlasting(each) for each in items):
             end = f"{end} {self._lifetime()}".strip()
         return items, end
 
