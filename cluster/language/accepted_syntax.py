@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cluster.language import syntax
-from cluster.language.dialect import COLUMN_TYPES
 from cluster.language.expressions import ARITHMETIC, COMPARISONS
 from cluster.language.functions import AGGREGATES, FUNCTIONS, Family
 from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
+from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -222,7 +222,7 @@ DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "stale": _QUANTITY,
     },
     syntax.DropStatement: {"this": _IDENTIFIER, "kind": _kinds("STREAM", "RELATION")},
-    exp.Var: {"this": _kinds(*COLUMN_TYPES)},
+    exp.Var: {"this": _kinds(*COLUMN_TYPES, *FORMER_COLUMN_TYPES)},
     syntax.ColumnDefinition: {"this": _IDENTIFIER, "kind": _kinds("Var"), "unit": _kinds(TEXT), "fixed": _kinds(TRUE)},
     exp.Tuple: {"expressions": _IDENTIFIER},
 }

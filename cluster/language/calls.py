@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from cluster.language.arguments import called, unknown_function, wrong_number
 from cluster.language.dialect import FIELD_TYPES
-from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
 from cluster.language.functions import (
     AGGREGATES,
@@ -20,6 +20,7 @@ from cluster.language.functions import (
     Result,
 )
 from cluster.language.syntax import QUERIES, ErrorBound, holds_query, span_of
+from cluster.language.type_words import TYPE_WORDS, meant_type, written_type
 from cluster.language.typing_rules import Typed, common_unit
 from cluster.language.words import FOREIGN_OPERATORS, QUOTES
 from protocols.streams import FieldType
@@ -156,11 +157,12 @@ def check_cast(checker: Checker, cast: exp.Cast) -> Typed:
     """
     target = cast.args["to"]
     found = FIELD_TYPES.get(target.this) if isinstance(target, exp.DataType) and not target.expressions else None
-    if found is None:
-        word = _type_word(checker.context, cast, target)
-        hint = did_you_mean(word, (each.value.upper() for each in FieldType))
-        hint = hint or "types are boolean, integer, real and text"
-        raise checker.context.error(cast, f"{word} is no type of FjordSQL", hint)
+    word = _type_word(checker.context, cast, target)
+    if found is None or written_type(word) not in TYPE_WORDS:
+        hint = meant_type(word) or "types are boolean, integer, real and text"
+        if found is None or not checker.context.registered:
+            raise checker.context.error(cast, f"{word} is no type of FjordSQL", hint)
+        checker.context.warn(f"{word} is no type of FjordSQL any more: {hint}")
     inner = checker.check(cast.this)
     unit = inner.unit if found in (FieldType.INTEGER, FieldType.REAL) else ""
     widens = inner.type == found or (inner.type == FieldType.INTEGER and found == FieldType.REAL)
@@ -170,6 +172,8 @@ def check_cast(checker: Checker, cast: exp.Cast) -> Typed:
 
 def _type_word(context: Context, cast: exp.Cast, target: exp.Expr) -> str:
     """Return the type to which is converted, as it was written."""
+    if "written" in target.meta:
+        return str(target.meta["written"])
     written = _TYPE.search(context.source_text(cast))
     return written["type"].strip() if written else target.sql()
 

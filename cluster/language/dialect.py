@@ -26,14 +26,6 @@ DATA_TYPES: dict[FieldType, exp.DType] = {
 
 FIELD_TYPES: dict[exp.DType, FieldType] = {data_type: field for field, data_type in DATA_TYPES.items()}
 
-COLUMN_TYPES: dict[str, FieldType] = {
-    **dict.fromkeys(("BOOLEAN", "BOOL"), FieldType.BOOLEAN),
-    **dict.fromkeys(("INTEGER", "INT", "BIGINT", "SMALLINT", "TIMESTAMP"), FieldType.INTEGER),
-    **dict.fromkeys(("REAL", "FLOAT", "DOUBLE"), FieldType.REAL),
-    **dict.fromkeys(("TEXT", "STRING", "VARCHAR"), FieldType.TEXT),
-}
-"""Words for the types of columns. A TIMESTAMP that is not the stamp is a number of microseconds since 1970."""
-
 
 _POINT = re.compile(r"""(?<![\w"')\]}])\.(?=\d)""")
 """The beginning of a number such as ``.5``; directly behind a name, the dot belongs to that."""

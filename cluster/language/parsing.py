@@ -219,6 +219,13 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         at_clause = self._at_lifetime() or self._at_clause("SAMPLE", "EVERY", "RATE")
         return None if at_clause else super()._parse_table_alias(alias_tokens)
 
+    def _parse_types(self, *arguments: Any, **options: Any) -> exp.Expr | None:
+        start = self._curr
+        found = super()._parse_types(*arguments, **options)
+        if isinstance(found, exp.DataType) and start and self._prev:
+            found.meta["written"] = self.sql[start.start : self._prev.end + 1]
+        return found
+
     def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:  # noqa: FBT001, FBT002 - sqlglot's
         number, word = self._prev, self._curr
         names = number and word and number.token_type == TokenType.NUMBER and word.token_type in self.ALIAS_TOKENS

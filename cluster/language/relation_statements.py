@@ -11,7 +11,8 @@ from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.quantities import duration_us, read_quantity, written
 from cluster.language.secrets import masked
 from cluster.language.syntax import span_of
-from protocols.streams import RESERVED_PREFIX, FieldType
+from cluster.language.type_words import column_type
+from protocols.streams import RESERVED_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +106,7 @@ class DropRelation:
     name: str
 
 
-def create_relation(tree: CreateRelationStatement, context: Context, types: Mapping[str, FieldType]) -> CreateRelation:
+def create_relation(tree: CreateRelationStatement, context: Context) -> CreateRelation:
     """Return what the statement says.
 
     Parameters
@@ -114,8 +115,6 @@ def create_relation(tree: CreateRelationStatement, context: Context, types: Mapp
         Its syntax; the name has been checked.
     context
         For errors.
-    types
-        The words for types of columns.
 
     Raises
     ------
@@ -125,7 +124,7 @@ def create_relation(tree: CreateRelationStatement, context: Context, types: Mapp
     spans = {part: span_of(found) or (0, 0) for part in ("source", "query", "table") if (found := tree.args.get(part))}
     columns: list[Column] = []
     for column in tree.args.get("expressions") or ():
-        columns.append(_column(column, columns, context, types))
+        columns.append(_column(column, columns, context))
         spans[f"column {column.this.name.casefold()}"] = span_of(column.this) or (0, 0)
     if len(columns) > MOST_COLUMNS:
         raise context.error(tree.this, f"a relation has at most {MOST_COLUMNS} columns")
@@ -154,12 +153,8 @@ def create_relation(tree: CreateRelationStatement, context: Context, types: Mapp
     )
 
 
-def _column(column: exp.Expr, before: list[Column], context: Context, types: Mapping[str, FieldType]) -> Column:
-    name, word = column.this.name, column.args["kind"].name
-    type_ = types.get(word.upper())
-    if type_ is None:
-        hint = suggest(word, [each.value for each in FieldType], what="types are")
-        raise context.error(column.args["kind"], f"there is no type {word!r}", hint)
+def _column(column: exp.Expr, before: list[Column], context: Context) -> Column:
+    name, type_ = column.this.name, column_type(column.args["kind"], context)
     if column.args.get("fixed"):
         raise context.error(column.this, "only a column of a stream is FIXED", "a relation belongs to no sensor")
     if name.casefold().startswith(RESERVED_PREFIX):

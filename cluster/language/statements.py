@@ -136,10 +136,10 @@ class StatementParsing(SensorClauseParsing):
     def _parse_column_definition(self) -> exp.Expr | None:
         name = self._parse_stream_name("a column")
         token = self._curr
-        if not token or not token.text.isalpha():
+        if not token or not "".join(token.text.split()).isalpha():
             self.refuse("the type of the column was expected here", hint="boolean, integer, real or text")
         self._advance()
-        kind = self.expression(exp.Var(this=token.text), token)
+        kind = self.expression(exp.Var(this=" ".join(token.text.split())), token)
         unit = None
         fixed = False
         while self._curr:

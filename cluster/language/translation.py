@@ -13,7 +13,7 @@ from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.comments import without_comments
 from cluster.language.comparisons import value_of
-from cluster.language.dialect import COLUMN_TYPES, FjordSQL
+from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.nesting import FLATTER, TOO_DEEP, check_nesting, levels_too_deep
@@ -31,6 +31,7 @@ from cluster.language.syntax import (
     StreamWindow,
     span_of,
 )
+from cluster.language.type_words import column_type
 from cluster.language.unclosed import unclosed
 from cluster.language.walks import levels
 from protocols.errors import FjordError
@@ -245,7 +246,7 @@ def _declaration(tree: CreateSource | CreateRelationStatement | DropStatement, c
             return _create_stream(tree, context)
         case CreateRelationStatement():
             _check_name(tree.this, context, "relation")
-            return create_relation(tree, context, COLUMN_TYPES)
+            return create_relation(tree, context)
         case _:
             drop = DropRelation if tree.args["kind"] == "RELATION" else DropStream
             return drop(context.text, tree.this.name)
@@ -294,11 +295,7 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
     fields: list[Field] = []
     found: str | None = None
     for column in tree.expressions:
-        word = column.args["kind"].name
-        type_ = COLUMN_TYPES.get(word.upper())
-        if type_ is None:
-            hint = suggest(word, [each.value for each in FieldType], what="types are")
-            raise context.error(column.args["kind"], f"there is no type {word!r}", hint)
+        type_ = column_type(column.args["kind"], context)
         if stamp is not None and column.this.name.casefold() == stamp.name.casefold():
             found = column.this.name
             if type_ != FieldType.INTEGER:

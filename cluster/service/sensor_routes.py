@@ -19,7 +19,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.accepted_syntax import ONE_SHOT_QUESTIONS
 from cluster.language.catalog import Catalog
-from cluster.language.dialect import FIELD_TYPES, FjordSQL, FjordSqlGenerator
+from cluster.language.dialect import FjordSQL, FjordSqlGenerator
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.functions import AGGREGATES
 from cluster.language.ignored_syntax import refuse_ignored_syntax
@@ -27,6 +27,7 @@ from cluster.language.parsing import FjordSqlParser
 from cluster.language.scope import Context, unique_name
 from cluster.language.selects import NAME
 from cluster.language.syntax import span_of, too_deep
+from cluster.language.type_words import TYPE_WORDS, written_type
 from cluster.service.sensor_catalog import sensors_relation
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def _check_part(part: exp.Expr, sql: str) -> None:
             name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
             what = f"function {name}" if isinstance(node, exp.Func) else name
             raise _error(sql, node, f"{what} is not possible here", ALLOWED)
-        if isinstance(node, exp.DataType) and (node.this not in FIELD_TYPES or node.expressions):
+        if isinstance(node, exp.DataType) and written_type(node.meta.get("written", "")) not in TYPE_WORDS:
             raise _error(sql, node.parent or node, "CAST gives BOOLEAN, INTEGER, REAL or TEXT", None)
 
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import product
 from typing import Any, Self
 
-from sqlglot import exp
-
 from cluster.language.accepted_syntax import QUERY_SYNTAX, accepted_triples, occurrences
-from cluster.language.dialect import FIELD_TYPES, FjordSQL, FjordSqlTokenizer
+from cluster.language.dialect import FjordSQL
 from cluster.language.functions import AGGREGATES, FAMILY_OF, FUNCTIONS, Family
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.spelling import SPELLINGS, SYNONYMS
+from cluster.language.type_words import TYPE_WORDS
 from protocols.streams import FieldType
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_forms import Text
@@ -97,12 +96,8 @@ def scalars_in(form: Any) -> Iterator[Scalar]:
 
 def required_words() -> set[str]:
     """Return the words and marks that mean something, in all their spellings."""
-    types = {
-        word for word, kind in FjordSqlTokenizer.KEYWORDS.items()
-        if (found := getattr(exp.DType, kind.name, None)) is not None and found in FIELD_TYPES
-    }  # fmt: skip
     functions = {name for names in SPELLINGS.values() for name in names}
-    return {*functions, *SYNONYMS, *SYNONYMS.values(), *DURATION_UNITS, *FREQUENCY_UNITS, *types}
+    return {*functions, *SYNONYMS, *SYNONYMS.values(), *DURATION_UNITS, *FREQUENCY_UNITS, *TYPE_WORDS}
 
 
 def required_uses() -> Iterator[tuple[str, Fits]]:

@@ -212,9 +212,9 @@ def _choices() -> Iterator[Operation]:
 
 TYPE_WORDS: dict[FieldType, tuple[str, ...]] = {
     BOOLEAN: ("BOOLEAN", "BOOL"),
-    INTEGER: ("INTEGER", "INT", "SMALLINT", "BIGINT", "INT64", "LONG"),
-    REAL: ("REAL", "FLOAT", "DOUBLE", "DOUBLE PRECISION", "FLOAT8"),
-    TEXT: ("TEXT", "STRING", "VARCHAR", "CHAR", "STR", "CLOB", "LONGVARCHAR"),
+    INTEGER: ("INTEGER", "INT", "BIGINT"),
+    REAL: ("REAL", "FLOAT", "DOUBLE", "DOUBLE PRECISION"),
+    TEXT: ("TEXT", "STRING", "VARCHAR"),
 }
 CASTS: dict[tuple[FieldType, FieldType], str] = {
     (BOOLEAN, BOOLEAN): "{0}", (INTEGER, INTEGER): "{0}", (REAL, REAL): "{0}", (TEXT, TEXT): "{0}",

@@ -175,6 +175,7 @@ def test_names_given_in_select_are_not_known_in_where():
         "SELECT ARRAY_AGG(type) FROM sensors",
         "SELECT [1, 2] FROM sensors",
         "SELECT CAST(segment AS DATE) FROM sensors",
+        "SELECT CAST(segment AS SMALLINT) FROM sensors",
         "SELECT NOW() FROM sensors",
         "SELECT ? FROM sensors",
         "SELECT 1",
