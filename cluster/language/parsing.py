@@ -223,7 +223,9 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         start = self._curr
         found = super()._parse_types(*arguments, **options)
         if isinstance(found, exp.DataType) and start and self._prev:
-            found.meta["written"] = self.sql[start.start : self._prev.end + 1]
+            # What may stand behind the word of a type that is simple is no part of it: COLLATE, empty parentheses.
+            end = self._prev.end if found.expressions else start.end
+            found.meta["written"] = self.sql[start.start : end + 1]
         return found
 
     def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:  # noqa: FBT001, FBT002 - sqlglot's
