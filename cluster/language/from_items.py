@@ -233,9 +233,10 @@ def _window(node: Node, window: StreamWindow, context: Context) -> Node:
     if size is None and slide is not None:
         raise context.error(window, "an unbounded window cannot slide", "give it a size, or leave SLIDE away")
     keys = tuple(dict.fromkeys(_partition_key(each, node, context) for each in partition or ()))
+    if keys and (window.args["kind"] == "RANGE" or size is None):
+        reason = "how long a tuple counts depends on no other"
+        context.warn(f"PARTITION BY changes nothing in a window by time or without bounds: {reason}")
     if window.args["kind"] == "RANGE":
-        if keys:
-            context.warn("PARTITION BY changes nothing in a time window and is ignored")
         size_us = None if size is None else _best(size, duration_us, context)
         return TimeWindow(node, size_us, read_quantity(slide, duration_us, context) if slide else 1)
     rows = None if size is None else _best(size, row_count, context)

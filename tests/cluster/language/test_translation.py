@@ -85,6 +85,8 @@ def test_expression_has_type_and_unit(expression, type_, unit):
         ("SELECT lane FROM traffic WHERE speed < flow", "mixes mph and vehicles/h"),
         ("SELECT speed FROM traffic UNION ALL SELECT wind FROM weather", "mixes mph and km/h"),
         ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor RANGE 1 DAY)", "PARTITION BY changes nothing"),
+        ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor RANGE UNBOUNDED)", "PARTITION BY changes nothing"),
+        ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor ROWS UNBOUNDED)", "PARTITION BY changes nothing"),
         ("SELECT lane FROM traffic WINDOW(RANGE MIN 1 HOUR, MAX 2 HOURS)", "best"),
     ],
 )
