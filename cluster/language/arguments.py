@@ -23,6 +23,7 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "TRY_CAST": ("one argument", "{}(x AS type)"),
 }
 """How many arguments, and how it is written, where the tables of functions do not say so."""
+_OF_AGGREGATES = "DISTINCT stands behind SELECT, or in an aggregate"
 _OF_A_ROW = {
     "MIN": "the least of several values of a row is LEAST(a, b)",
     "MAX": "the greatest of several values of a row is GREATEST(a, b)",
@@ -54,6 +55,24 @@ def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]
     if kind in AGGREGATES:
         return f"{written} takes one argument", f"it is written {written}(x)"
     return unknown_function(name, elsewhere=kind is not None)
+
+
+def without_distinct(name: str) -> tuple[str, str | None]:
+    """Return what is said of a call with DISTINCT that does not take it, and the hint.
+
+    >>> without_distinct("upper")
+    ('UPPER does not take DISTINCT', 'DISTINCT stands behind SELECT, or in an aggregate')
+    """
+    aggregate = exp.FUNCTION_BY_NAME.get(name.upper()) in AGGREGATES
+    where = "aggregate a subquery, FROM (SELECT DISTINCT ...) AS x" if aggregate else _OF_AGGREGATES
+    return f"{name.upper()} does not take DISTINCT", where
+
+
+def unnamed(name: str) -> tuple[str, str | None]:
+    """Return what is said of a call whose arguments have names, and the hint."""
+    _, shape = wrong_number(name)
+    written = (shape or "").removeprefix("it is written ")
+    return "arguments have no names in FjordSQL", f"write them one after the other, {written}"
 
 
 def unknown_function(name: str, *, elsewhere: bool, of_query: bool = False) -> tuple[str, str | None]:

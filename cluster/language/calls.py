@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.arguments import called, unknown_function, wrong_number
+from cluster.language.arguments import called, unknown_function, without_distinct, wrong_number
 from cluster.language.dialect import FIELD_TYPES
 from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
+from cluster.language.foreign_parts import foreign_part
 from cluster.language.functions import (
     AGGREGATES,
     FUNCTIONS,
@@ -45,12 +46,14 @@ def check_function(checker: Checker, call: exp.Expr) -> Typed:
     function = FUNCTIONS.get(type(call))
     if function is None:
         raise unsupported(checker.context, call)
+    arguments = _arguments_of(checker, call, function)
     decimals = call.args.get("decimals")
+    if isinstance(decimals, exp.Kwarg | exp.PropertyEQ):
+        raise unsupported(checker.context, decimals)
     if decimals is not None and not (isinstance(decimals, exp.Literal) and decimals.is_int):
         raise checker.context.error(decimals, "the number of decimals must be written out", "ROUND(x, 2)")
     if decimals is not None and (len(decimals.this) > len(str(MOST_DECIMALS)) or int(decimals.this) > MOST_DECIMALS):
         raise checker.context.error(decimals, f"ROUND keeps 0 to {MOST_DECIMALS} decimals")
-    arguments = _arguments_of(checker, call, function)
     typed = [
         checker.check_as(argument, function.parameters[min(position, len(function.parameters) - 1)])
         for position, argument in enumerate(arguments)
@@ -84,6 +87,8 @@ def _arguments_of(checker: Checker, call: exp.Expr, function: Function) -> list[
         value = call.args.get(slot)
         arguments.extend(value if isinstance(value, list) else [] if value is None else [value])
     name = called(call, function.name)
+    if any(isinstance(argument, exp.Distinct) for argument in arguments):
+        raise checker.context.error(call, *without_distinct(name))
     if any(isinstance(value, exp.Expr | str) for slot, value in call.args.items() if slot not in function.slots):
         if name.upper() in INSTEAD:
             raise unsupported(checker.context, call)
@@ -183,6 +188,8 @@ _TYPE = re.compile(r"(?:\bAS\b|::)\s*(?P<type>\w+(?:\([\w, ]*\))?)\)?$", re.IGNO
 
 def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
     """Return the error for what is no scalar expression of FjordSQL."""
+    if (error := foreign_part(context, expression)) is not None:
+        return error
     match expression:
         case ErrorBound():
             return context.error(expression, "ERROR_BOUND takes one aggregate", "ERROR_BOUND(AVG(speed))")

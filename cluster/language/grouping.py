@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sqlglot import exp
 
 from cluster.language.algebra import Aggregate, AggregateCall, Distinct, Node, Output, Project, schema_of
-from cluster.language.arguments import called, wrong_number
+from cluster.language.arguments import called, without_distinct, wrong_number
 from cluster.language.dialect import parse_scalar
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
@@ -220,8 +220,7 @@ def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
         if len(argument.expressions) != 1 or argument.args.get("on"):
             raise context.error(call, "DISTINCT takes one expression here")
         if not AGGREGATES[type(call)].distinct:
-            reason = f"{called(call, function_name(call))} does not take DISTINCT"
-            raise context.error(call, reason, "aggregate a subquery, FROM (SELECT DISTINCT ...) AS x")
+            raise context.error(call, *without_distinct(called(call, function_name(call))))
         argument = argument.expressions[0]
     extra = [name for name, value in call.args.items() if name not in ("this", "quantile", "big_int") and value]
     if argument is None or extra:

@@ -8,10 +8,11 @@ from sqlglot import exp, parser
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.arguments import wrong_number
+from cluster.language.arguments import unknown_function, without_distinct, wrong_number
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
+from cluster.language.refused_spellings import RefusedSpellings
 from cluster.language.sensor_clauses import LIFETIME_SHAPE
 from cluster.language.statements import StatementParsing
 from cluster.language.syntax import Completeness, ErrorBound
@@ -50,6 +51,9 @@ LITERALS = (TokenType.NUMBER, TokenType.STRING)
 ENDS = (TokenType.COMMA, TokenType.R_PAREN, TokenType.WHEN, TokenType.ELSE, TokenType.END)
 """What ends an expression, whatever it is."""
 
+CASTS_ELSEWHERE = ("SAFE_CAST", "CONVERT", "TRY_CONVERT")
+"""Of these sqlglot makes a CAST."""
+
 SQLGLOT_TRIPS = (ParseError, ValueError, TypeError, LookupError, AttributeError)
 """What sqlglot raises on its way through text that is far from SQL, besides the errors it means to."""
 
@@ -79,7 +83,7 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
     return refuse
 
 
-class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
+class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.Parser):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], Any]]] = {
@@ -112,6 +116,10 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         token = token or self._curr
         hint = (did_you_mean(token.text, words) if token else None) or hint
         start, end = (token.start, token.end + 1) if token else (len(self.sql.rstrip()),) * 2
+        raise FjordSqlError(reason, text=self.sql, start=start, end=end, hint=hint)
+
+    def refuse_span(self, reason: str, start: int, end: int, *, hint: str | None = None) -> NoReturn:
+        """Raise an error about a part of the text."""
         raise FjordSqlError(reason, text=self.sql, start=start, end=end, hint=hint)
 
     def refuse_word(self, token: Token) -> NoReturn:
@@ -224,8 +232,8 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         found = super()._parse_types(*arguments, **options)
         if isinstance(found, exp.DataType) and start and self._prev:
             # What may stand behind the word of a type that is simple is no part of it: COLLATE, empty parentheses.
-            end = self._prev.end if found.expressions else start.end
-            found.meta["written"] = self.sql[start.start : end + 1]
+            whole = self.sql[start.start : self._prev.end + 1]
+            found.meta["written"] = whole if found.expressions else start.text
         return found
 
     def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:  # noqa: FBT001, FBT002 - sqlglot's
@@ -233,6 +241,9 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
         names = number and word and number.token_type == TokenType.NUMBER and word.token_type in self.ALIAS_TOKENS
         if names and not explicit and glued(number, word):
             raise glued_number(self.sql, number, word, named=True)
+        if names and not explicit and self._index > 1 and self._tokens[self._index - 2].text.upper() == "WITHIN":
+            reason = "an error allowed has no unit of its own: it is in that of the column"
+            self.refuse(reason, token=word, hint=f"if {word.text} is to be the name, write AS {word.text}")
         return super()._parse_alias(this, explicit)
 
     def _parse_from(
@@ -323,7 +334,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
     def _parse_function_call(self, *arguments: Any, **options: Any) -> exp.Expr | None:
         if (quantified := self._parse_quantified()) is not None:
             return quantified
-        token = self._curr
+        token, start = self._curr, self._index
         try:
             call = super()._parse_function_call(*arguments, **options)
         except ArgumentsError as error:
@@ -332,7 +343,13 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
             if token.text.upper() in ("CAST", "TRY_CAST"):
                 self.raise_error("Expected AS")
             last = self._curr if self._curr and self._curr.token_type == TokenType.R_PAREN else self._prev
+            if self._tokens[start + 2 : start + 3] and self._tokens[start + 2].token_type == TokenType.DISTINCT:
+                reason, hint = without_distinct(token.text)
+                self.refuse_span(reason, token.start, last.end + 1, hint=hint)
             raise ArgumentsError(token.text, start=token.start, end=last.end + 1) from None
+        if call is not None and token.text.upper() in CASTS_ELSEWHERE:
+            reason, hint = unknown_function(token.text, elsewhere=True)
+            self.refuse_span(reason, token.start, self._prev.end + 1, hint=hint)
         function = call
         while function is not None and not isinstance(function, exp.Func | exp.Subquery):
             function = function.this if isinstance(function.this, exp.Expr) else None
@@ -360,11 +377,6 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, parser.Parser):
 
     def _parse_column(self) -> exp.Expr | None:
         column = super()._parse_column()
-        if (
-            isinstance(column, exp.Column)
-            and self._next
-            and self._next.token_type == TokenType.NUMBER
-            and self._match_text_seq("WITHIN")
-        ):
+        if isinstance(column, exp.Column) and self._next and self._at_word("WITHIN"):
             return self._parse_within(column)
         return column

@@ -144,6 +144,10 @@ class Translator:
             raise self.context.error(with_, "WITH RECURSIVE is not part of FjordSQL")
         translator = self
         for named in with_.expressions:
+            columns = named.args["alias"].args.get("columns")
+            if columns and not self.context.registered:
+                reason = "a list of columns behind a name is not part of FjordSQL"
+                raise self.context.error(columns[0], reason, "name the columns with AS in SELECT")
             # What nobody reads costs nothing; what is read twice counts twice.
             own = Translator(replace(translator.context, readings=Readings()))
             entry = DerivedStream(named.alias, own.query(named.this), readings=own.context.readings.count)

@@ -31,6 +31,10 @@ class SensorClauseParsing(parser.Parser):
         """Raise an error about `token`, or about what comes next, which may have meant one of `words`."""
         raise NotImplementedError
 
+    def refuse_span(self, reason: str, start: int, end: int, *, hint: str | None = None) -> NoReturn:
+        """Raise an error about a part of the text."""
+        raise NotImplementedError
+
     def refuse_word(self, token: Token) -> NoReturn:
         """Raise an error about `token`, which makes no sense where it stands, or about a word before it."""
         raise NotImplementedError
@@ -171,8 +175,13 @@ class SensorClauseParsing(parser.Parser):
         level.meta["start"] = start.start
         return level
 
-    def _parse_within(self, column: exp.Column) -> Within:
-        token = self._curr
-        self._advance()
+    def _parse_within(self, column: exp.Column) -> Within | exp.Column:
+        """Return a column and the error that is allowed on it; the column alone if WITHIN is a name."""
+        token = self._next
+        if token.token_type == TokenType.DASH and (number := self._tokens[self._index + 2 : self._index + 3]):
+            self.refuse_span("the error allowed must be greater than zero", token.start, number[0].end + 1)
+        if token.token_type != TokenType.NUMBER:
+            return column
+        self._advance(2)
         error = self.expression(exp.Literal(this=token.text, is_string=False), token)
         return self.expression(Within(this=column, expression=error))

@@ -106,6 +106,9 @@ class StreamItemParsing(SensorClauseParsing):
                 hint = f"did you mean {found[0]}? It is written {CALLED_CLAUSES[found[0]]}"
             elif not explicit:
                 self.refuse_misspelled(self._prev)
+            else:
+                reason = "a list of columns behind a name is not part of FjordSQL"
+                self.refuse(reason, hint="name the columns with AS in SELECT")
             self.refuse(f"{alias.name!r} is no clause of FROM", token=self._prev, hint=hint)
         if not isinstance(alias, exp.Identifier):
             return None

@@ -18,6 +18,7 @@ from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.words import (
     AFTER_OPERANDS,
     BEFORE_OPERANDS,
+    CALLED_CLAUSES,
     EXPECTED_SHAPES,
     FOLLOWED,
     FOREIGN_CLAUSES,
@@ -45,6 +46,7 @@ _NO_OPERANDS = frozenset({
     *("ON", "=", "==", "<>", "!=", "<", "<=", ">", ">=", "/", "%", "||", ")", ",", "UNION", "EXCEPT", "INTERSECT"),
 })  # fmt: skip
 """These begin no operand."""
+_BEGIN_OPERANDS = (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, *NAMES)
 _EXPECTED = re.compile(r"Expect(?:ed|ing) (AS|END|AND|\()")
 
 
@@ -105,6 +107,8 @@ def explained(stop: Stop, message: str = "") -> FjordSqlError:
         _foreign_quote(stop)
         or _glued_number(stop)
         or misspelled(stop)
+        or _within(stop)
+        or _clause_of_stream(stop)
         or _left_alone(stop)
         or _foreign(stop)
         or _missing(stop)
@@ -188,6 +192,30 @@ def _is_name(stop: Stop, index: int) -> bool:
     if token is None or token.token_type not in NAMES:
         return False
     return token.text.upper() not in (*_WANTING, *_SET_OPERATIONS, "ALL", "ANY", "CASE", "DISTINCT", "IS", "SELECT")
+
+
+def _within(stop: Stop) -> FjordSqlError | None:
+    """Return the error about WITHIN that is no name, but has no column before it, or no number behind."""
+    for index in (stop.index, stop.index - 1):
+        before, behind = stop.token(index - 1), stop.token(index + 1)
+        if stop.word(index) != "WITHIN" or before is None or behind is None or _clause(stop, index) == "FROM":
+            continue
+        shape = "it is written speed WITHIN 0.5"
+        if stop.word(index - 1) == ")" and behind.token_type == TokenType.NUMBER:
+            return stop.error(index, "an error can be allowed on a column only", shape)
+        if before.token_type in (TokenType.IDENTIFIER, *NAMES) and behind.token_type in _BEGIN_OPERANDS:
+            return stop.error(index + 1, "a number was expected behind WITHIN", shape)
+    return None
+
+
+def _clause_of_stream(stop: Stop) -> FjordSqlError | None:
+    """Return the error about a clause of FROM that stands elsewhere."""
+    for index in (stop.index, stop.index - 1):
+        word = stop.word(index)
+        if word in CALLED_CLAUSES and stop.word(index + 1) == "(" and _clause(stop, index) not in ("FROM", "SELECT"):
+            shape = f"FROM stream {CALLED_CLAUSES[word]}"
+            return stop.error(index, f"{word} belongs to a stream in FROM, directly after its name or alias", shape)
+    return None
 
 
 def _left_alone(stop: Stop) -> FjordSqlError | None:
@@ -285,8 +313,7 @@ def _side_by_side(stop: Stop) -> str | None:
     around = (stop.token(stop.index - 1), stop.token(stop.index + 1))
     if stop.word(stop.index) == "," and all(each and each.token_type == TokenType.NUMBER for each in around):
         return "a number has a dot before its decimals"
-    begins = (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, *NAMES)
-    if token is None or token.token_type not in begins or not _ends_operand(stop, stop.index - 1):
+    if token is None or token.token_type not in _BEGIN_OPERANDS or not _ends_operand(stop, stop.index - 1):
         return None
     clause = _clause(stop, stop.index)
     if clause in _CONDITIONS:

@@ -84,6 +84,7 @@ FOREIGN_CLAUSES: dict[str, str | None] = {
     "SESSION": None,
     "PREWHERE": "write WHERE",
     "TABLESAMPLE": f"write {SAMPLE_SHAPE}",
+    "MINUS": "write EXCEPT",
     "NATURAL": "join with a comma and WHERE, or JOIN ... ON",
 }
 """Words that begin clauses elsewhere, and what is written here."""
