@@ -238,7 +238,8 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
 
     def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:  # noqa: FBT001, FBT002 - sqlglot's
         number, word = self._prev, self._curr
-        names = number and word and number.token_type == TokenType.NUMBER and word.token_type in self.ALIAS_TOKENS
+        named = word and word.token_type in self.ALIAS_TOKENS and word.token_type != TokenType.IDENTIFIER
+        names = named and number and number.token_type == TokenType.NUMBER
         if names and not explicit and glued(number, word):
             raise glued_number(self.sql, number, word, named=True)
         if names and not explicit and self._index > 1 and self._tokens[self._index - 2].text.upper() == "WITHIN":

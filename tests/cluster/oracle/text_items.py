@@ -296,9 +296,14 @@ def has_live(query: Query) -> bool:
     return has_live(query.left) or has_live(query.right)
 
 
+def end_of(query: Query) -> str:
+    """Return what stands at the end of a query, which is about all operands of a set operation."""
+    return query.end or (end_of(query.right) if not isinstance(query, Select) else "")
+
+
 def has_unlasting(query: Query) -> bool:
     """Return whether a query surely reads a stream of which nothing says how long its sensors should last."""
-    if "LIFETIME" in query.end:
+    if "LIFETIME" in end_of(query):
         return False
     if isinstance(query, Select):
         return any(reads_unlasting(each) for each in query.items)

@@ -31,6 +31,7 @@ from tests.cluster.oracle.text_items import (
     Offered,
     Place,
     aliases_of,
+    end_of,
     has_unlasting,
     has_unsampled,
     reads_unlasting,
@@ -134,7 +135,7 @@ class Queries:
             left = self.select(below, list(kinds))
             common = tuple(kinds)
         word = f"{kind} {'ALL' if every else dice.choice(('', '', 'DISTINCT'))}".strip()
-        left_over = not right.end and (has_unlasting(left) or has_unlasting(right))
+        left_over = not end_of(right) and (has_unlasting(left) or has_unlasting(right))
         end = self._lifetime() if place.depth == DEEPEST and dice.random() < 0.1 and left_over else ""
         return SetOperation(kind, every, word, left, right, common, end)
 
