@@ -252,9 +252,12 @@ def _window(node: Node, window: StreamWindow, context: Context) -> Node:
 
 
 def _partition_key(key: exp.Expr, node: Node, context: Context) -> str:
+    if not isinstance(key, exp.Column):
+        hint = "a window is partitioned by columns of the stream before it"
+        raise context.error(key, "PARTITION BY takes columns as they are", hint)
     names = [column.name for column in schema_of(node)]
     found = next((name for name in names if name.casefold() == key.name.casefold()), None)
-    if not isinstance(key, exp.Column) or found is None:
+    if found is None:
         raise context.error(key, f"there is no column {key.name!r}", suggest(key.name, names, what="columns are"))
     if key.table:
         reason = "the columns of PARTITION BY are those of the stream before it, and have no other name in front"

@@ -11,7 +11,7 @@ from cluster.language.dialect import parse_scalar
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
 from cluster.language.plans import scalar_of
-from cluster.language.syntax import QUERIES, Slot
+from cluster.language.syntax import QUERIES, Slot, Within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from cluster.language.algebra import Output, Scalar
     from protocols.streams import FieldType
 
-_LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot)
+_LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot, Within)
+"""What counts as one; an error allowed on a column is no part of what an expression means."""
 
 
 class MatchingKeys:
     """Keys that are computed. A part is a key if both mean the same once names are resolved.
 
-    ``t.g % 2``, ``(G) % 2`` and ``g % 2`` do if the stream t has the only column g; ``2 % g`` is another expression.
+    ``t.g % 2``, ``(G) % 2`` and ``g WITHIN 1 % 2`` do if the stream t has the only column g; ``2 % g`` is another.
 
     Parameters
     ----------
@@ -81,8 +82,9 @@ def _shape(key: exp.Expr) -> tuple[type[exp.Expr], int]:
 
 
 def _kind(part: exp.Expr) -> type[exp.Expr]:
-    """Return what a part is, without parentheses; IF is a CASE."""
+    """Return what a part is, without parentheses and errors allowed; IF is a CASE."""
     bare = part.unnest() if isinstance(part, exp.Paren) else part
+    bare = bare.this if isinstance(bare, Within) else bare
     return exp.Case if isinstance(bare, exp.If) else type(bare)
 
 

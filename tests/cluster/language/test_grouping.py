@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
-from cluster.language.algebra import Aggregate, AggregateCall, Column, Node, Scalar, inputs_of
+from cluster.language.acquisition import with_sources
+from cluster.language.algebra import (
+    Aggregate,
+    AggregateCall,
+    Column,
+    Node,
+    Scalar,
+    Source,
+    Tolerance,
+    inputs_of,
+)
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
 from cluster.language.translation import translate
+from cluster.language.walks import nodes_of
 from cluster.plan import expressions
 from protocols.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
@@ -41,6 +53,27 @@ def calls(sql: str) -> tuple[AggregateCall, ...]:
 )  # fmt: skip
 def test_a_key_is_known_however_it_is_written(selected: str, key: str) -> None:
     translate(f"SELECT {selected} AS x, COUNT(*) AS n {WINDOW} GROUP BY {key}", CATALOG)
+    translate(f"SELECT COUNT(*) AS n {WINDOW} GROUP BY {key} HAVING COALESCE({selected}, NULL) IS NOT NULL", CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("selected", "key"),
+    [
+        ("CAST(speed AS INTEGER)", "CAST(speed WITHIN 2 AS INTEGER)"),
+        ("CAST(t.speed WITHIN 2 AS INTEGER)", "CAST(speed AS INTEGER)"),
+        ("CAST(t.speed WITHIN 2 AS INTEGER)", "CAST(speed WITHIN 2.0 AS INTEGER)"),
+        ("speed + 1", "speed WITHIN 2 + 1"), ("(speed WITHIN 2) + 1", "speed + 1"), ("speed WITHIN 2 + 1", "speed + 1"),
+        ("speed", "speed WITHIN 2"), ("speed WITHIN 2", "t.speed"), ("(speed)", "(t.speed WITHIN 2)"),
+        ("FLOOR(speed / 10) * 10 + speed", "FLOOR(speed / 10), speed WITHIN 2"),
+    ],
+)  # fmt: skip
+def test_an_error_allowed_makes_no_other_key(selected: str, key: str) -> None:
+    query = f"SELECT {selected} AS x, COUNT(*) AS n {WINDOW} GROUP BY {key}"
+    node = translate(query, CATALOG).node
+    (source,) = (each for each in nodes_of(node) if isinstance(each, Source))
+    assert source.tolerances == (Tolerance("speed", 2.0),)
+    without = translate(query.replace(" WITHIN 2.0", "").replace(" WITHIN 2", ""), CATALOG).node
+    assert with_sources(node, lambda each: structs.replace(each, tolerances=())) == without
     translate(f"SELECT COUNT(*) AS n {WINDOW} GROUP BY {key} HAVING COALESCE({selected}, NULL) IS NOT NULL", CATALOG)
 
 

@@ -23,7 +23,7 @@ from tests.cluster.oracle.text_forms import (
     Zipped,
     types_of,
 )
-from tests.cluster.oracle.text_groups import group_leaves, respelled
+from tests.cluster.oracle.text_groups import group_leaves
 from tests.cluster.oracle.text_items import (
     INTEGER,
     REAL,
@@ -170,7 +170,7 @@ class Queries:
         conditions = Conditions(self, scalars, scope, place, plain=plain)
         across = correlation(scalars, from_.columns, outer, only_equal=single) if outer else ()
         where = conditions.where(from_.offered, across)
-        keys = () if single or not grouped else self._keys(scalars, from_.columns)
+        keys = () if single or not grouped else self._keys(scalars)
         quantifier, inner = "", scalars
         if grouped:
             inner = Scalars(
@@ -256,7 +256,7 @@ class Queries:
         wanted = self.dice.choice((86_400_000_000, 604_800_000_000, 3_600_000_000))
         return f"LIFETIME {spelling.duration(self.dice, wanted)}"
 
-    def _keys(self, scalars: Scalars, columns: Sequence[Known]) -> tuple[Scalar, ...]:
+    def _keys(self, scalars: Scalars) -> tuple[Scalar, ...]:
         dice = self.dice
         keys: list[Scalar] = []
         for _ in range(dice.choice((0, 1, 1, 1, 2))):
@@ -264,8 +264,6 @@ class Queries:
             key = scalars.leaf(kind, Exactness.SAME) if dice.random() < 0.6 else scalars.value(kind, 1, Exactness.SAME)
             truth = key.type is BOOLEAN and not key.parts
             if (has_column(key) or truth) and not any(key.sql == each.sql for each in keys):
-                # An error allowed on a part of a key would make it another key than the same without.
-                key = key if key.known is not None else respelled(dice, key, columns)
                 keys.append(replace(key, parentheses=0))
         return tuple(keys)
 
