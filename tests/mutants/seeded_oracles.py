@@ -11,6 +11,7 @@ import pytest
 from tests.cluster.oracle import proving, relation_proving
 from tests.cluster.oracle.relation_proving import search_relations
 from tests.cluster.oracle.searching import search
+from tests.cluster.oracle.text_proving import search_texts
 
 SEED = 20_261_121
 
@@ -24,8 +25,12 @@ def reports_as_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plans() -> None:
-    search(SEED, plan_count=25, stream_sets=6)
+    search(SEED, plan_count=16, stream_sets=6)
+
+
+def test_texts() -> None:
+    search_texts(SEED, 20, shrink=False)
 
 
 def test_queries_over_relations() -> None:
-    search_relations(SEED, 48)
+    search_relations(SEED, 12)

@@ -12,7 +12,7 @@ from hypothesis import Phase, is_hypothesis_test, settings
 import cluster
 from tests.mutants.suite import FEWER_EXAMPLES
 
-FEWEST = 5
+FEWEST = 4
 CPU_LIMIT = "FJORD_MUTANT_CPU_SECONDS"
 MEMORY_LIMIT = "FJORD_MUTANT_MEMORY_BYTES"
 
