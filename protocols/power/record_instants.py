@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,14 @@ from protocols.programs import SamplingProgram, first_sample_at_or_after, parts_
 
 Timing = tuple[tuple[int, int], ...]
 """Of each part the interval that one record covers, 0 if it sends samples, and its period; ascending."""
-Instants = npt.NDArray[np.int64]
+Instants = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
 LONGEST_CYCLE = 10_000
 """Parts whose periods have more ticks in common are taken to look at different samples."""
 MOST_INSTANTS = 4_096
-"""So many records are gone through."""
+"""From the first on, so many are looked at to find out how often a mote listens."""
+_MOST_US = 2**62
+"""Instants beyond this do not fit into an array of 64-bit numbers."""
 _MANY_PACKETS = 100.0
 """With more packets than this between two windows, when exactly each is sent makes no difference."""
 
@@ -33,7 +35,10 @@ def record_instants(program: SamplingProgram, from_us: int) -> Iterator[int]:
 
 
 def listening_of_parts(program: SamplingProgram) -> Listening:
-    """Return how often a mote with several regular parts sends packets and listens, by going through a while of it."""
+    """Return how often a mote with several regular parts sends packets and listens, by going through a while of it.
+
+    The work is bounded by the records looked at, however far apart they are.
+    """
     return _listening(_timing(program), program.samples_per_packet, program.listen.every_us)
 
 
@@ -51,13 +56,16 @@ def instants_per_second(periods_us: tuple[int, ...]) -> float:
 
 @lru_cache(maxsize=4096)
 def due_together(periods: tuple[int, ...]) -> dict[tuple[int, ...], int]:
-    """Return in how many ticks of a cycle which parts look at the sample."""
-    counts: Counter[tuple[int, ...]] = Counter()
-    for tick in range(math.lcm(*periods)):
-        due = tuple(place for place, period in enumerate(periods) if tick % period == 0)
-        if due:
-            counts[due] += 1
-    return dict(counts)
+    """Return in how many ticks of a cycle, of :data:`LONGEST_CYCLE` at most, which parts look at the sample."""
+    looking = np.zeros(math.lcm(*periods), dtype=np.int64)
+    for place, period in enumerate(periods):
+        looking[::period] |= 1 << place
+    found, first, ticks = np.unique(looking, return_index=True, return_counts=True)
+    # In the order in which they come: sums of reals depend on it.
+    ways = sorted(zip(first.tolist(), found.tolist(), ticks.tolist(), strict=True))
+    return {
+        tuple(place for place in range(len(periods)) if bits >> place & 1): count for _, bits, count in ways if bits
+    }
 
 
 def _timing(program: SamplingProgram) -> Timing:
@@ -77,6 +85,8 @@ def _instants(timing: Timing, from_us: int) -> Iterator[int]:
 def _first_instants(timing: Timing) -> Instants:
     """Return the first instants from 0 on, as :func:`_instants` would yield them."""
     until_us = MOST_INSTANTS * min(interval_us or period_us for interval_us, period_us in timing)
+    if until_us > _MOST_US:
+        return np.array(list(islice(_instants(timing, 0), MOST_INSTANTS)), dtype=object)
     found = np.sort(np.concatenate(_instants_until(timing, until_us)))
     return found[:MOST_INSTANTS]
 
@@ -100,16 +110,14 @@ def _listening(timing: Timing, per_packet: int, every_us: int) -> Listening:
     asks = listens = place = 0
     begins_us = 0
     while True:
-        ask_us = begins_us + every_us
-        place = bisect_left(packets, ask_us, place)
+        place = bisect_left(packets, begins_us + every_us, place)
         if place == len(packets):
             break
-        listens += 1
-        if packets[place] <= ask_us + every_us:
-            begins_us = packets[place]
-        else:
-            asks += 1
-            begins_us = ask_us
+        # Until a packet comes soon enough it asks, each time after `every_us`.
+        alone = max(0, -(-(packets[place] - begins_us) // every_us) - 2)
+        asks += alone
+        listens += alone + 1
+        begins_us = packets[place]
     seconds = max(begins_us, 1) / 1e6
     if listens == 0:
         return when_regular(rate, every_us / 1e6)
