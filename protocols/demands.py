@@ -12,13 +12,14 @@ import msgspec
 from msgspec import Meta
 
 from protocols.frames import (
+    LONGEST_PERIOD_US,
     MEBIBYTE,
     Counter,
     DurationMicroseconds,
     Frame,
     FrameDecoder,
     Name,
-    PositiveMicroseconds,
+    PeriodMicroseconds,
     Value,
 )
 from protocols.programs import Band, DeadBand, Measure, Threshold
@@ -65,7 +66,7 @@ class PaneDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     """
 
     form: FormName
-    pane_us: PositiveMicroseconds
+    pane_us: PeriodMicroseconds
     measures: Annotated[tuple[Measure, ...], Meta(max_length=5)] = ()
 
 
@@ -98,7 +99,7 @@ class CompletenessDemand(msgspec.Struct, frozen=True, array_like=True, forbid_un
     """
 
     form: FormName
-    pane_us: PositiveMicroseconds
+    pane_us: PeriodMicroseconds
 
 
 class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -135,14 +136,14 @@ class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     query: Name
     fields: Annotated[tuple[FieldName, ...], Meta(max_length=256)]
-    period_us: PositiveMicroseconds | None = None
+    period_us: PeriodMicroseconds | None = None
     bands: Annotated[tuple[Band, ...], Meta(max_length=256)] = ()
     sensors: Annotated[tuple[PropertyBand, ...], Meta(max_length=256)] = ()
     panes: PaneDemand | None = None
     events: EventDemand | None = None
     tolerances: Annotated[tuple[DeadBand, ...], Meta(max_length=256)] = ()
     output_us: DurationMicroseconds = 0
-    slowest_us: DurationMicroseconds = 0
+    slowest_us: Annotated[int, Meta(ge=0, le=LONGEST_PERIOD_US)] = 0
     lifetime_us: DurationMicroseconds = 0
     completeness: CompletenessDemand | None = None
 

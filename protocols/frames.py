@@ -24,6 +24,9 @@ Microseconds = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 
 DurationMicroseconds = Annotated[int, Meta(ge=0, le=2**62)]
 PositiveMicroseconds = Annotated[int, Meta(ge=1, le=2**62)]
+LONGEST_PERIOD_US = 366 * 86_400_000_000
+"""The longest sample period, and the widest pane, that may be asked of a sensor."""
+PeriodMicroseconds = Annotated[int, Meta(ge=1, le=LONGEST_PERIOD_US)]
 Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?\Z")]
 """A name that may be part of a topic; see :func:`protocols.topics.check_name`."""

@@ -18,6 +18,7 @@ from protocols.frames import (
     FrameDecoder,
     Microseconds,
     Name,
+    PeriodMicroseconds,
     PositiveMicroseconds,
     Value,
 )
@@ -214,8 +215,8 @@ class Announcement(Frame, frozen=True):
     kind: Annotated[str, Meta(max_length=64)]
     stream: StreamSchema
     properties: dict[FieldName, SampleValue]
-    default_period_us: PositiveMicroseconds
-    minimum_period_us: PositiveMicroseconds
+    default_period_us: PeriodMicroseconds
+    minimum_period_us: PeriodMicroseconds
     device: Annotated[str, Meta(max_length=64)] = ""
     battery_joules: Annotated[float, Meta(gt=0, le=1e12)] | None = None
     lifetime_us: DurationMicroseconds = 0

@@ -12,6 +12,7 @@ from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, period_us, read_quantity, read_real, written
 from cluster.language.syntax import LifetimeClause, span_of
 from cluster.language.walks import rebuilt
+from protocols.frames import LONGEST_PERIOD_US
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def with_sample(source: Source, sample: SampleClause, context: Context) -> Sourc
     Raises
     ------
     FjordSqlError
-        If a period is none, or the longest one accepted is no multiple of the one wanted.
+        If a period is none or too long, or the longest one accepted is no multiple of the one wanted.
     """
     period = _period(sample, context)
     slowest: SampleClause | None = sample.args.get("slowest")
@@ -53,7 +54,11 @@ def _next(duration: int, period: int) -> int:
 
 
 def _period(sample: SampleClause, context: Context) -> int:
-    return read_quantity(sample.this, duration_us if sample.args["kind"] == "EVERY" else period_us, context)
+    found = read_quantity(sample.this, duration_us if sample.args["kind"] == "EVERY" else period_us, context)
+    if found > LONGEST_PERIOD_US:
+        longest = written(LONGEST_PERIOD_US)
+        raise context.error(sample.this, f"a sample period is at most {longest}", f"write {longest}, or less")
+    return found
 
 
 def with_events(source: Source, events: EventsClause, stream: BaseStream, context: Context) -> Source:

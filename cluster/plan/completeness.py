@@ -14,11 +14,13 @@ import msgspec
 
 from cluster.errors import PlanError
 from cluster.language.algebra import Aggregate, Node
+from cluster.language.quantities import written
 from cluster.language.walks import nodes_of
 from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import chosen_by, fixed_columns, pushed_of
+from protocols.frames import LONGEST_PERIOD_US
 
 
 def check_completeness(node: Node) -> None:
@@ -37,6 +39,12 @@ def check_completeness(node: Node) -> None:
             "COMPLETENESS() is known only of a windowed aggregate over one stream that is the whole query",
             hint="give the stream a window with a slide, WINDOW(RANGE 5 MINUTES SLIDE 5 MINUTES), and ask for "
             "COMPLETENESS() in a query of its own, without joins and subqueries",
+        )
+    if windowed.own_pane_us > LONGEST_PERIOD_US:
+        raise PlanError(
+            f"COMPLETENESS() is counted in panes of at most {written(LONGEST_PERIOD_US)}, "
+            f"and those of this window have {written(windowed.own_pane_us)}",
+            hint="let the window slide by less",
         )
     fixed = fixed_columns(windowed.source)
     for key in windowed.keys:

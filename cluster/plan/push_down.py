@@ -22,6 +22,7 @@ from cluster.plan.pane_query import PaneQuery
 from cluster.plan.predicate_intervals import Interval, Intervals, take_apart
 from cluster.planning_budget import spend
 from protocols.demands import PropertyBand
+from protocols.frames import LONGEST_PERIOD_US
 from protocols.programs import Band, Measure
 from protocols.streams import FieldType
 
@@ -88,7 +89,7 @@ class Pushed:
 def pushed_of(query: PaneQuery) -> Pushed | None:
     """Return what sensors can do of a windowed aggregate; None if they have to tell every sample (or event)."""
     source = query.source
-    if source.lookups:
+    if source.lookups or query.own_pane_us > LONGEST_PERIOD_US:
         return None
     fixed = fixed_columns(source)
     chosen = chosen_by(source, query.predicate)

@@ -22,7 +22,7 @@ from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement, translate, translate_derived
 from cluster.plan.demand import demands_of
 from protocols.demands import QueryDemand, StreamDemand, decode_demand
-from protocols.frames import VERSION, encode
+from protocols.frames import LONGEST_PERIOD_US, VERSION, encode
 from tests.cluster.language.example_catalog import CATALOG
 
 DURATIONS = {
@@ -49,6 +49,7 @@ RELATIONS = {
 OTHERS = {
     "rate": "SELECT lane FROM traffic SAMPLE RATE {}",
     "slowest rate": "SELECT lane FROM traffic SAMPLE RATE 1 KHZ AT LEAST RATE {}",
+    "counted window": "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE {0} SLIDE {0}) SAMPLE EVERY 366 DAYS",
     "rows": "SELECT lane FROM traffic WINDOW(ROWS {})",
     "slide of rows": "SELECT lane FROM traffic WINDOW(ROWS 100 SLIDE {})",
     "rows by sensor": "SELECT lane FROM traffic WINDOW(PARTITION BY sensor ROWS {})",
@@ -164,6 +165,11 @@ def test_both_bounds_are_looked_at(text, offending, reason, hint):
     ("rate", "1e7 HZ", "1e7 HZ", "whole number of microseconds"),
     ("rate", "10", "10", "a rate needs a unit"),
     ("sample", f"{2**60 + 1} US", f"{2**60 + 1} US", "the duration is too long"),
+    ("sample", "13343000 DAYS", "13343000 DAYS", "a sample period is at most 366 DAYS"),
+    ("sample", f"{LONGEST_PERIOD_US + 1} US", f"{LONGEST_PERIOD_US + 1} US", "a sample period is at most 366 DAYS"),
+    ("slowest sample", "732 DAYS", "732 DAYS", "a sample period is at most 366 DAYS"),
+    ("rate", "3e-8 HZ", "3e-8 HZ", "whole number of microseconds"),
+    ("rate", "1e-8 HZ", "1e-8 HZ", "a sample period is at most 366 DAYS"),
     ("rows", "1e30", "1e30", "the number of rows is too large"),
     ("rows", "1.5", "1.5", "not a positive whole number"),
     ("rows", "0", "0", "not a positive whole number"),
@@ -209,6 +215,7 @@ UNITS = st.sampled_from(["", *DURATION_UNITS, "HZ", "KHZ", "MHZ", "_0", "x1", "e
 @example("rate", "1e-12", " ", "HZ", False)
 @example("sample", f"{2**60}", " ", "US", False)
 @example("slowest sample", f"{2**60}", " ", "US", False)
+@example("counted window", "7320", " ", "DAYS", False)
 def test_every_quantity_gets_an_answer(place, number, space, unit, registered):
     text = EVERYWHERE[place].format(f"{number}{space}{unit}")
     try:
@@ -223,7 +230,8 @@ def test_every_quantity_gets_an_answer(place, number, space, unit, registered):
         for name in ("size_us", "slide_us", "granule_us", "rows", "slide_rows"):
             assert 1 <= (getattr(each, name, None) or 1) <= LONGEST_US
         if isinstance(each, Source):
-            assert 1 <= (each.sample_period_us or 1) <= LONGEST_US
+            assert 1 <= (each.sample_period_us or 1) <= LONGEST_PERIOD_US
+            assert each.slowest_us <= LONGEST_PERIOD_US
             assert each.history is None or 1 <= (each.history.back_us or 1) <= LONGEST_US
     # What the language lets pass, the protocol carries.
     for stream, demands in demands_of("q", found.node).items():

@@ -60,6 +60,8 @@ def test_windowed_aggregates_of_one_stream_may_ask(sql: str) -> None:
     (f"{SEEN} UNION ALL {SEEN.replace('2 MIN', '4 MIN')}", "windowed aggregate"),
     (f"SELECT lane, COMPLETENESS() AS c FROM traffic {WINDOW} GROUP BY lane", "groups by lane"),
     (f"SELECT COMPLETENESS() AS c FROM traffic {WINDOW} GROUP BY speed > 3, sensor", "groups by speed > 3"),
+    ("SELECT COMPLETENESS() AS c FROM traffic WINDOW(RANGE 366 DAYS SLIDE 366 DAYS)", None),
+    ("SELECT COMPLETENESS() AS c FROM traffic WINDOW(RANGE 367 DAYS SLIDE 367 DAYS)", "at most 366 DAYS"),
 ])  # fmt: skip
 def test_elsewhere_it_is_refused_with_a_way_out(sql: str, reason: str | None) -> None:
     node = plan(sql)
