@@ -15,7 +15,8 @@ import structlog
 from cluster.errors import StorageError
 from cluster.ingest.admission import StreamAdmission, Verdict
 from cluster.ingest.arrow_batches import misfit_of, split_late, to_arrow
-from cluster.storage.stream_tables import StreamTable
+from cluster.storage.appending import OutcomeUnknownError
+from cluster.storage.stream_tables import StreamPosition, StreamTable
 from protocols.batches import START_COLUMN, Ack, Batch, Rejection
 from protocols.errors import SchemaError
 from protocols.frames import VERSION
@@ -32,6 +33,14 @@ class _Waiting:
     sequences: dict[tuple[str, str], int] = field(default_factory=dict)
     rejected: dict[tuple[str, str], list[Rejection]] = field(default_factory=dict)
     count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _InDoubt:
+    """A commit that may have been made or not."""
+
+    waiting: _Waiting
+    position: StreamPosition
 
 
 class StreamWriter:
@@ -70,6 +79,7 @@ class StreamWriter:
         self._interval = commit_interval_seconds
         self._clock = clock
         self._waiting = _Waiting()
+        self._in_doubt: _InDoubt | None = None
         self._work = asyncio.Event()
         self.last_rejection: str | None = None
         """Why samples were rejected last."""
@@ -91,6 +101,8 @@ class StreamWriter:
             offer and never will. If not, such a batch is left to the proxy until the offer or the declaration changes.
         """
         admission, lane = self.admission, (batch.proxy, batch.epoch)
+        if self._in_doubt is not None:
+            return  # What is stored is not known, so nothing can be said to follow it.
         if not admission.knows(*lane):
             admission.open_lane(*lane, self.table.last_sequence(*lane))
         admission.heard(batch.proxy, self._clock())
@@ -121,24 +133,48 @@ class StreamWriter:
                 await asyncio.wait_for(self._work.wait(), timeout=1.0)
             began = self._clock()
             moved = self.admission.time_passed(began)  # asked of busy streams too, or one that is silent stalls them
-            if not moved and not self._work.is_set():
+            if not moved and not self._work.is_set() and self._in_doubt is None:
                 continue
             await self.commit()
             await asyncio.sleep(max(0.0, self._interval - (self._clock() - began)))
 
     async def commit(self) -> None:
         """Store everything that waits in one commit and acknowledge it."""
+        if self._in_doubt is not None and not await self._settle(self._in_doubt):
+            return
         waiting, self._waiting = self._waiting, _Waiting()
         self._work.clear()
         position = self.admission.current_position()
         try:
             await asyncio.to_thread(self.table.append, waiting.rows, position, waiting.sequences)
+        except OutcomeUnknownError as error:
+            log.warning("a commit may have been made or not", stream=self.stream, error=str(error))
+            self._in_doubt = _InDoubt(waiting, position)
+            return
         except StorageError as error:
             # Nothing is acknowledged: the proxies still have it all and will send it again.
             log.warning("commit failed", stream=self.stream, error=str(error))
             self.admission.forget_unstored()
             self._waiting = _Waiting()
             return
+        await self._committed(waiting, position)
+
+    async def _settle(self, doubt: _InDoubt) -> bool:
+        """See whether a commit was made; return False if that is still unknown."""
+        try:
+            made = await asyncio.to_thread(self.table.holds, doubt.waiting.sequences)
+        except StorageError:
+            return False
+        self._in_doubt = None
+        log.warning("what is stored is known again", stream=self.stream, made=made)
+        if made:
+            await self._committed(doubt.waiting, doubt.position)
+        # What came behind the commit in doubt was not remembered.
+        self.admission.forget_unstored()
+        self._waiting = _Waiting()
+        return True
+
+    async def _committed(self, waiting: _Waiting, position: StreamPosition) -> None:
         self.admission.committed(waiting.sequences, position)
         for lane in waiting.sequences:
             await self._acknowledge(self._ack(lane, tuple(waiting.rejected.get(lane, ()))))

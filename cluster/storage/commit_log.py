@@ -82,7 +82,7 @@ class CommitLog:
 
     def __init__(self, table: str) -> None:
         self._table = table
-        self._files, root = _open(table)
+        self._files, root = open_files(table)
         self._root = PurePosixPath(root)
 
     def exists(self, version: int) -> bool:
@@ -164,7 +164,8 @@ def _added_file(add: _Add) -> AddedFile:
     return AddedFile(unquote(add.path), stats.numRecords, add.size, first_us, last_us)
 
 
-def _open(table: str) -> tuple[fs.FileSystem, str]:
+def open_files(table: str) -> tuple[fs.FileSystem, str]:
+    """Return where a table is: a file system, and the path of its folder there."""
     if "://" in table:
         files, root = fs.FileSystem.from_uri(table)
         return files, str(root)

@@ -25,11 +25,17 @@ CONFIGURATION: dict[str, str | None] = {
 }
 
 
-def renewed(table: DeltaTable, root: str) -> DeltaTable:
-    """Return a table, just committed to, opened anew and with a shorter log if it is time for that."""
-    if (table.version() + 1) % COMMITS_BETWEEN_CHECKPOINTS == 0:  # version 0 is a commit, too
-        with contextlib.suppress(DeltaError, OSError):  # it goes on without as well
-            if is_local(root):
-                archive(Path(root), table.version())
-            return DeltaTable(root)
+def due_for_checkpoint(before: int, version: int) -> bool:
+    """Return whether a table at `version` needs a checkpoint, if it was seen to at the version `before`."""
+    made, needed = (commits // COMMITS_BETWEEN_CHECKPOINTS for commits in (before + 1, version + 1))
+    return needed > made  # version 0 is a commit, too
+
+
+def checkpointed(table: DeltaTable, root: str) -> DeltaTable:
+    """Return a table opened anew, with a checkpoint and a shorter log; it goes on without them as well."""
+    with contextlib.suppress(DeltaError, OSError):
+        table.create_checkpoint()
+        if is_local(root):
+            archive(Path(root), table.version())
+        return DeltaTable(root)
     return table

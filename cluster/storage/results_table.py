@@ -10,13 +10,13 @@ from threading import Lock
 
 import polars as pl
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
-from cluster.errors import StorageError
+from cluster.storage.appending import AppendedTable, OutcomeUnknownError
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
-from cluster.storage.delta_tables import CONFIGURATION, renewed
+from cluster.storage.delta_tables import CONFIGURATION
 
 RESULT_SCHEMA = pa.schema(
     [
@@ -53,20 +53,31 @@ class ResultsTable:
         self._fjord = f"fjord/{fjord}"
         self._appending = Lock()
         try:
-            self._table = DeltaTable(root)
+            found = DeltaTable(root)
         except TableNotFoundError:
-            self._table = DeltaTable.create(root, schema=RESULT_SCHEMA, name="results", configuration=CONFIGURATION)
+            found = DeltaTable.create(root, schema=RESULT_SCHEMA, name="results", configuration=CONFIGURATION)
+        self._appended = AppendedTable(root, found)
         self.log = CommitLog(root)
         self._known_sequences: dict[str, int] | None = None
 
     @property
+    def _table(self) -> DeltaTable:
+        return self._appended.delta
+
+    @property
     def version(self) -> int:
         """The newest version this handle knows."""
-        return self._table.version()
+        return self._appended.version
 
     def committed(self, micro_batch: int, writer: str = "") -> bool:
-        """Return whether this micro-batch of a writer has been stored already."""
-        last = self._table.transaction_version(self._application(writer))
+        """Return whether this micro-batch of a writer has been stored already.
+
+        Raises
+        ------
+        OutcomeUnknownError
+            If the table cannot be read after an error.
+        """
+        last = self._appended.stored(self._application(writer))
         return last is not None and micro_batch <= last
 
     def append(self, rows: pl.DataFrame, micro_batch: int, writer: str = "") -> int:
@@ -88,6 +99,8 @@ class ResultsTable:
 
         Raises
         ------
+        OutcomeUnknownError
+            If the commit may have been made or not.
         StorageError
             If the commit fails; then nothing of it is stored.
         """
@@ -104,19 +117,14 @@ class ResultsTable:
                 + 1
             ).alias("sequence")
         ).select(RESULT_SCHEMA.names)
-        properties = CommitProperties(app_transactions=[Transaction(self._application(writer), micro_batch)])
+        data = numbered.to_arrow().cast(RESULT_SCHEMA)
         try:
-            write_deltalake(
-                self._table, numbered.to_arrow().cast(RESULT_SCHEMA), mode="append", commit_properties=properties
-            )
-        except (DeltaError, OSError) as error:
-            self._table.update_incremental()
-            self._known_sequences = None  # the commit may have been made after all
-            raise StorageError(f"could not append to results table {self.root}: {error}") from error
+            version = self._appended.append(data, {self._application(writer): micro_batch})
+        except OutcomeUnknownError:
+            self._known_sequences = None
+            raise
         last = numbered.group_by("query").agg(pl.col("sequence").max())
         self._sequences.update(dict(last.iter_rows()))
-        version = self.version
-        self._table = renewed(self._table, self.root)
         if self._compaction.due(version):
             self._compaction.run(self._table)
         return version

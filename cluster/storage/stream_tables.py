@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
+from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import Compaction
-from cluster.storage.delta_tables import CONFIGURATION, renewed
+from cluster.storage.delta_tables import CONFIGURATION
 from protocols.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
-    FORM_COLUMN,
     MOTE_COLUMN,
     START_COLUMN,
     aggregate_fields,
@@ -104,14 +103,13 @@ class StreamTable:
         self.root = root
         self._compaction = compaction or Compaction()
         try:
-            self._table = DeltaTable(root)
+            found = DeltaTable(root)
         except TableNotFoundError as error:
             if schema is None:
                 raise StorageError(f"there is no stream table at {root}") from error
-            self._table = DeltaTable.create(
-                root, schema=arrow_schema(schema), name=schema.name, configuration=CONFIGURATION
-            )
-        self.schema = _schema_of(self._table, root)
+            found = DeltaTable.create(root, schema=arrow_schema(schema), name=schema.name, configuration=CONFIGURATION)
+        self._appended = AppendedTable(root, found)
+        self.schema = _schema_of(found, root)
         if schema is not None and schema != self.schema:
             raise StorageError(
                 f"stream {schema.name!r} is offered with other fields than its table has: "
@@ -119,12 +117,15 @@ class StreamTable:
                 hint="give the new motes a stream of their own",
             )
         self.log = CommitLog(root)
-        self._holds_aggregates = any(field.name == FORM_COLUMN for field in self._table.schema().fields)
+
+    @property
+    def _table(self) -> DeltaTable:
+        return self._appended.delta
 
     @property
     def version(self) -> int:
         """The newest version this handle knows."""
-        return self._table.version()
+        return self._appended.version
 
     def position(self) -> StreamPosition:
         """Return how far the stream has come at the newest version."""
@@ -161,7 +162,17 @@ class StreamTable:
 
     def last_sequence(self, proxy: str, epoch: str) -> int:
         """Return the highest sequence number stored of a proxy and epoch; 0 if none."""
-        return self._table.transaction_version(_writer(proxy, epoch)) or 0
+        return self._appended.stored(_writer(proxy, epoch)) or 0
+
+    def holds(self, sequences: Mapping[tuple[str, str], int]) -> bool:
+        """Return whether everything up to these sequence numbers, by (proxy, epoch), is stored.
+
+        Raises
+        ------
+        OutcomeUnknownError
+            If the table cannot be read.
+        """
+        return self._appended.made(_transactions(sequences))
 
     def sequences(self) -> dict[tuple[str, str], int]:
         """Return, by proxy and epoch, the highest sequence number stored of all that ever fed the stream.
@@ -205,29 +216,16 @@ class StreamTable:
 
         Raises
         ------
+        OutcomeUnknownError
+            If the commit may have been made or not; :meth:`holds` tells when the table can be read again.
         StorageError
             If the commit fails; then nothing of it is stored.
         """
-        schema = arrow_schema(self.schema)
-        aggregates = any(FORM_COLUMN in table.column_names for table in rows)
-        self._holds_aggregates |= aggregates
-        data = pa.concat_tables(rows, promote_options="default") if rows else schema.empty_table()
-        # Once there are columns for aggregates, rows without them are filled up.
-        widened: Literal["merge"] | None = "merge" if self._holds_aggregates else None
+        data = pa.concat_tables(rows, promote_options="default") if rows else None
         metadata = {METADATA_PREFIX + _PROXIES: msgspec.json.encode(dict(position.proxies)).decode()}
         if position.watermark_us is not None:
             metadata[METADATA_PREFIX + _WATERMARK] = str(position.watermark_us)
-        properties = CommitProperties(
-            custom_metadata=metadata,
-            app_transactions=[Transaction(_writer(*who), sequence) for who, sequence in sequences.items()],
-        )
-        try:
-            write_deltalake(self._table, data, mode="append", commit_properties=properties, schema_mode=widened)
-        except (DeltaError, OSError) as error:
-            self._table.update_incremental()
-            raise StorageError(f"could not append to stream table {self.root}: {error}") from error
-        version = self._table.version()
-        self._table = renewed(self._table, self.root)
+        version = self._appended.append(data, _transactions(sequences), metadata)
         if self._compaction.due(version):
             self._compaction.run(self._table)
         return version
@@ -254,6 +252,10 @@ def open_stream_tables(root: Path) -> dict[str, StreamTable]:
 
 def _writer(proxy: str, epoch: str) -> str:
     return f"fjord/{proxy}/{epoch}"
+
+
+def _transactions(sequences: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    return {_writer(*lane): sequence for lane, sequence in sequences.items()}
 
 
 def _schema_of(table: DeltaTable, root: str) -> StreamSchema:
