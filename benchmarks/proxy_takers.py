@@ -71,13 +71,15 @@ def run_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
 
     async def serve() -> None:
         # Motes are not heard while others have their turn: none of them may count as silent for that, nor as one that
-        # does not begin, without which the stream goes on.
+        # does not begin, without which the stream goes on. Their clocks are made up.
         settings = ProxySettings(
             name=proxy,
             broker=f"127.0.0.1:{port}",
             data=folder,
             silence_after=SILENCE_AFTER_US,
             patience=SILENCE_AFTER_US,
+            max_clock_ahead=0,
+            max_clock_behind=0,
         )
         with open_stores(settings.folder, proxy, quarantine_entries=settings.quarantine_entries) as stores:
             service = ProxyService(settings, stores, mqtt_link(settings.broker_address()))

@@ -119,6 +119,7 @@ class Fleet:
                 phenomenon.ends_us,
                 meter=Meter(profile, settings.battery, temperature_c=settings.temperature_c),
                 lifetime_us=settings.lifetime_us,
+                replays=begins_us is not None,
             )
             for place, each in enumerate(phenomenon.motes)
         ]

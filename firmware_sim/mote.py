@@ -77,6 +77,8 @@ class Mote:
         Counts what it spends. Once its battery is empty the mote does nothing any more.
     lifetime_us
         How long its owner wants its battery to last; 0 for no wish.
+    replays
+        Whether its clock is that of a recording, and says so.
     """
 
     description: MoteDescription
@@ -86,6 +88,7 @@ class Mote:
     late_after_us: int = 1_000_000
     meter: Meter = field(default_factory=lambda: Meter(find_profile(USUAL_PRESET)))
     lifetime_us: int = 0
+    replays: bool = False
     program: SamplingProgram = SLEEP
     boot: int = 0
     counters: MoteCounters = field(default_factory=MoteCounters)
@@ -315,7 +318,7 @@ class Mote:
     def _announce(self) -> Announce:
         self.counters.announcements += 1
         announcement = self.description.announcement(
-            self.boot, self.meter.device, self.meter.usable_joules, self.lifetime_us
+            self.boot, self.meter.device, self.meter.usable_joules, self.lifetime_us, replays=self.replays
         )
         most_bytes = self.meter.profile.radio.max_payload_bytes
         for _ in range(math.ceil(len(encode(announcement)) / most_bytes)):

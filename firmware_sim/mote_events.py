@@ -21,7 +21,13 @@ class MoteDescription:
     minimum_period_us: int
 
     def announcement(
-        self, boot: int, device: str = "", battery_joules: float | None = None, lifetime_us: int = 0
+        self,
+        boot: int,
+        device: str = "",
+        battery_joules: float | None = None,
+        lifetime_us: int = 0,
+        *,
+        replays: bool = False,
     ) -> Announcement:
         """Return what it tells its proxy after it has booted for the `boot`-th time.
 
@@ -31,6 +37,8 @@ class MoteDescription:
             Times it has booted, and the preset it is built like; empty for another device.
         battery_joules, lifetime_us
             What its battery gives, if known, and how long its owner wants that to last; 0 for no wish.
+        replays
+            Whether its clock is that of a recording.
         """
         return Announcement(
             VERSION,
@@ -44,6 +52,7 @@ class MoteDescription:
             device,
             battery_joules,
             lifetime_us,
+            replays,
         )
 
 

@@ -61,6 +61,13 @@ class MoteState(StrEnum):
     """Not heard for longer than its schedule allows."""
 
 
+class ClockFault(StrEnum):
+    """How a mote's clock is wrong: further from the time of day at its proxy than that takes."""
+
+    AHEAD = "ahead"
+    BEHIND = "behind"
+
+
 class MoteEntry(Frame, frozen=True):
     """One mote in a proxy's catalog.
 
@@ -106,6 +113,10 @@ class MoteEntry(Frame, frozen=True):
         By how much its clock is behind real time, as far as the proxy can tell; None if it cannot.
     wanted
         The program it should run; None if the proxy does not know.
+    clock_fault
+        How its clock is wrong, so that nobody waits for it and its samples are refused; None if it may be right.
+    samples_ahead, samples_behind
+        Samples refused as its clock was wrong.
     """
 
     mote: Name
@@ -135,6 +146,9 @@ class MoteEntry(Frame, frozen=True):
     lifetime_kept: bool = True
     clock_offset_us: Microseconds | None = None
     wanted: SamplingProgram | None = None
+    clock_fault: ClockFault | None = None
+    samples_ahead: Counter = 0
+    samples_behind: Counter = 0
 
 
 decode_status = FrameDecoder(Status, max_bytes=MAX_CATALOG_BYTES)

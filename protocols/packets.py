@@ -208,6 +208,8 @@ class Announcement(Frame, frozen=True):
         Usable energy of a full battery; None for mains, or if it does not say.
     lifetime_us
         How long its owner wants a full battery to last, whatever queries ask; 0 for no such wish.
+    replays
+        Whether it replays what was recorded, on a clock that is not meant to be the time of day.
     """
 
     mote: Name
@@ -220,6 +222,7 @@ class Announcement(Frame, frozen=True):
     device: Annotated[str, Meta(max_length=64)] = ""
     battery_joules: Annotated[float, Meta(gt=0, le=1e12)] | None = None
     lifetime_us: DurationMicroseconds = 0
+    replays: bool = False
 
 
 class RunProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):

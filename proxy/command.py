@@ -43,7 +43,12 @@ def proxy(
         duration_option(help="A mote not heard for this long is silent.", shown_default="3 times its longest gap"),
     ] = None,
     max_clock_ahead: Annotated[
-        int | None, duration_option(help="Refuse packets from further in the future.", shown_default="any clock")
+        int | None,
+        duration_option(help="A mote's clock further ahead is wrong; 0s takes any.", shown_default="1m"),
+    ] = None,
+    max_clock_behind: Annotated[
+        int | None,
+        duration_option(help="A mote's clock further behind is wrong; 0s takes any.", shown_default="1h"),
     ] = None,
     samples_per_packet: Annotated[
         int | None, typer.Option(help="Samples a mote packs into a packet.", show_default="1")
@@ -76,6 +81,7 @@ def proxy(
         "spool_size": spool_size,
         "silence_after": silence_after,
         "max_clock_ahead": max_clock_ahead,
+        "max_clock_behind": max_clock_behind,
         "samples_per_packet": samples_per_packet,
         "listen_every": listen_every,
         "listen_for": listen_for,

@@ -14,7 +14,7 @@ from protocols.acquisition.merging import draw_of
 from protocols.acquisition.needs import RefusedDemand
 from protocols.acquisition.parts import Abilities, ProgramStyle
 from protocols.acquisition.sensor_traits import traits_of
-from protocols.catalog import MoteEntry, MoteState
+from protocols.catalog import ClockFault, MoteEntry, MoteState
 from protocols.demands import StreamDemand
 from protocols.errors import SchemaError
 from protocols.packets import Announcement, Packet
@@ -85,6 +85,8 @@ class Fleet:
         Returns what a mote can do.
     neighbours
         Say which motes are another proxy's.
+    checked
+        Returns whether what a mote stamps has been checked against the time of day before it comes here.
     """
 
     def __init__(
@@ -98,8 +100,10 @@ class Fleet:
         streams: Iterable[StreamProgress] = (),
         abilities_of: Callable[[str], Abilities] = lambda _: Abilities(),
         neighbours: Neighbours | None = None,
+        checked: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._abilities_of = abilities_of
+        self._checked = checked
         self._neighbours = neighbours or Neighbours(proxy, 0)
         self.motes: dict[str, MoteTracking] = {}
         self.streams = {each.stream: StreamState(each, limits.batches, proxy, style=limits.style) for each in streams}
@@ -245,7 +249,8 @@ class Fleet:
             instructions.append(OfferStream(announcement.stream))
             instructions += [RefuseDemand(name, each) for each in stream.describe(announcement.stream)]
         self._join_stream(stream, name, mote)
-        for each in mote.handle(AnnouncementReceived(announcement, radio_us, heard_us)):
+        bounded = not self._checked(announcement.mote)
+        for each in mote.handle(AnnouncementReceived(announcement, radio_us, heard_us, bounded)):
             instructions.append(ForMote(mote.mote, each))
         if known != announcement:
             instructions.append(RememberAnnouncement(announcement))
@@ -350,6 +355,14 @@ class Fleet:
                 counts[mote.state] += 1
         return counts
 
+    def clock_faults(self) -> dict[str, int]:
+        """Return how many motes have a clock that is wrong, by how it is."""
+        counts = dict.fromkeys((each.value for each in ClockFault), 0)
+        for mote in self.motes.values():
+            if mote.clock_fault is not None:
+                counts[mote.clock_fault.value] += 1
+        return counts
+
     def positions(self) -> list[MotePosition]:
         """Return how far the packets of all motes whose tuples no longer wait have been taken over."""
         waiting = {name for name, stream in self.streams.items() if stream.waiting}
@@ -392,6 +405,11 @@ class Fleet:
         except SchemaError as error:
             return "properties", str(error)
         name = announcement.stream.name
+        if announcement.replays and (live := self._keeps_time(name, announcement.mote)):
+            return (
+                "replay",
+                f"mote {announcement.mote!r} replays a trace into stream {name!r}, which {live!r} feeds live",
+            )
         stream = self._stream(name)
         if stream is None:
             return "too_many_streams", f"there are {self._limits.streams} streams already"
@@ -401,6 +419,11 @@ class Fleet:
                 f"mote {announcement.mote!r} gives stream {name!r} other fields than {min(others)!r} does"
             )
         return None
+
+    def _keeps_time(self, stream: str, but: str) -> str | None:
+        """Return a mote that feeds a stream by the time of day; None if none but the one named is heard."""
+        feeding = self._fed_by.get(stream, {}).values()
+        return min((each.mote for each in feeding if each.mote != but and each.keeps_time), default=None)
 
     def _join_stream(self, stream: StreamState, name: str, mote: MoteTracking) -> None:
         feeding = self._fed_by.setdefault(name, {})

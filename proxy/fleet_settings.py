@@ -5,6 +5,7 @@ from __future__ import annotations
 from protocols.acquisition.parts import ProgramStyle
 from protocols.programs import ListenSchedule
 from proxy.batching import BatchLimits
+from proxy.clock_bounds import ClockBounds
 from proxy.fleet import FleetLimits
 from proxy.settings import ProxySettings
 from proxy.tracking_limits import TrackingLimits
@@ -18,7 +19,7 @@ def fleet_limits(settings: ProxySettings) -> FleetLimits:
         tracking=TrackingLimits(
             silence_after_us=settings.silence_after,
             patience_us=settings.patience,
-            max_clock_ahead_us=settings.max_clock_ahead,
+            clock=ClockBounds(settings.max_clock_ahead or None, settings.max_clock_behind or None),
             clock_tolerance_us=settings.clock_tolerance,
             reorder_within_us=settings.reorder_within,
         ),

@@ -17,6 +17,7 @@ def read_gauges(fleet: Fleet, stores: Stores, link: Link) -> Gauges:
     streams = fleet.streams.items()
     return {
         "motes": ("Motes by state.", "state", {each.value: n for each, n in fleet.states().items()}),
+        "motes_wrong_clock": ("Motes whose clock is wrong, ahead or behind.", "fault", fleet.clock_faults()),
         "spool_batches": ("Batches that wait for the cluster.", "", {"": stores.spool.batches}),
         "spool_bytes": ("Size of the batches that wait.", "", {"": stores.spool.size_bytes}),
         "samples_waiting": ("Accepted samples in memory.", "stream", {name: each.waiting for name, each in streams}),

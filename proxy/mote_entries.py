@@ -70,6 +70,8 @@ def make_entry(
         device=announcement.device,
         battery_joules=announcement.battery_joules,
         lifetime_us=announcement.lifetime_us,
+        samples_ahead=counters.samples_ahead,
+        samples_behind=counters.samples_behind,
         **_energy(doings),
     )
 

@@ -12,6 +12,7 @@ import msgspec
 
 from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.catalog import ClockFault
 from protocols.packets import Announcement, Control, Packet
 from protocols.programs import SamplingProgram
 from proxy.waiting_tuples import PacketTuples
@@ -19,11 +20,22 @@ from proxy.waiting_tuples import PacketTuples
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementReceived:
-    """The mote said what it is, and the stream's schema agrees."""
+    """The mote said what it is, and the stream's schema agrees.
+
+    Parameters
+    ----------
+    announcement
+        What it said.
+    radio_us, heard_us
+        When.
+    bounded
+        Whether its clock is held to the bounds; not if a driver has checked what it stamps.
+    """
 
     announcement: Announcement
     radio_us: int
     heard_us: int
+    bounded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +105,9 @@ class Refusal(StrEnum):
 
     REPLAYED = "replayed"
     """Its sequence number was seen before."""
-    CLOCK = "clock"
-    """The mote's clock is too far ahead."""
+    CLOCK_AHEAD = "clock_ahead"
+    CLOCK_BEHIND = "clock_behind"
+    """The mote's clock is too far from the time of day."""
     UNANNOUNCED = "unannounced"
     """The mote has not said what it is."""
     UNKNOWN_PROGRAM = "unknown_program"
@@ -158,6 +171,19 @@ class HeardAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockWrong:
+    """The mote's clock turned out to be wrong by so much: it no longer holds the watermark."""
+
+    fault: ClockFault
+    by_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRight:
+    """The clock of a mote is right again."""
+
+
+@dataclass(frozen=True, slots=True)
 class NeverAcknowledged:
     """The mote was told so often what to do and still runs something else."""
 
@@ -179,6 +205,8 @@ MoteInstruction = (
     | Rebooted
     | WentSilent
     | HeardAgain
+    | ClockWrong
+    | ClockRight
     | NeverAcknowledged
     | PublishEntry
 )

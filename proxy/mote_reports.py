@@ -5,7 +5,16 @@ from __future__ import annotations
 import structlog
 
 from proxy.metrics import ProxyMetrics
-from proxy.mote_events import HeardAgain, MoteInstruction, NeverAcknowledged, PacketsLost, Rebooted, WentSilent
+from proxy.mote_events import (
+    ClockRight,
+    ClockWrong,
+    HeardAgain,
+    MoteInstruction,
+    NeverAcknowledged,
+    PacketsLost,
+    Rebooted,
+    WentSilent,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +33,11 @@ def report(mote: str, instruction: MoteInstruction, metrics: ProxyMetrics) -> No
             log.warning("mote is silent", mote=mote, seconds=after_us / 1e6)
         case HeardAgain():
             log.info("mote is heard again", mote=mote)
+        case ClockWrong(fault, by_us):
+            metrics.count("motes_wrong_clock_times", fault)
+            log.warning("mote's clock is wrong, and nobody waits for it", mote=mote, fault=fault, seconds=by_us / 1e6)
+        case ClockRight():
+            log.info("mote's clock is right again", mote=mote)
         case NeverAcknowledged(attempts):
             metrics.count("motes_unresponsive")
             log.warning("mote does not take up its program", mote=mote, attempts=attempts)

@@ -13,7 +13,7 @@ import msgspec
 
 from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.catalog import MoteEntry, MoteState
+from protocols.catalog import ClockFault, MoteEntry, MoteState
 from protocols.errors import SchemaError
 from protocols.frames import VERSION
 from protocols.packets import (
@@ -27,12 +27,15 @@ from protocols.packets import (
     SendAnnouncement,
 )
 from protocols.programs import SECOND_US, SLEEP, SamplingProgram, SendOnChange
+from proxy.clock_bounds import UNBOUNDED, Slack, WrongClock, oldest_stamp_us, slack_of, wrong_clock
 from proxy.clock_offset import ClockOffset
-from proxy.late_tuples import drop_late
+from proxy.late_tuples import drop_late, drop_older
 from proxy.mote_entries import MoteDoings, make_entry
 from proxy.mote_events import (
     AnnouncementReceived,
     AnnouncementRefused,
+    ClockRight,
+    ClockWrong,
     DemandChanged,
     HeardAgain,
     MoteEvent,
@@ -99,6 +102,8 @@ class MoteTracking:
         self.running: int | None = None
         self.promise_us: int | None = None
         self.silent = False
+        self.clock_fault: ClockFault | None = None
+        """How its clock is wrong: until a packet shows that it is right again, it holds back nobody."""
         self.counters = MoteCounters()
         self.numbers = PacketNumbers(mote, position)
         self._proxy = proxy
@@ -116,6 +121,8 @@ class MoteTracking:
         self._merged: MergedProgram | None = None
         self._traits: SensorTraits | None = None
         self._clock = ClockOffset()
+        self._bounds = limits.clock
+        self._set_aside_before = False
         self.reordering = Reordering(limits.reorder_within_us)
         self._clock_us = LOWEST_US
         self.ledger = SampleLedger()
@@ -123,6 +130,7 @@ class MoteTracking:
     def restore(self, announcement: Announcement) -> None:
         """Take over what the mote announced before the proxy's restart."""
         self.announcement = announcement
+        self._bounds = UNBOUNDED if announcement.replays else self._limits.clock
         self._records.announced(announcement)
 
     def handle(self, event: MoteEvent) -> list[MoteInstruction]:
@@ -148,7 +156,7 @@ class MoteTracking:
         None means that the packet was not taken, and :meth:`handle` has to look at it: this does the same, but it looks
         for nothing unusual, which makes it several times as fast.
         """
-        numbers, ahead_us = self.numbers, self._limits.max_clock_ahead_us
+        numbers, latest_us, earliest_us = self.numbers, self._bounds.latest_us, -self._bounds.earliest_us
         if (
             packet.program != self.running
             or packet.sequence != numbers.sequence + 1
@@ -157,12 +165,17 @@ class MoteTracking:
             or self.promise_us is None
             or self.silent
             or self.reordering
-            or (ahead_us is not None and max(packet.clock_us, packet.promise_us) - heard_us > ahead_us)
+            or self.clock_fault is not None
+            or not earliest_us <= packet.clock_us - heard_us <= latest_us
+            or not earliest_us <= packet.promise_us - heard_us <= latest_us
         ):
             return None
         taking = self._records.of(packet.program)
         tuples = None if taking is None else taking.samples(packet)
-        if tuples is None or (watermark_us is not None and min(tuples.starts_us) < watermark_us):
+        if tuples is None:
+            return None
+        oldest_us = min(tuples.starts_us)
+        if oldest_us - heard_us < earliest_us or (watermark_us is not None and oldest_us < watermark_us):
             return None
         numbers.go_on(packet)
         self.promise_us = max(self.promise_us, packet.promise_us)
@@ -181,6 +194,13 @@ class MoteTracking:
         return not program.bands and (program.report is None or isinstance(program.report, SendOnChange))
 
     @property
+    def keeps_time(self) -> bool:
+        """Whether it was heard, and its clock is the time of day."""
+        told = self.announcement
+        heard = self.running is not None and not self.silent and self.clock_fault is None
+        return heard and told is not None and not told.replays
+
+    @property
     def state(self) -> MoteState:
         """What the mote is doing."""
         if self.silent:
@@ -197,7 +217,7 @@ class MoteTracking:
         One that should sample and has not begun holds it too, for a bounded time: the first sample is stamped
         no earlier than the watermark it was told, and must not find that gone on meanwhile.
         """
-        if self.announcement is None or self.silent:
+        if self.announcement is None or self.silent or self.clock_fault is not None:
             return None
         if self.running is None:
             return Promise(None)
@@ -239,7 +259,8 @@ class MoteTracking:
             health=self._health,
             heard_us=self._heard_us,
         )
-        return entry if offset is None else msgspec.structs.replace(entry, clock_offset_us=offset.offset_us)
+        offset_us = None if offset is None else offset.offset_us
+        return msgspec.structs.replace(entry, clock_offset_us=offset_us, clock_fault=self.clock_fault)
 
     def _announced(self, event: AnnouncementReceived) -> list[MoteInstruction]:
         self._refused_boot = None
@@ -253,6 +274,7 @@ class MoteTracking:
         if self.announcement is not None and self.announcement.stream != event.announcement.stream:
             self.ledger.clear()
         self.announcement = event.announcement
+        self._bounds = UNBOUNDED if event.announcement.replays or not event.bounded else self._limits.clock
         self._records.announced(event.announcement)
         return [*self._hear(event.radio_us, event.heard_us), PublishEntry(changed=changed)]
 
@@ -312,27 +334,31 @@ class MoteTracking:
     def _packet(self, event: PacketReceived) -> list[MoteInstruction]:
         packet = event.packet
         before = Before(self.running, self.promise_us, self.numbers.position) if self.ledger else None
-        refused = self._refuse(packet, event.heard_us)
+        refused = self._refuse(packet)
         if refused is not None:
             self.counters.packets_rejected += 1
             return [refused, PublishEntry(changed=False)]
-        instructions = self._advance(packet)
-        changed = self.running != packet.program
-        if changed:
-            self.running = packet.program
-            self._records.began(packet.program)
-            if packet.program == self._desired_number:
-                self._unanswered = 0
-            self._reconsider(event.radio_us)
+        slack = self._slack(packet)
+        wrong = wrong_clock(self._bounds, packet, event.heard_us, slack)
+        if wrong is not None and self.announcement is not None:
+            return self._set_aside(event, wrong)
+        instructions = self._advance(packet, promises=wrong is None)
+        changed = self._follow(packet, event.radio_us)
+        if self.clock_fault is not None:
+            self.clock_fault, changed = None, True
+            instructions.append(ClockRight())
         instructions += self._hear(event.radio_us, event.heard_us)
         if not 0 <= event.heard_us - self._clock_us < CLOCK_EVERY_US:
             self._look_at_clock(packet, event.heard_us)
         accepted = None
         if packet.records or self._records.fills(packet.program):
-            accepted = self._take_records(packet, event.watermark_us, instructions)
+            oldest_us = oldest_stamp_us(self._bounds, event.heard_us, slack)
+            accepted = self._take_records(packet, event.watermark_us, oldest_us, instructions)
         if before is not None:
             programs = (self._book.get(packet.program), self.desired)
-            enter(self.ledger, before, event, instructions, not_before_us=self._told_not_before_us, programs=programs)
+            told_us, gap = self._told_not_before_us, self._set_aside_before
+            enter(self.ledger, before, event, instructions, not_before_us=told_us, programs=programs, gap=gap)
+        self._set_aside_before = False
         if packet.listen_us > 0:
             instructions += self._speak(packet, event.heard_us, event.watermark_us)
         if accepted is not None:
@@ -340,6 +366,61 @@ class MoteTracking:
         if changed or accepted is None:
             instructions.append(PublishEntry(changed=changed))
         return instructions
+
+    def _follow(self, packet: Packet, radio_us: int) -> bool:
+        """Take note of the program that the mote runs; return whether that is another one than before."""
+        if self.running == packet.program:
+            return False
+        self.running = packet.program
+        self._records.began(packet.program)
+        if packet.program == self._desired_number:
+            self._unanswered = 0
+        self._reconsider(radio_us)
+        return True
+
+    def _slack(self, packet: Packet) -> Slack:
+        """Return what the programs explain that the mote follows, or did a moment ago."""
+        numbers = {packet.program, self.running or 0}
+        return slack_of((self.desired, *(self._book.get(each) if each else SLEEP for each in numbers)))
+
+    def _set_aside(self, event: PacketReceived, wrong: WrongClock) -> list[MoteInstruction]:
+        """Take of a packet only what does not go by its clock: that the mote is there, what it runs, how it is.
+
+        So it can be spoken to, and is taken back with the first packet whose clock is right.
+        """
+        packet, promise_us = event.packet, self.promise_us
+        instructions = self._number(packet, keeps_time=False)
+        if self._follow(packet, event.radio_us) or self.promise_us != promise_us:
+            self.ledger.stop(promise_us)
+        self._records.lost(packet.program)
+        self._set_aside_before = True
+        changed = self.clock_fault is not wrong.fault
+        if changed:
+            self.clock_fault = wrong.fault
+            instructions.append(ClockWrong(wrong.fault, wrong.by_us))
+        instructions += self._hear(event.radio_us, event.heard_us)
+        if not 0 <= event.heard_us - self._clock_us < CLOCK_EVERY_US:
+            self._look_at_clock(packet, event.heard_us)
+        samples = 0
+        for record in packet.records:
+            if type(record) is Health:
+                self._health = record
+            else:
+                samples += 1
+        instructions.append(self._reject_samples(wrong, samples))
+        if packet.listen_us > 0:
+            instructions += self._speak(packet, event.heard_us, event.watermark_us)
+        return [*instructions, PublishEntry(changed=changed)]
+
+    def _reject_samples(self, wrong: WrongClock, samples: int) -> Refused:
+        self.counters.packets_rejected += 1
+        if wrong.fault is ClockFault.AHEAD:
+            reason = Refusal.CLOCK_AHEAD
+            self.counters.samples_ahead += samples
+        else:
+            reason = Refusal.CLOCK_BEHIND
+            self.counters.samples_behind += samples
+        return Refused(reason, f"clock is {wrong.by_us / SECOND_US:.1f} s {wrong.fault}", samples)
 
     def _open_accounts(self, event: DemandChanged, *, rerouted: bool) -> None:
         if rerouted and self.announcement is not None:
@@ -378,26 +459,24 @@ class MoteTracking:
         self._clock_us = heard_us
         self._clock.heard(heard_us, packet.clock_us, packet.boot)
 
-    def _refuse(self, packet: Packet, heard_us: int) -> Refused | None:
+    def _refuse(self, packet: Packet) -> Refused | None:
         if self.numbers.is_replayed(packet):
             before = self.numbers
             after = f"after packet {before.sequence} of boot {before.boot}"
             detail = f"packet {packet.sequence} of boot {packet.boot} {after}"
             return Refused(Refusal.REPLAYED, detail, len(packet.samples))
-        ahead_us = self._limits.max_clock_ahead_us
-        if ahead_us is not None and max(packet.clock_us, packet.promise_us) - heard_us > ahead_us:
-            # A promise may be ahead of the clock by the period of any program the mote still follows.
-            programs = (self._book.get(number) or SLEEP for number in (packet.program, self.running or 0))
-            period_us = max(program.period_us for program in (self.desired, *programs))
-            found_us = max(packet.clock_us, packet.promise_us - period_us) - heard_us
-            if found_us > ahead_us:
-                return Refused(Refusal.CLOCK, f"clock is {found_us / SECOND_US:.1f} s ahead", len(packet.samples))
         return None
 
-    def _advance(self, packet: Packet) -> list[MoteInstruction]:
-        """Take note of the packet's numbers and promise."""
+    def _advance(self, packet: Packet, *, promises: bool) -> list[MoteInstruction]:
+        """Take note of the packet's numbers and, if its clock may be right, its promise."""
+        instructions = self._number(packet)
+        if promises and (self.promise_us is None or packet.promise_us > self.promise_us):
+            self.promise_us = packet.promise_us
+        return instructions
+
+    def _number(self, packet: Packet, *, keeps_time: bool = True) -> list[MoteInstruction]:
         instructions: list[MoteInstruction] = []
-        advance = self.numbers.advance(packet)
+        advance = self.numbers.advance(packet, keeps_time=keeps_time)
         if advance is not NEXT:
             if advance.rebooted:
                 instructions.append(Rebooted(packet.boot))
@@ -407,13 +486,11 @@ class MoteTracking:
                 self.counters.packets_lost += advance.lost
                 instructions.append(PacketsLost(advance.lost))
                 self._records.lost(packet.program)
-        if self.promise_us is None or packet.promise_us > self.promise_us:
-            self.promise_us = packet.promise_us
         self.counters.packets_received += 1
         return instructions
 
     def _take_records(
-        self, packet: Packet, watermark_us: int | None, instructions: list[MoteInstruction]
+        self, packet: Packet, watermark_us: int | None, oldest_us: int | None, instructions: list[MoteInstruction]
     ) -> TuplesAccepted | None:
         """Return the tuples that are taken over, if any; add what is refused to `instructions`."""
         for record in packet.records:
@@ -431,8 +508,13 @@ class MoteTracking:
         if tuples is None:
             return None
         on_time: PacketTuples | None = tuples
-        if watermark_us is not None:
-            on_time, late = drop_late(tuples, watermark_us)
+        if oldest_us is not None:
+            on_time, older = drop_older(tuples, oldest_us)
+            if older is not None:
+                self.counters.samples_behind += older.samples
+                instructions.append(older)
+        if on_time is not None and watermark_us is not None:
+            on_time, late = drop_late(on_time, watermark_us)
             if late is not None:
                 self.counters.samples_late += late.samples
                 instructions.append(late)
@@ -465,7 +547,8 @@ class MoteTracking:
         instructions = self._correct_clock(packet)
         if packet.program == self._desired_number:
             return instructions
-        not_before_us = packet.promise_us if watermark_us is None else watermark_us
+        promise_us = packet.promise_us if self.clock_fault is None else min(packet.promise_us, heard_us)
+        not_before_us = promise_us if watermark_us is None else watermark_us
         told = max(not_before_us, self._told_not_before_us or LOWEST_US)
         self._told_not_before_us = told
         self._unanswered += 1

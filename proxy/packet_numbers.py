@@ -70,15 +70,17 @@ class PacketNumbers:
         self.sequence, self._clock_us = packet.sequence, packet.clock_us
         self._announced_boot = None
 
-    def advance(self, packet: Packet) -> Advance:
-        """Take a packet that is not replayed."""
+    def advance(self, packet: Packet, *, keeps_time: bool = True) -> Advance:
+        """Take a packet that is not replayed; its clock counts for nothing if that is wrong."""
         expected = self.sequence + 1
         rebooted = self.heard and (packet.boot != self.boot or packet.sequence < expected)
         if rebooted:
             expected = 0
         elif not self.heard:
             expected = packet.sequence  # what was before is not ours to count
-        self.boot, self.sequence, self._clock_us = packet.boot, packet.sequence, packet.clock_us
+        self.boot, self.sequence = packet.boot, packet.sequence
+        if keeps_time:
+            self._clock_us = packet.clock_us
         self._announced_boot = None
         if packet.sequence <= expected and not rebooted:
             return NEXT

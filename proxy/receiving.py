@@ -48,6 +48,7 @@ from proxy.waiting_tuples import PacketTuples
 log = structlog.get_logger(__name__)
 
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement", AdjustClock: "adjust_clock"}
+_CLOCK = frozenset({Refusal.CLOCK_AHEAD, Refusal.CLOCK_BEHIND})
 _parse_topic = lru_cache(maxsize=65_536)(topics.parse)
 
 
@@ -240,6 +241,8 @@ class Receiver:
             case Refused(reason, detail, samples):
                 if reason is Refusal.LATE:
                     self._metrics.count("samples_late", by=samples)
+                elif reason in _CLOCK:
+                    self._metrics.count("samples_rejected", reason, by=samples)
                 self._refuse("packets_refused", reason.value, detail, message, mote=mote)
             case _:
                 report(mote, instruction, self._metrics)

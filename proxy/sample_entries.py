@@ -11,6 +11,9 @@ from proxy.sample_account import HeardPacket
 from proxy.sample_ledger import SampleLedger
 from proxy.waiting_tuples import MotePosition
 
+_READ = frozenset({Refusal.LATE, Refusal.CLOCK_BEHIND})
+"""Records that are refused for their stamps have been read all the same."""
+
 
 class Before(NamedTuple):
     """What was known of a mote before a packet: its program, its promise, and its packet before."""
@@ -28,6 +31,7 @@ def enter(
     *,
     not_before_us: int | None,
     programs: tuple[SamplingProgram | None, SamplingProgram],
+    gap: bool = False,
 ) -> None:
     """Enter a packet that was taken in its turn.
 
@@ -43,6 +47,8 @@ def enter(
         What the mote was told when to begin with its next program.
     programs
         The one the packet names, None if it is not known, and the one the mote should run.
+    gap
+        Whether packets before it were set aside.
     """
     packet, position = event.packet, before.position
     rebooted = any(isinstance(each, Rebooted) for each in found)
@@ -53,8 +59,8 @@ def enter(
         None if rebooted else before.promise_us,
         position.clock_us,
         changed=rebooted or before.running != packet.program,
-        gap=any(isinstance(each, PacketsLost) for each in found),
-        read=not any(isinstance(each, Refused) and each.reason is not Refusal.LATE for each in found),
+        gap=gap or any(isinstance(each, PacketsLost) for each in found),
+        read=not any(isinstance(each, Refused) and each.reason not in _READ for each in found),
         resumed=before.running is None and position.boot >= 0,
         not_before_us=not_before_us,
         watermark_us=event.watermark_us,

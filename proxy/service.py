@@ -89,6 +89,7 @@ class ProxyService:
             streams=stores.spool.progress(),
             abilities_of=spokesmen.abilities_of,
             neighbours=neighbours,
+            checked=spokesmen.of.__contains__,
         )
         self._greeting = greeting(
             settings.name, stores.spool.epoch, began_us, self._on_connect, spokesmen.subscriptions

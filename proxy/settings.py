@@ -42,6 +42,7 @@ def _name(value: object) -> object:
 
 
 Duration = Annotated[int, BeforeValidator(_duration), Field(ge=1, json_schema_extra={"form": _DURATION})]
+DurationOrNone = Annotated[int, BeforeValidator(_duration), Field(ge=0, json_schema_extra={"form": _DURATION})]
 Size = Annotated[int, BeforeValidator(_size), Field(ge=1, json_schema_extra={"form": _SIZE})]
 
 
@@ -75,14 +76,17 @@ class ProxySettings(BaseModel):
     patience: Duration = Field(
         10_000_000, description="How long a mote that should sample and has not begun holds back the others."
     )
-    max_clock_ahead: Duration | None = Field(
-        None, description="Refuse packets whose clock is further ahead than this; unset takes any (replays need that)."
+    max_clock_ahead: DurationOrNone = Field(
+        60_000_000, description="A clock that is further ahead is wrong, and its samples are refused; 0s takes any."
+    )
+    max_clock_behind: DurationOrNone = Field(
+        3_600_000_000, description="A clock that is further behind is wrong, and its samples are refused; 0s takes any."
     )
     clock_tolerance: Duration | None = Field(
         None, description="Correct motes' clocks that may be off by more than this; unset never does (as replays need)."
     )
-    reorder_within: Annotated[int, BeforeValidator(_duration), Field(ge=0, json_schema_extra={"form": _DURATION})] = (
-        Field(2_000_000, description="Packets wait so long for those they overtook; 0s takes them as they come.")
+    reorder_within: DurationOrNone = Field(
+        2_000_000, description="Packets wait so long for those they overtook; 0s takes them as they come."
     )
     samples_per_packet: int = Field(1, ge=1, le=1024, description="Samples a mote packs into one packet.")
     listen_every: Duration = Field(_LISTEN.every_us, description="Time between two listen windows of a mote.")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from protocols.programs import SECOND_US, SLEEP, SamplingProgram
+from proxy.clock_bounds import UNBOUNDED, ClockBounds
 
 SHORTEST_SILENCE_US = 2 * SECOND_US
 _GAPS_UNTIL_SILENT = 3
@@ -25,8 +26,8 @@ class TrackingLimits:
         late. Real time.
     attempts
         After so many controls without effect the mote is reported.
-    max_clock_ahead_us
-        How far a mote's clock may be ahead of real time; None does not look, as a replay runs on a clock of its own.
+    clock
+        How far a mote's clock may be from real time. One that announces a replay runs on a clock of its own.
     clock_tolerance_us
         A mote whose clock may be off by more is told to move it; None for never.
     reorder_within_us
@@ -36,7 +37,7 @@ class TrackingLimits:
     silence_after_us: int | None = None
     patience_us: int = 10 * SECOND_US
     attempts: int = 5
-    max_clock_ahead_us: int | None = None
+    clock: ClockBounds = UNBOUNDED
     clock_tolerance_us: int | None = None
     reorder_within_us: int = 0
 
@@ -65,3 +66,5 @@ class MoteCounters:
     packets_rejected: int = 0
     samples_received: int = 0
     samples_late: int = 0
+    samples_ahead: int = 0
+    samples_behind: int = 0

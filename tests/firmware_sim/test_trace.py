@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 
 from firmware_sim.errors import TraceError
+from firmware_sim.fleet import Fleet, FleetSettings
+from firmware_sim.mote_events import Announce, PowerOn
 from firmware_sim.phenomena.trace import Trace, TraceColumns, mote_names
+from firmware_sim.phenomena.worlds import make_world
 from protocols.streams import Field, FieldType
 
 MINUTES_US = 60_000_000
@@ -114,3 +117,10 @@ def test_the_recorded_day_senses_every_reading_once() -> None:
 
 def test_names_are_fit_for_topics_and_different() -> None:
     assert mote_names(["a b", "a_b", "--", "ü"]) == ["a_b", "a_b-2", "mote", "mote-2"]
+
+
+def test_motes_of_a_trace_say_that_they_replay_and_those_of_a_world_do_not(tmp_path: Path) -> None:
+    for phenomenon, replays in ((Trace(write(tmp_path, DAY)), True), (make_world("traffic", motes=1, seed=1), False)):
+        first = Fleet(phenomenon, FleetSettings()).motes[0].handle(PowerOn(0))[0]
+        assert isinstance(first, Announce)
+        assert first.announcement.replays is replays

@@ -9,6 +9,7 @@ from protocols.packets import Health, RunProgram
 from protocols.programs import SamplingProgram, program_number
 from protocols.streams import Field, FieldType, StreamSchema
 from proxy.batching import BatchLimits, MotePosition
+from proxy.clock_bounds import ClockBounds
 from proxy.fleet import Fleet, FleetLimits
 from proxy.fleet_instructions import (
     ForMote,
@@ -254,7 +255,7 @@ steps = st.lists(
 )
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_clock_ahead_us": 5 * S}, {"reorder_within_us": 3 * S}])
+@pytest.mark.parametrize("limits", [{}, {"clock": ClockBounds(5 * S, 3 * S)}, {"reorder_within_us": 3 * S}])
 @given(steps=steps)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_packet_that_goes_on_as_before_is_taken_as_any_other(frames, limits, steps):
@@ -286,3 +287,71 @@ def test_packet_that_goes_on_as_before_is_taken_as_any_other(frames, limits, ste
             told[-1].append((mote.promise, mote.numbers.position, mote.silent, mote.entry()))
         told[-1].append(batches(proxy.cut(0)))
     assert told[0] == told[1]
+
+
+DAY = 86_400 * S
+NOW = 20_000 * DAY
+BOUNDED = FleetLimits(tracking=TrackingLimits(clock=ClockBounds(60 * S, 3_600 * S)))
+
+
+def at(frames, proxy, mote, sequence, clock, *, now=NOW):
+    """A mote samples the speed when its clock shows `clock`; the packet is heard at `now`."""
+    packet = frames.packet(sequence, (clock, 1.0), mote=mote, clock=clock, promise=clock + 10 * S, program=NUMBER)
+    return proxy.packet(packet, radio_us=0, heard_us=now)
+
+
+def refusals(instructions):
+    return [each.instruction.reason.value for each in instructions if isinstance(each.instruction, Refused)]
+
+
+@pytest.mark.parametrize(("clock", "reason"), [(0, "clock_behind"), (NOW + 70 * 365 * DAY, "clock_ahead")])
+def test_one_wrong_clock_neither_holds_a_stream_back_nor_drives_it_on(frames, clock, reason):
+    #  wrong   1970, or 2100   |      its clock is set right
+    #  right   now             | now + 10 s   now + 20 s
+    proxy = sampling_fleet(frames, "right", "wrong", limits=BOUNDED)
+    assert refusals(at(frames, proxy, "right", 0, NOW)) == []
+    assert refusals(at(frames, proxy, "wrong", 0, clock)) == [reason]
+    assert batches(proxy.cut(0)) == [(1, NOW + 10 * S, True, [(NOW, "right")])]
+    entry = proxy.entry("wrong")
+    assert (entry.clock_fault, entry.samples_ahead, entry.samples_behind) == (
+        reason.removeprefix("clock_"), int(reason == "clock_ahead"), int(reason == "clock_behind"),
+    )  # fmt: skip
+    assert proxy.clock_faults()[reason.removeprefix("clock_")] == 1
+    at(frames, proxy, "right", 1, NOW + 10 * S, now=NOW + 10 * S)
+    assert refusals(at(frames, proxy, "wrong", 1, NOW + 10 * S, now=NOW + 10 * S)) == []
+    assert (proxy.entry("wrong").clock_fault, sum(proxy.clock_faults().values())) == (None, 0)
+    assert batches(proxy.cut(0)) == [(2, NOW + 20 * S, True, [(NOW + 10 * S, "right"), (NOW + 10 * S, "wrong")])]
+    at(frames, proxy, "right", 2, NOW + 20 * S, now=NOW + 20 * S)
+    assert batches(proxy.cut(0)) == [(3, NOW + 20 * S, True, [(NOW + 20 * S, "right")])], "it is waited for again"
+
+
+def test_a_stream_of_wrong_clocks_only_is_waited_for_by_nobody(frames):
+    proxy = sampling_fleet(frames, "m1", limits=BOUNDED)
+    at(frames, proxy, "m1", 0, NOW)
+    assert batches(proxy.cut(0)) == [(1, NOW + 10 * S, True, [(NOW, "m1")])]
+    at(frames, proxy, "m1", 1, 0)
+    assert batches(proxy.cut(0)) == [(2, NOW + 10 * S, False, [])]
+
+
+def test_a_replay_says_so_and_runs_on_a_clock_of_its_own(frames):
+    proxy = fleet(limits=BOUNDED)
+    announce(proxy, replace(frames.announcement(), replays=True))
+    proxy.demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
+    assert refusals(at(frames, proxy, "m1", 0, 15_000 * DAY)) == []
+    assert batches(proxy.cut(0)) == [(1, 15_000 * DAY + 10 * S, True, [(15_000 * DAY, "m1")])]
+
+
+def test_a_replay_into_a_stream_that_motes_feed_live_is_refused(frames):
+    proxy = sampling_fleet(frames, "m1", limits=BOUNDED)
+    at(frames, proxy, "m1", 0, NOW)
+    (refused,) = announce(proxy, replace(frames.announcement("m2"), replays=True))
+    assert (refused.reason, "live" in refused.detail) == ("replay", True)
+    proxy.time_passed(3_600 * S)  # m1 is silent by now
+    assert "RefuseAnnouncement" not in kinds(announce(proxy, replace(frames.announcement("m2"), replays=True)))
+
+
+def test_what_a_driver_has_checked_is_not_held_to_the_bounds(frames):
+    proxy = fleet(limits=BOUNDED, checked=lambda mote: mote == "m1")
+    announce(proxy, frames.announcement())
+    proxy.demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
+    assert refusals(at(frames, proxy, "m1", 0, NOW - DAY)) == []

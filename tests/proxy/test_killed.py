@@ -66,7 +66,8 @@ class Cluster:
 async def proxy_process(address, data):
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", RUN, "--name", "p", "--data", str(data), "--broker", f"{address.host}:{address.port}",
-        "--flush-interval", "10ms", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        "--flush-interval", "10ms", "--max-clock-behind", "0s",
+        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
         yield process

@@ -6,11 +6,22 @@ import pytest
 
 from protocols.catalog import MoteState
 from protocols.packets import RunProgram, SendAnnouncement
-from protocols.programs import SLEEP, SamplingProgram, program_number
+from protocols.programs import (
+    SLEEP,
+    DeadBand,
+    SamplingProgram,
+    SendOnChange,
+    Threshold,
+    VehicleEvents,
+    program_number,
+)
 from proxy.batching import MotePosition
+from proxy.clock_bounds import ClockBounds
 from proxy.mote_events import (
     AnnouncementReceived,
     AnnouncementRefused,
+    ClockRight,
+    ClockWrong,
     DemandChanged,
     HeardAgain,
     NeverAcknowledged,
@@ -207,10 +218,76 @@ def test_only_the_late_samples_of_a_packet_are_refused(frames):
     assert [start for start, _ in rows(found)] == [2 * S]
 
 
-@pytest.mark.parametrize(("ahead", "expected"), [(None, []), (60 * S, []), (59 * S, ["clock"])])
+@pytest.mark.parametrize(("ahead", "expected"), [(None, []), (60 * S, []), (59 * S, ["clock_ahead"])])
 def test_clock_ahead_of_real_time(frames, ahead, expected):
-    mote = announced(frames, max_clock_ahead_us=ahead)
+    mote = announced(frames, clock=ClockBounds(ahead))
     assert refusals(hear(mote, frames.packet(0, clock=160 * S), heard=100 * S)) == expected
+
+
+BOUNDS = ClockBounds(60 * S, 3_600 * S)
+NOW = 10**15
+
+
+@pytest.mark.parametrize("clock", [0, 2 * NOW])
+def test_mote_with_a_wrong_clock_is_spoken_to_numbered_and_taken_back(frames, clock):
+    mote = announced(frames, desired=FAST, clock=BOUNDS)
+    found = hear(mote, frames.packet(0, clock=clock, listen=WINDOW), heard=NOW)
+    assert controls(found)[0].program == FAST
+    assert controls(found)[0].not_before_us <= NOW, "not when its clock shows 2100"
+    assert mote.promise is None
+    fault = mote.clock_fault
+    assert ClockWrong(fault, abs(NOW - clock)) in found
+    again = hear(mote, frames.packet(1, (clock, 1.0), clock=clock, program=FAST_NUMBER), heard=NOW)
+    assert not [each for each in again if isinstance(each, ClockWrong | TuplesAccepted)], "it is said once"
+    assert (mote.running, mote.counters.packets_lost, mote.counters.packets_rejected) == (FAST_NUMBER, 0, 2)
+    right = hear(mote, frames.packet(2, (NOW, 1.0), clock=NOW, program=FAST_NUMBER), heard=NOW)
+    assert ClockRight() in right
+    assert [start for start, _ in rows(right)] == [NOW]
+    assert mote.promise == Promise(NOW)
+
+
+def test_mote_that_lost_its_counters_is_known_again_after_its_clock_was_ahead(frames):
+    mote = announced(frames, clock=BOUNDS)
+    hear(mote, frames.packet(50, clock=NOW), heard=NOW)
+    hear(mote, frames.packet(51, clock=2 * NOW), heard=NOW)
+    mote.handle(AnnouncementReceived(frames.announcement(boot=1), 0, 0))
+    assert refusals(hear(mote, frames.packet(0, clock=NOW + S), heard=NOW + S)) == []
+
+
+def test_what_a_mote_of_a_wrong_clock_left_out_is_not_filled_in_when_it_is_taken_back(frames):
+    program = SamplingProgram(("speed",), S, report=SendOnChange((DeadBand("speed", 0.0),), 3_600 * S))
+    number = program_number(program)
+    mote = announced(frames, desired=program, clock=BOUNDS)
+    hear(mote, frames.packet(0, (NOW, 1.0), clock=NOW, promise=NOW + S, program=number), heard=NOW)
+    hear(mote, frames.packet(1, (0, 2.0), clock=0, promise=S, program=number), heard=NOW)
+    later = NOW + 5 * S
+    assert rows(hear(mote, frames.packet(2, clock=later, promise=later + S, program=number), heard=later)) == []
+
+
+@pytest.mark.parametrize(
+    ("promise", "program", "fault"),
+    [
+        (0, FAST, "behind"),
+        (NOW - 3_600 * S, FAST, None),
+        (NOW - 4_500 * S, SamplingProgram(("speed",), S, samples_per_packet=1_000), None),
+        (NOW - 4_500 * S, FAST, "behind"),
+        (0, SamplingProgram(("speed",), S, report=VehicleEvents(Threshold("speed", 1.0, 0.0))), None),
+        (NOW + 3_600 * S, SamplingProgram(("speed",), 3_600 * S), None),
+        (NOW + 3_600 * S, FAST, "ahead"),
+    ],
+    ids=["1970", "just so", "waits in a packet", "waits for no packet", "a vehicle stands", "slow", "fast"],
+)
+def test_a_promise_that_no_program_explains_is_a_wrong_clock(frames, promise, program, fault):
+    mote = announced(frames, desired=program, clock=BOUNDS)
+    hear(mote, frames.packet(0, clock=NOW, promise=promise, program=program_number(program)), heard=NOW)
+    assert mote.clock_fault == fault
+
+
+def test_samples_older_than_a_right_clock_gives_are_refused_one_by_one(frames):
+    mote = announced(frames, desired=FAST, clock=BOUNDS)
+    found = hear(mote, frames.packet(0, (0, 1.0), (NOW, 2.0), clock=NOW, program=FAST_NUMBER), heard=NOW)
+    assert (refusals(found), [start for start, _ in rows(found)]) == (["clock_behind"], [NOW])
+    assert mote.counters.samples_behind == 1
 
 
 def test_silence(frames):

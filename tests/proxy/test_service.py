@@ -57,7 +57,9 @@ class FakeLink:
 
 @pytest.fixture
 def settings(tmp_path):
-    return ProxySettings(name="p", data=str(tmp_path / "data"), flush_interval=10_000, entry_interval=1)
+    # The clocks of scripted motes begin in 1970.
+    data = str(tmp_path / "data")
+    return ProxySettings(name="p", data=data, flush_interval=10_000, entry_interval=1, max_clock_behind=0)
 
 
 @contextlib.asynccontextmanager
@@ -364,3 +366,20 @@ async def test_the_cluster_knows_what_is_offered_before_it_sees_a_batch(settings
         await until(lambda: published_batches(service.link))
         names = [each.topic for each in service.link.published]
         assert names.index(offers) < names.index(batches)
+
+
+async def test_a_wrong_clock_is_counted_and_named_by_default(settings, frames):
+    settings = settings.model_copy(update={"max_clock_behind": ProxySettings().max_clock_behind})
+    async with running(settings) as service:
+        await introduce(service, frames)
+        await hear(service, frames.packet(0, (0, 1.0), (0, 2.0), program=NUMBER))
+        said = topics.mote_entry("p", "m1")
+        await until(lambda: any(decode_mote_entry(each.payload).clock_fault for each in service.link.on(said)))
+        assert service.metrics.value("samples_rejected", "clock_behind") == 2
+        assert service.metrics.value("packets_refused", "clock_behind") == 1
+        assert service.metrics.value("motes_wrong_clock_times", "behind") == 1
+        families = {each.name: each for each in service.metrics.collect()}
+        samples = families["fjord_proxy_motes_wrong_clock"].samples
+        assert {each.labels["fault"]: each.value for each in samples} == {"ahead": 0, "behind": 1}
+    entry = decode_mote_entry(service.link.on(said)[-1].payload)
+    assert (entry.clock_fault, entry.samples_behind, entry.samples_ahead) == ("behind", 2, 0)

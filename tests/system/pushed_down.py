@@ -52,6 +52,8 @@ class ProxyOnTheAir:
 
     fleet: Fleet
     batches: list[Batch] = field(default_factory=list)
+    cut_us: list[int] = field(default_factory=list)
+    """When each batch was cut."""
     refused: list[Refused] = field(default_factory=list)
     loses: Loses = field(default=lambda _at_us, _packet: False)
     sent: list[tuple[Packet, bool]] = field(default_factory=list)
@@ -75,7 +77,9 @@ class ProxyOnTheAir:
             return None
         control = self.take(self.fleet.packet(packet, radio_us=at_us, heard_us=at_us))
         self.take(self.fleet.time_passed(at_us))
-        self.batches += [cut.as_batch("p", "e") for cut in self.fleet.cut(at_us)]
+        cut = [cut.as_batch("p", "e") for cut in self.fleet.cut(at_us)]
+        self.batches += cut
+        self.cut_us += [at_us] * len(cut)
         return control
 
     def take(self, instructions: Sequence[FleetInstruction]) -> Control | None:
@@ -100,6 +104,8 @@ class Outcome:
     joules: float
     errors: dict[str, list[str]]
     sent: list[tuple[Packet, bool]]
+    cut_us: list[int]
+    fleet: Fleet
 
 
 def planned(queries: Mapping[str, str], schema: StreamSchema) -> tuple[PlannedQuery, ...]:
@@ -132,6 +138,7 @@ def run(
     loses: Loses | None = None,
     tracking: TrackingLimits | None = None,
     batches: BatchLimits | None = None,
+    wrong_by_us: Mapping[str, int] | None = None,
 ) -> Outcome:
     """Run queries over a world from its begin to its end.
 
@@ -155,6 +162,8 @@ def run(
         Which packets get lost, besides those that the radio loses.
     tracking, batches
         Limits of the proxy.
+    wrong_by_us
+        By mote: how far its clock is ahead.
     """
     schema = world.motes[0].stream
     plans = planned(queries, schema)
@@ -174,6 +183,10 @@ def run(
     settings = VirtualSettings(find_profile(device), faults=faults or RadioFaults(), seed=seed)
     motes = VirtualFleet(world, {}, settings)
     motes.gateway = proxy  # type: ignore[assignment]
+    for mote in motes.motes:
+        by_us = (wrong_by_us or {}).get(mote.description.name)
+        if by_us is not None:
+            mote.clock, mote.ends_us = mote.clock.adjusted(by_us, begins_us), None
     moments = sorted({0, *later.values()})
     cuts: list[int] = []
     for number, moment_us in enumerate(moments):
@@ -198,6 +211,8 @@ def run(
         sum(float(mote.meter.joules.sum()) for mote in motes.motes),
         rows.errors,
         proxy.sent,
+        proxy.cut_us,
+        proxy.fleet,
     )
 
 
