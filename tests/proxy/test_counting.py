@@ -7,6 +7,7 @@ from protocols.demands import CompletenessDemand, PropertyBand, QueryDemand, Str
 from protocols.frames import VERSION
 from protocols.programs import SamplingProgram, program_number
 from proxy.batching import MotePosition
+from proxy.clock_bounds import ClockBounds
 from proxy.fleet import Fleet, FleetLimits
 from proxy.stream_state import StreamProgress
 from proxy.tracking_limits import TrackingLimits
@@ -178,3 +179,20 @@ def test_forms_are_told_apart(frames):
     begin(proxy, frames, "m1")
     goes_on(proxy, frames, "m1", {2, 3, 5, 6, 7, 8}, 70)
     assert sorted(told(proxy.cut(71 * S))) == [("m1", 30, 3, 1), ("m1", 60, 3, 0), ("m1", 60, 6, 1)]
+
+
+def test_samples_that_a_wrong_clock_stamped_are_missing(frames):
+    #  m1    0   10   1970  1970   40   50 ...
+    tracking = TrackingLimits(silence_after_us=100 * S, clock=ClockBounds(20 * S, 100 * S))
+    proxy = sampling(frames, ("m1", 7), ("m2", 8), limits=FleetLimits(tracking=tracking))
+    begin(proxy, frames, "m1", "m2")
+    goes_on(proxy, frames, "m2", range(99), 20)
+    goes_on(proxy, frames, "m1", range(99), 20)
+    for number, at in ((4, 20), (5, 30)):
+        clock = (at - 10_000) * S
+        wrong = frames.packet(number, (clock, 1.0), mote="m1", clock=clock, promise=clock + 10 * S, program=NUMBER)
+        hear(proxy, wrong, at + 1)
+    goes_on(proxy, frames, "m2", range(4, 99), 130)
+    goes_on(proxy, frames, "m1", range(6, 99), 130)
+    counts = sorted(told(proxy.cut(131 * S)))
+    assert counts == [("m1", 60, 6, 2), ("m1", 120, 6, 0), ("m2", 60, 6, 0), ("m2", 120, 6, 0)]

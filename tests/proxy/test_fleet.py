@@ -246,6 +246,7 @@ steps = st.lists(
         st.sampled_from([1, 1, 1, 1, 0, 2]),  # sequence goes on by so much
         st.integers(0, 3),  # clock goes on by so many seconds
         st.sampled_from([0, 0, 0, 9]),  # listens
+        st.sampled_from([0, 0, 0, 4, 20, -4, -8, -20]),  # promises so many seconds more than its clock
         st.lists(
             st.tuples(st.integers(0, 4), st.sampled_from([1.5, 1.5, 1.5, 2, None, "fast", True])), max_size=3
         ),  # samples: age in seconds, speed
@@ -267,7 +268,7 @@ def test_packet_that_goes_on_as_before_is_taken_as_any_other(frames, limits, ste
             mote.goes_on = lambda *_: None
         told.append([])
         boot, sequence, clock = 1, 0, 0
-        for more, seconds, listen, samples, what in steps:
+        for more, seconds, listen, promise, samples, what in steps:
             sequence, clock = sequence + more, clock + seconds * S
             if what == "reboot":
                 boot, sequence = boot + 1, 0
@@ -276,6 +277,7 @@ def test_packet_that_goes_on_as_before_is_taken_as_any_other(frames, limits, ste
                 *[(clock - ago * S, speed) for ago, speed in samples],
                 boot=boot,
                 clock=clock,
+                promise=clock + promise * S,
                 listen=listen,
                 program=0 if what == "other program" else NUMBER,
             )
@@ -355,3 +357,22 @@ def test_what_a_driver_has_checked_is_not_held_to_the_bounds(frames):
     announce(proxy, frames.announcement())
     proxy.demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
     assert refusals(at(frames, proxy, "m1", 0, NOW - DAY)) == []
+
+
+@pytest.mark.parametrize(
+    ("clock", "promise", "stamp", "goes_on"),
+    [
+        (0, 0, 0, True),
+        (61, 0, 0, False),
+        (-3_601, 0, -3_601, False),
+        (0, 61, 0, False),
+        (0, -3_601, 0, False),
+        (0, 0, -3_601, False),
+    ],
+)
+def test_packet_of_a_clock_that_may_be_wrong_is_looked_at(frames, clock, promise, stamp, goes_on):
+    proxy = sampling_fleet(frames, "m1", limits=BOUNDED)
+    at(frames, proxy, "m1", 0, NOW - 10 * S)
+    clock, promise, stamp = (NOW + each * S for each in (clock, promise, stamp))
+    packet = frames.packet(1, (stamp, 1.0), clock=clock, promise=promise, program=NUMBER)
+    assert (proxy.goes_on(packet, 0, NOW) is not None) is goes_on
