@@ -80,6 +80,12 @@ def run_cluster(
             "--silence-after", help="A proxy offline for this long holds back nothing.", shown_default="30s"
         ),
     ] = 30_000_000,
+    clock_tolerance: Annotated[
+        int,
+        duration_option(
+            "--clock-tolerance", help="A proxy's clock further from the cluster's is reported.", shown_default="1m"
+        ),
+    ] = 60_000_000,
 ) -> None:
     """Run the cluster until Ctrl-C.
 
@@ -108,6 +114,7 @@ def run_cluster(
             trigger_seconds=trigger / 1e6,
             commit_interval_seconds=commit_interval / 1e6,
             silence_seconds=silence_after / 1e6,
+            clock_tolerance_seconds=clock_tolerance / 1e6,
             max_queries=max_queries,
             max_state_bytes=max_state,
             max_rows_per_tuple=max_rows_per_tuple,

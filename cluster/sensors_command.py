@@ -40,13 +40,18 @@ DETAILS = (
     "stretched",
     "lifetime_kept",
     "clock_offset_us",
+    "clock_fault",
+    "samples_ahead",
+    "samples_behind",
     "doing",
     "mismatch",
+    "proxy_clock_fault",
 )
 """Shown only when asked for by name."""
-UNREMARKABLE = {"stretched": 1, "lifetime_kept": True, "mismatch": None}
-"""Details that are shown if a sensor has another value: its battery makes it sample less often, or will not last; or it
-is not asked, as its columns are not those of its stream."""
+UNREMARKABLE = {"stretched": 1, "lifetime_kept": True, "mismatch": None, "clock_fault": None, "samples_ahead": 0,
+                "samples_behind": 0, "proxy_clock_fault": None}  # fmt: skip
+"""Details that are shown if a sensor has another value: its battery makes it sample less often, or will not last; it is
+not asked, as its columns are not those of its stream; or its clock, or that of its proxy, is wrong."""
 SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))
 """Shown as percent."""
 WIDEST = 10_000

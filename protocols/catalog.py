@@ -43,6 +43,13 @@ class Status(Frame, frozen=True):
     since_us: Microseconds
 
 
+class ProxyClock(Frame, frozen=True):
+    """What a proxy's clock shows as it says so: every few seconds, so that a cluster notices if that is wrong."""
+
+    proxy: Name
+    clock_us: Microseconds
+
+
 class StreamOffer(Frame, frozen=True):
     """A proxy has motes that feed this stream."""
 
@@ -152,5 +159,6 @@ class MoteEntry(Frame, frozen=True):
 
 
 decode_status = FrameDecoder(Status, max_bytes=MAX_CATALOG_BYTES)
+decode_proxy_clock = FrameDecoder(ProxyClock, max_bytes=MAX_CATALOG_BYTES)
 decode_stream_offer = FrameDecoder(StreamOffer, max_bytes=MAX_CATALOG_BYTES)
 decode_mote_entry = FrameDecoder(MoteEntry, max_bytes=MAX_CATALOG_BYTES)

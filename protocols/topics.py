@@ -9,6 +9,7 @@ topic                                     from -> to                 kept     pa
 ``proxies/<proxy>/batches``               proxy -> cluster           no       :class:`protocols.batches.Batch`
 ``proxies/<proxy>/acks``                  cluster -> proxy           no       :class:`protocols.batches.Ack`
 ``proxies/<proxy>/status``                proxy -> all               yes      :class:`protocols.catalog.Status`
+``proxies/<proxy>/clock``                 proxy -> cluster           no       :class:`protocols.catalog.ProxyClock`
 ``proxies/<proxy>/streams/<stream>``      proxy -> all               yes      :class:`protocols.catalog.StreamOffer`
 ``proxies/<proxy>/motes/<mote>``          proxy -> all               yes      :class:`protocols.catalog.MoteEntry`
 ``clusters/<cluster>/status``             cluster -> all             yes      :class:`protocols.catalog.Status`
@@ -81,6 +82,11 @@ def proxy_status(proxy: str) -> str:
     return f"{PREFIX}/proxies/{_part(proxy)}/status"
 
 
+def proxy_clock(proxy: str) -> str:
+    """Topic on which a proxy says what its clock shows."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/clock"
+
+
 def stream_offer(proxy: str, stream: str) -> str:
     """Topic on which a proxy offers a stream."""
     return f"{PREFIX}/proxies/{_part(proxy)}/streams/{_part(stream)}"
@@ -144,6 +150,8 @@ def parse(topic: str) -> ParsedTopic:
             names = (proxy,)
         case ["proxies", proxy, "status"]:
             kind, names = "proxy_status", (proxy,)
+        case ["proxies", proxy, "clock"]:
+            kind, names = "proxy_clock", (proxy,)
         case ["proxies", proxy, "streams", stream]:
             kind, names = "stream_offer", (proxy, stream)
         case ["proxies", proxy, "motes", mote]:

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 import structlog
 
 from protocols import topics
-from protocols.catalog import StreamOffer
+from protocols.catalog import ProxyClock, StreamOffer
 from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
 from proxy.batching import CutBatch, MotePosition
@@ -43,6 +43,8 @@ _FAREWELL_SECONDS = 2.0
 LONGEST_HOLD_SECONDS = 2.0
 """While a slow disk writes and little room is left, messages are left with the broker for so long."""
 _POSITIONS_EVERY_US = 30_000_000
+CLOCK_EVERY_US = 10_000_000
+"""The cluster hears this often what the proxy's clock shows."""
 
 
 class ProxyService:
@@ -123,6 +125,7 @@ class ProxyService:
         self._held_long_enough = False
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
         self._positions_us = now_us
+        self._clock_told_us = now_us - CLOCK_EVERY_US
         self._stopping = False
         self._sender: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -265,6 +268,7 @@ class ProxyService:
             due = self.entries.due(self._clocks.radio())
             try:
                 await self._publish_offers()
+                await self._publish_clock()
                 while self.receiver.given_up:
                     mote = min(self.receiver.given_up)
                     if not self.fleet.has(mote):
@@ -290,6 +294,14 @@ class ProxyService:
             await self.link.publish(Message(topic, encode(offer), retain=True))
             if self.receiver.offers[name] == schema:  # else another has been announced meanwhile
                 self.receiver.unoffered.discard(name)
+
+    async def _publish_clock(self) -> None:
+        now_us = self._clocks.radio()
+        if now_us - self._clock_told_us >= CLOCK_EVERY_US:
+            self._clock_told_us = now_us
+            said = ProxyClock(VERSION, self.settings.name, self._clocks.real())
+            # Quality of service 0: what comes late says nothing.
+            await self.link.publish(Message(topics.proxy_clock(self.settings.name), encode(said), qos=0))
 
     async def _tell_time(self) -> None:
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +12,13 @@ import structlog
 
 from cluster.errors import StorageError
 from cluster.ingest.offers import Declaration, Offers
+from cluster.ingest.proxy_clocks import ProxyClocks, not_after
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from protocols import topics
 from protocols.batches import Ack, decode_batch
-from protocols.catalog import Presence, decode_status, decode_stream_offer
+from protocols.catalog import Presence, decode_proxy_clock, decode_status, decode_stream_offer
 from protocols.errors import FrameError, ProtocolError
 from protocols.frames import encode
 from protocols.mqtt import LinkError, Message, MqttLink, Subscription
@@ -40,6 +42,11 @@ class Ingest:
         Least time between two commits of a stream.
     silence_seconds
         A proxy that is offline for this long no longer holds back its streams' watermarks.
+    clock_tolerance_seconds
+        A proxy's clock that is further from the cluster's is reported; instants of streams that are further in the
+        future count as that much.
+    clock
+        Seconds since 1970.
     """
 
     def __init__(
@@ -49,7 +56,12 @@ class Ingest:
         quarantine: Callable[[str, str, str, bytes], None],
         commit_interval_seconds: float = 0.1,
         silence_seconds: float = 30.0,
+        clock_tolerance_seconds: float = 60.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._clock = clock
+        self._clock_tolerance_us = round(clock_tolerance_seconds * 1e6)
+        self.proxy_clocks = ProxyClocks(self._clock_tolerance_us)
         self._folder = folder
         self._quarantine = quarantine
         self._commit_interval = commit_interval_seconds
@@ -72,6 +84,7 @@ class Ingest:
     subscriptions = (
         Subscription(topics.batches("+")),
         Subscription(topics.proxy_status("+")),
+        Subscription(topics.proxy_clock("+")),
         Subscription(topics.stream_offer("+", "+")),
     )
 
@@ -83,10 +96,12 @@ class Ingest:
     def instants(self) -> dict[str, int]:
         """Return by stream an instant after everything stored or being stored of it; streams without tuples have none.
 
-        What changes at these instants, with nothing awaited in between, changes for tuples that come later only.
+        What changes at these instants, with nothing awaited in between, changes for tuples that come later only; unless
+        they are stamped in the future, which is not waited for.
         """
+        now_us, tolerance_us = self._now_us(), self._clock_tolerance_us
         found = {name: writer.admission.next_us for name, writer in self.writers.items()}
-        return {name: instant for name, instant in found.items() if instant is not None}
+        return {name: not_after(us, now_us, tolerance_us) for name, us in found.items() if us is not None}
 
     def attach(self, link: MqttLink) -> None:
         """Send acks over this link."""
@@ -156,6 +171,8 @@ class Ingest:
                     self._offer(message, topic.names)
                 case "proxy_status":
                     self._status(message, topic.names[0])
+                case "proxy_clock":
+                    self._proxy_clock(message, topic.names[0])
                 case _:
                     pass
         except (ProtocolError, StorageError) as error:
@@ -204,13 +221,26 @@ class Ingest:
             )
 
     def _status(self, message: Message, proxy: str) -> None:
-        if not message.payload:
-            self._online.discard(proxy)
-            return
-        if decode_status(message.payload).presence is Presence.ONLINE:
+        if message.payload and decode_status(message.payload).presence is Presence.ONLINE:
             self._online.add(proxy)
         else:
             self._online.discard(proxy)
+            self.proxy_clocks.forget(proxy)
+
+    def _now_us(self) -> int:
+        return round(self._clock() * 1e6)
+
+    def _proxy_clock(self, message: Message, proxy: str) -> None:
+        said = decode_proxy_clock(message.payload)
+        if said.proxy != proxy:
+            raise FrameError("identity", f"clock of proxy {said.proxy!r} came on the topic of {proxy!r}")
+        if message.retain:
+            raise FrameError("retained", "a clock that the broker kept says nothing about now")
+        news = self.proxy_clocks.heard(proxy, said.clock_us, self._now_us())
+        if news is not None and news.fault is not None:
+            log.error("proxy's clock is wrong", proxy=proxy, fault=news.fault, behind_seconds=news.behind_us / 1e6)
+        elif news is not None:
+            log.info("proxy's clock is right again", proxy=proxy, behind_seconds=news.behind_us / 1e6)
 
     async def _watch_proxies(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from cluster.service.relation_metrics import relation_metrics
+from protocols.catalog import ClockFault
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -64,6 +66,7 @@ class ClusterMetrics(Collector):
         for reason, count in self._server.ingest.refused.items():
             refused.add_metric([reason], count)
         yield from (batches, rows, late, rejected, mismatches, refused)
+        yield from self._clocks()
         yield from relation_metrics(self._server.queries.store)
         waiting = self._server.queries.waiting.all()
         yield GaugeMetricFamily("fjord_queries_waiting", "Queries that wait for a relation", value=len(waiting))
@@ -77,3 +80,18 @@ class ClusterMetrics(Collector):
         )
         yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._server.registry.plan.queries))
         yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._server.registry.plan.epoch)
+
+    def _clocks(self) -> Iterable[Metric]:
+        proxies = GaugeMetricFamily("fjord_proxies_wrong_clock", "Proxies whose clock is wrong", labels=["fault"])
+        found = Counter(self._server.ingest.proxy_clocks.faults.values())
+        for each in ClockFault:
+            proxies.add_metric([each.value], found[each])
+        sensors = GaugeMetricFamily("fjord_sensors_wrong_clock", "Sensors whose clock is wrong", labels=["fault"])
+        for fault, count in self._server.sensors.clock_faults().items():
+            sensors.add_metric([fault], count)
+        samples = GaugeMetricFamily(
+            "fjord_sensors_rejected_samples", "Samples of today's sensors that a wrong clock stamped", labels=["fault"]
+        )
+        for fault, count in self._server.sensors.samples_rejected().items():
+            samples.add_metric([fault], count)
+        yield from (proxies, sensors, samples)

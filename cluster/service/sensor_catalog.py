@@ -17,7 +17,7 @@ import structlog
 from cluster.service.energy_ledger import Ledger
 from cluster.service.result_messages import instant_text
 from protocols import topics
-from protocols.catalog import MoteEntry, Presence, decode_mote_entry, decode_status
+from protocols.catalog import ClockFault, MoteEntry, Presence, decode_mote_entry, decode_status
 from protocols.errors import FrameError
 from protocols.mqtt import Message, Subscription
 from protocols.packets import SampleValue
@@ -74,6 +74,8 @@ class SensorCatalog:
         Keeps entries that were refused: (kind, reason, where from, bytes).
     mismatches
         Returns, by proxy and stream, why sensors are not asked for samples; any thread may call it.
+    proxy_clocks
+        Returns, by proxy, how its clock is wrong; any thread may call it.
     most_sensors, most_proxies, most_properties
         What goes beyond is refused and counted.
     """
@@ -85,12 +87,14 @@ class SensorCatalog:
         *,
         quarantine: Callable[[str, str, str, bytes], None] | None = None,
         mismatches: Callable[[], Mapping[tuple[str, str], str]] = dict,
+        proxy_clocks: Callable[[], Mapping[str, ClockFault]] = dict,
         most_sensors: int = MOST_SENSORS,
         most_proxies: int = MOST_PROXIES,
         most_properties: int = MOST_PROPERTIES,
     ) -> None:
         self._quarantine = quarantine
         self.mismatches = mismatches
+        self.proxy_clocks = proxy_clocks
         self._most_sensors = most_sensors
         self._most_proxies = most_proxies
         self._most_properties = most_properties
@@ -110,6 +114,25 @@ class SensorCatalog:
     def snapshot(self) -> tuple[tuple[MoteEntry, ...], frozenset[str]]:
         """Return the entries, in no order, and the proxies that are online; later events do not change them."""
         return tuple(self._entries.values()), frozenset(self._online)
+
+    def relation(self) -> pl.DataFrame:
+        """Return the relation ``sensors`` as it stands; any thread may call it."""
+        return sensors_relation(*self.snapshot(), self.mismatches(), self.proxy_clocks())
+
+    def clock_faults(self) -> Mapping[str, int]:
+        """Return how many sensors have a clock that is wrong, by how it is."""
+        counts = dict.fromkeys((each.value for each in ClockFault), 0)
+        for entry in self._entries.values():
+            if entry.clock_fault is not None:
+                counts[entry.clock_fault.value] += 1
+        return counts
+
+    def samples_rejected(self) -> Mapping[str, int]:
+        """Return how many samples of today's sensors were refused as their clocks were wrong, by how they were."""
+        return {
+            ClockFault.AHEAD.value: sum(entry.samples_ahead for entry in self._entries.values()),
+            ClockFault.BEHIND.value: sum(entry.samples_behind for entry in self._entries.values()),
+        }
 
     def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
         """Take a message on one of :attr:`subscriptions`; bad ones are refused and counted, others passed over."""
@@ -206,6 +229,8 @@ def loss_of(entry: MoteEntry) -> float | None:
 ONLINE_COLUMN = "proxy_online"
 MISMATCH_COLUMN = "mismatch"
 """Why a sensor is not asked for samples: its stream is declared otherwise than its proxy offers it."""
+PROXY_CLOCK_COLUMN = "proxy_clock_fault"
+"""How its proxy's clock is wrong."""
 
 COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | None]]] = {
     "sensor": (pl.String, lambda entry: entry.mote),
@@ -232,16 +257,20 @@ COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | 
     "stretched": (pl.Int64, lambda entry: entry.stretched),
     "lifetime_kept": (pl.Boolean, lambda entry: entry.lifetime_kept),
     "clock_offset_us": (pl.Int64, lambda entry: entry.clock_offset_us),
+    "clock_fault": (pl.String, lambda entry: entry.clock_fault),
+    "samples_ahead": (pl.Int64, lambda entry: entry.samples_ahead),
+    "samples_behind": (pl.Int64, lambda entry: entry.samples_behind),
 }
 """Type and value of the columns that every sensor has, in order. A new field of an entry gets a line here."""
 
-_TAKEN = {ONLINE_COLUMN, MISMATCH_COLUMN, *COLUMNS}
+_TAKEN = {ONLINE_COLUMN, MISMATCH_COLUMN, PROXY_CLOCK_COLUMN, *COLUMNS}
 
 
 def sensors_relation(
     entries: Iterable[MoteEntry],
     online: Collection[str] | None = None,
     mismatches: Mapping[tuple[str, str], str] | None = None,
+    proxy_clocks: Mapping[str, ClockFault] | None = None,
 ) -> pl.DataFrame:
     """Return the relation ``sensors``: one row per entry, by proxy and mote.
 
@@ -253,12 +282,14 @@ def sensors_relation(
         The proxies that are online; None if that is not known.
     mismatches
         By proxy and stream, why the proxy does not feed it.
+    proxy_clocks
+        By proxy, how its clock is wrong.
 
     Returns
     -------
     polars.DataFrame
-        The columns of :data:`COLUMNS`, ``mismatch``, ``proxy_online``, and the properties of all motes by name. Names
-        that differ in case only are one property.
+        The columns of :data:`COLUMNS`, ``mismatch``, ``proxy_clock_fault``, ``proxy_online``, and the properties of all
+        motes by name. Names that differ in case only are one property.
     """
     rows = sorted(entries, key=lambda entry: (entry.proxy, entry.mote))
     built_in = [
@@ -274,8 +305,10 @@ def sensors_relation(
         _property_series(property_column(spellings[name]), [values.get(name) for values in folded])
         for name in sorted(spellings)
     ]
+    wrong = [(proxy_clocks or {}).get(entry.proxy) for entry in rows]
     own = [
         pl.Series(MISMATCH_COLUMN, refused, dtype=pl.String),
+        pl.Series(PROXY_CLOCK_COLUMN, wrong, dtype=pl.String),
         pl.Series(ONLINE_COLUMN, presence, dtype=pl.Boolean),
     ]
     return pl.DataFrame([*built_in, *own, *properties])

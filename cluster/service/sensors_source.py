@@ -13,7 +13,7 @@ from cluster.language.algebra import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.relations.fitting import POLARS_TYPES, settled
 from cluster.relations.source import Limits, SourceAwayError, SourceColumn
-from cluster.service.sensor_catalog import SensorCatalog, sensors_relation
+from cluster.service.sensor_catalog import SensorCatalog
 from protocols.streams import FieldType
 
 SETTLING_SECONDS = 10.0
@@ -61,7 +61,7 @@ class SensorsSource:
     def of(cls, catalog: SensorCatalog, *, limits: Limits | None = None) -> SensorsSource:
         """Return the source of a catalog."""
         return cls(
-            lambda: sensors_relation(*catalog.snapshot(), catalog.mismatches()),
+            catalog.relation,
             limits=limits,
             connected_at=lambda: catalog.connected_at,
         )

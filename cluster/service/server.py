@@ -90,9 +90,12 @@ class ClusterServer:
             quarantine=self.registry.quarantine,
             commit_interval_seconds=settings.commit_interval_seconds,
             silence_seconds=settings.silence_seconds,
+            clock_tolerance_seconds=settings.clock_tolerance_seconds,
         )
         self.sensors = SensorCatalog(
-            quarantine=self.registry.quarantine, mismatches=lambda: self.ingest.offers.mismatches
+            quarantine=self.registry.quarantine,
+            mismatches=lambda: self.ingest.offers.mismatches,
+            proxy_clocks=lambda: self.ingest.proxy_clocks.faults,
         )
         self.results = ResultsTable(str(folder / "results"), self._fjord)
         status = topics.cluster_status(settings.name)
@@ -188,7 +191,16 @@ class ClusterServer:
             "rows_published": self.publisher.published_rows,
             "refused": dict(self.ingest.refused),
             "mismatches": len(self.ingest.offers.mismatches),
-            "sensors": {"known": len(self.sensors), "refused": dict(self.sensors.refused)},
+            "sensors": {
+                "known": len(self.sensors),
+                "refused": dict(self.sensors.refused),
+                "wrong_clocks": dict(self.sensors.clock_faults()),
+                "samples_rejected": dict(self.sensors.samples_rejected()),
+            },
+            "proxy_clocks": {
+                proxy: {"behind_seconds": behind_us / 1e6, "fault": self.ingest.proxy_clocks.faults.get(proxy)}
+                for proxy, behind_us in self.ingest.proxy_clocks.behind_us.items()
+            },
         }
 
     async def results_json(self, query: str, after: int, limit: int) -> bytes:

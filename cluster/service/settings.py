@@ -44,6 +44,9 @@ class ClusterSettings:
         Least time between two commits to a stream table.
     silence_seconds
         A proxy offline for this long no longer holds back watermarks.
+    clock_tolerance_seconds
+        A proxy's clock that is further from the cluster's is reported as wrong, and versions of relations begin no
+        further in the future than this, whatever streams are stamped with.
     max_queries
         More are refused.
     max_state_bytes
@@ -76,6 +79,7 @@ class ClusterSettings:
     trigger_seconds: float = 0.0
     commit_interval_seconds: float = 0.1
     silence_seconds: float = 30.0
+    clock_tolerance_seconds: float = 60.0
     max_queries: int = 10_000
     max_state_bytes: int = 4 * 1024**3
     max_rows_per_tuple: int = 100_000

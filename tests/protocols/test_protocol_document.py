@@ -46,6 +46,7 @@ EXAMPLES: dict[str, tuple[Frame, FrameDecoder[Any]]] = {
         demands.decode_demand,
     ),
     "status": (catalog.Status(1, "roadside", catalog.Presence.ONLINE, "e1", 0), catalog.decode_status),
+    "clock": (catalog.ProxyClock(1, "roadside", 1_330_560_000_000_000), catalog.decode_proxy_clock),
     "offer": (catalog.StreamOffer(1, "roadside", StreamSchema("traffic", (SPEED,))), catalog.decode_stream_offer),
     "entry": (
         catalog.MoteEntry(

@@ -10,6 +10,7 @@ from protocols.errors import TopicError
 BUILT = {
     topics.packet("p", "m"): ("packet", ("p", "m")),
     topics.announcement("p", "m"): ("announcement", ("p", "m")),
+    topics.proxy_clock("p"): ("proxy_clock", ("p",)),
     topics.control("p", "m"): ("control", ("p", "m")),
     topics.batches("p"): ("batches", ("p",)),
     topics.acks("p"): ("acks", ("p",)),

@@ -10,15 +10,23 @@ import pytest
 
 from protocols import topics
 from protocols.batches import Ack, decode_batch
-from protocols.catalog import MoteState, Presence, Status, decode_mote_entry, decode_status, decode_stream_offer
+from protocols.catalog import (
+    MoteState,
+    Presence,
+    Status,
+    decode_mote_entry,
+    decode_proxy_clock,
+    decode_status,
+    decode_stream_offer,
+)
 from protocols.errors import FrameError
 from protocols.frames import VERSION, encode
 from protocols.mqtt import BrokerAddress, LinkError, Message, MqttLink, Subscription
 from protocols.packets import RunProgram, decode_control
 from protocols.programs import SLEEP, SamplingProgram, program_number
 from proxy.errors import StoreFullError
-from proxy.link_seam import mqtt_link
-from proxy.service import ProxyService
+from proxy.link_seam import Clocks, mqtt_link
+from proxy.service import CLOCK_EVERY_US, ProxyService
 from proxy.settings import ProxySettings
 from proxy.stores import open_stores
 
@@ -63,9 +71,9 @@ def settings(tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def running(settings, make_link=FakeLink):
+async def running(settings, make_link=FakeLink, clocks=None):
     with open_stores(settings.folder, settings.name, quarantine_entries=10) as stores:
-        service = ProxyService(settings, stores, make_link)
+        service = ProxyService(settings, stores, make_link, clocks=clocks)
         stop = asyncio.Event()
         task = asyncio.create_task(service.run(stop))
         await asyncio.wait_for(service.link.connected.wait(), 10)
@@ -383,3 +391,19 @@ async def test_a_wrong_clock_is_counted_and_named_by_default(settings, frames):
         assert {each.labels["fault"]: each.value for each in samples} == {"ahead": 0, "behind": 1}
     entry = decode_mote_entry(service.link.on(said)[-1].payload)
     assert (entry.clock_fault, entry.samples_behind, entry.samples_ahead) == ("behind", 2, 0)
+
+
+async def test_the_cluster_hears_what_the_proxys_clock_shows_now_and_then(settings):
+    radio_us = 0
+    clocks = Clocks(lambda: radio_us, lambda: 7)
+    async with running(settings, clocks=clocks) as service:
+        said = topics.proxy_clock("p")
+        await until(lambda: service.link.on(said))
+        await asyncio.sleep(0)
+        radio_us = CLOCK_EVERY_US
+        await until(lambda: len(service.link.on(said)) == 2)
+        radio_us += CLOCK_EVERY_US - 1
+    assert len(service.link.on(said)) == 2
+    assert {(decode_proxy_clock(each.payload).clock_us, each.qos, each.retain) for each in service.link.on(said)} == {
+        (7, 0, False)
+    }

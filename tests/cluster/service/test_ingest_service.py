@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from cluster.ingest.service import Ingest
+from cluster.storage.relation_versions import RelationVersions
 from protocols import topics
 from protocols.batches import Ack, Batch, decode_ack, encode_batch, make_columns
-from protocols.catalog import StreamOffer
+from protocols.catalog import ProxyClock, StreamOffer
 from protocols.frames import encode
+from protocols.mqtt import Message
 from protocols.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.conftest import TRAFFIC
 
@@ -104,3 +107,45 @@ async def test_an_instant_after_all_that_is_taken_is_known_before_it_is_stored_a
     again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine)
     assert again.instants() == {"traffic": 80}
     assert again.writers["traffic"].table.latest_stamp() == 30
+
+
+async def test_what_a_clock_in_2100_stamped_does_not_put_off_what_changes_now(service: Service) -> None:
+    now_us = round(time.time() * 1e6)
+    await service.handle(topics.batches("p"), batch(1, 1_000, watermark=1_000))
+    assert service.ingest.instants() == {"traffic": 1_001}, "a replay counts by its own clock"
+    await service.handle(topics.batches("p"), batch(2, 2 * now_us, watermark=2_000))
+    later_us = service.ingest.instants()["traffic"]
+    assert 0 <= later_us - now_us - 60_000_000 < 60_000_000
+
+
+async def test_a_relation_changes_today_though_a_mote_lives_in_2100(service: Service, tmp_path: Path) -> None:
+    now_us = round(time.time() * 1e6)
+    await service.handle(topics.batches("p"), batch(1, 2 * now_us, watermark=1_000))
+    versions = RelationVersions(tmp_path / "relations" / "r@1")
+    for row in (1, 2):
+        rows = pl.DataFrame({"x": [row]})
+        versions.prepare(rows)
+        versions.commit(rows, service.ingest.instants())
+    begins_us = versions.version(2).begins_us["traffic"]
+    assert begins_us < now_us + 120_000_000, "a tuple of tomorrow meets the second version"
+
+
+async def test_a_proxy_whose_clock_is_wrong_is_reported_and_its_batches_are_taken(service: Service) -> None:
+    now_us = round(time.time() * 1e6)
+    said = encode(ProxyClock(1, "p", now_us + 3_600_000_000))
+    await service.handle(topics.proxy_clock("p"), said)
+    assert service.ingest.proxy_clocks.faults == {"p": "ahead"}
+    await service.handle(topics.batches("p"), batch(1, 10, watermark=20))
+    await service.ingest.writers["traffic"].commit()
+    assert stored(service) == [10]
+    await service.handle(topics.proxy_status("p"), b"")
+    assert service.ingest.proxy_clocks.faults == {}
+
+
+async def test_clocks_of_others_and_kept_ones_are_refused(service: Service) -> None:
+    said = encode(ProxyClock(1, "q", 2**60))
+    await service.handle(topics.proxy_clock("p"), said)
+    topic = topics.proxy_clock("q")
+    await service.ingest.handle(Message(topic, said, retain=True), topics.parse(topic))
+    assert service.ingest.refused == {"identity": 1, "retained": 1}
+    assert not service.ingest.proxy_clocks.behind_us

@@ -19,7 +19,7 @@ from cluster.service.sensor_catalog import (
     sensors_relation,
 )
 from protocols import topics
-from protocols.catalog import MoteEntry, MoteState, Presence, Status
+from protocols.catalog import ClockFault, MoteEntry, MoteState, Presence, Status
 from protocols.errors import FrameError
 from protocols.frames import encode
 from protocols.mqtt import Message
@@ -198,7 +198,7 @@ def test_other_messages_are_passed_over():
 
 def test_a_row_per_mote():
     relation = sensors_relation([entry("m1", lost=1, segment=3, road="I-880")], {"north"})
-    assert relation.columns == [*COLUMNS, "mismatch", "proxy_online", "road", "segment"]
+    assert relation.columns == [*COLUMNS, "mismatch", "proxy_clock_fault", "proxy_online", "road", "segment"]
     assert relation.to_dicts() == [
         {
             "sensor": "m1",
@@ -225,7 +225,11 @@ def test_a_row_per_mote():
             "stretched": 1,
             "lifetime_kept": True,
             "clock_offset_us": None,
+            "clock_fault": None,
+            "samples_ahead": 0,
+            "samples_behind": 0,
             "mismatch": None,
+            "proxy_clock_fault": None,
             "proxy_online": True,
             "road": "I-880",
             "segment": 3,
@@ -246,9 +250,23 @@ def test_motes_that_are_not_asked_have_the_reason_beside_them():
     assert dict(zip(relation["sensor"], relation["mismatch"], strict=True)) == {"m1": None, "m2": "other columns"}
 
 
+def test_wrong_clocks_of_motes_and_proxies_stand_beside_them_and_are_counted():
+    wrong = msgspec.structs.replace(entry("m1"), clock_fault=ClockFault.BEHIND, samples_behind=7)
+    ahead = msgspec.structs.replace(entry("m2", proxy="south"), samples_ahead=3)
+    catalog = SensorCatalog(proxy_clocks=lambda: {"south": ClockFault.AHEAD})
+    for each in (wrong, ahead, entry("m3")):
+        catalog.apply(EntryPublished(each))
+    names = ("sensor", "clock_fault", "samples_ahead", "samples_behind", "proxy_clock_fault")
+    assert catalog.relation().select(names).rows() == [
+        ("m1", "behind", 0, 7, None), ("m3", None, 0, 0, None), ("m2", None, 3, 0, "ahead"),
+    ]  # fmt: skip
+    assert catalog.clock_faults() == {"ahead": 0, "behind": 1}
+    assert catalog.samples_rejected() == {"ahead": 3, "behind": 7}
+
+
 def test_an_empty_catalog_has_all_columns_and_types():
     empty = sensors_relation([])
-    assert empty.shape == (0, len(COLUMNS) + 2)
+    assert empty.shape == (0, len(COLUMNS) + 3)
     assert empty.schema == sensors_relation([entry("m1")]).schema
 
 

@@ -1,0 +1,89 @@
+"""Whether proxies' clocks are right, against the cluster's: a proxy whose clock is wrong takes right motes for wrong.
+
+Pure. A proxy says every few seconds what its clock shows. What it says is heard later, never sooner, so the least
+difference of the last few is nearest to the clock's offset. It is reported; nothing is refused for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from protocols.catalog import ClockFault
+
+MOST_PROXIES = 4_096
+"""Clocks of further proxies are not looked at."""
+_READINGS = 3
+"""So many are looked at together: one that came late makes no clock wrong."""
+
+
+@dataclass(slots=True)
+class _Clock:
+    behind_us: deque[int] = field(default_factory=lambda: deque(maxlen=_READINGS))
+    fault: ClockFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockNews:
+    """A proxy's clock turned out to be wrong, or right again, and how far it is behind."""
+
+    proxy: str
+    fault: ClockFault | None
+    behind_us: int
+
+
+class ProxyClocks:
+    """What is known of the clocks of proxies.
+
+    Parameters
+    ----------
+    tolerance_us
+        A clock may be wrong by so much, in either direction.
+    most_proxies
+        How many are looked at.
+    """
+
+    def __init__(self, tolerance_us: int, *, most_proxies: int = MOST_PROXIES) -> None:
+        self._tolerance_us = tolerance_us
+        self._most_proxies = most_proxies
+        self._clocks: dict[str, _Clock] = {}
+
+    def heard(self, proxy: str, clock_us: int, now_us: int) -> ClockNews | None:
+        """Take note of what a proxy's clock showed when it was heard at `now_us`; return what is new."""
+        if proxy not in self._clocks and len(self._clocks) >= self._most_proxies:
+            return None
+        clock = self._clocks.setdefault(proxy, _Clock())
+        clock.behind_us.append(now_us - clock_us)
+        before, clock.fault = clock.fault, self._fault(clock)
+        return None if clock.fault is before else ClockNews(proxy, clock.fault, min(clock.behind_us))
+
+    def forget(self, proxy: str) -> None:
+        """Take note that a proxy has gone."""
+        self._clocks.pop(proxy, None)
+
+    @property
+    def behind_us(self) -> Mapping[str, int]:
+        """By proxy: how far its clock is behind; negative if it is ahead."""
+        return {proxy: min(clock.behind_us) for proxy, clock in self._clocks.items()}
+
+    @property
+    def faults(self) -> Mapping[str, ClockFault]:
+        """The proxies whose clocks are wrong, and how; any thread may ask."""
+        return {proxy: clock.fault for proxy, clock in list(self._clocks.items()) if clock.fault is not None}
+
+    def _fault(self, clock: _Clock) -> ClockFault | None:
+        behind_us = min(clock.behind_us)
+        if behind_us < -self._tolerance_us:
+            return ClockFault.AHEAD
+        if behind_us > self._tolerance_us and len(clock.behind_us) == _READINGS:
+            return ClockFault.BEHIND
+        return None
+
+
+def not_after(instant_us: int, now_us: int, tolerance_us: int) -> int:
+    """Return an instant, or where the cluster's clock may be by now if that is earlier.
+
+    What a wrong clock stamped in 2100 must not make versions of relations begin there: nobody would see them before.
+    """
+    return min(instant_us, now_us + tolerance_us)
