@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 import structlog
@@ -126,11 +126,19 @@ class RelationRefresher:
             If it takes longer than `seconds`. If it has begun, it goes on, and nobody hears of it.
         """
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        done, _ = await asyncio.wait([running], timeout=seconds)
-        if not done:
+        if seconds is not None and not await self.ended(running, seconds):
             running.cancel()
             raise SourceAwayError(f"it did not answer within {seconds:g} seconds")
-        return running.result()
+        return await running
+
+    async def ended(self, running: asyncio.Future[Any], seconds: float) -> bool:
+        """Wait for what runs, but no longer than so many seconds; return whether it has ended. If not, it goes on."""
+        patience = asyncio.ensure_future(self._store.pause(seconds))
+        try:
+            await asyncio.wait([running, patience], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            patience.cancel()
+        return running.done()
 
     async def _refresh(self, relation: KnownRelation, *, wanted: bool) -> None:
         if not relation.idle.is_set():

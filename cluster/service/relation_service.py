@@ -119,8 +119,7 @@ class RelationService:
             relation = self._store.create(statement, columns)
         log.info("relation created", relation=relation.name, source=relation.source.shown)
         reading = asyncio.ensure_future(self._refresher.refresh(relation))
-        done, _ = await asyncio.wait([reading], timeout=FIRST_READ_SECONDS)
-        if not done:
+        if not await self._refresher.ended(reading, FIRST_READ_SECONDS):
             with contextlib.suppress(RelationSourceError):
                 relation.estimate = await self._refresher.in_thread(source.estimate, seconds=FIRST_READ_SECONDS)
         if isinstance(relation.trouble, SourceSchemaError | SourceTooLargeError):

@@ -7,7 +7,7 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,6 +116,8 @@ class RelationStore:
         Seconds since 1970.
     chance
         Random numbers from 0 to 1.
+    pause
+        Waits so many seconds: how long a source may take to answer.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class RelationStore:
         sensors: SensorsSource | None = None,
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._registry = registry
         self._folder = folder
@@ -134,6 +137,7 @@ class RelationStore:
         self._sensors = sensors
         self.clock = clock
         self.chance = chance
+        self.pause = pause
         self._by_name: dict[str, KnownRelation] = {}
         self._dropped: dict[Path, float] = {}
         for registered in registry.relations():

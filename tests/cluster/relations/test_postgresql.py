@@ -97,7 +97,7 @@ def test_indexes_serve_conditions(postgres):
 
 def scans(postgres, name, index):
     """How often an index has served; a server tells when the session that used it is over."""
-    for _ in range(50):
+    for _ in range(1_500):
         if postgres.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fjord'") == [(0,)]:
             break
         time.sleep(0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -72,6 +73,8 @@ class Relations:
         self.clock = clock or Clock()
         self.source = ScriptedSource()
         self.sensors = sensors
+        self.pause = asyncio.sleep
+        """Ends when a source has taken too long."""
         self.start()
 
     def start(self):
@@ -83,11 +86,16 @@ class Relations:
                 return relations.source
 
         self.store = Store(
-            self.service.registry.relations, self.folder, sensors=self.sensors, clock=self.clock, chance=lambda: 0.5
-        )
+            self.service.registry.relations, self.folder, sensors=self.sensors, clock=self.clock, chance=lambda: 0.5,
+            pause=self.patience,
+        )  # fmt: skip
         self.queries = QueryService(
             "cluster", self.service.registry, self.service.ingest, self.service.link, relations=self.store
         )
+
+    async def patience(self, seconds):
+        """Wait for a source, as long as the test wants it now."""
+        await self.pause(seconds)
 
     async def create(self, text=CREATE):
         return await self.queries.relations.execute(text)

@@ -67,13 +67,13 @@ async def test_away_and_back(service, tmp_path, postgres, database):
         postgres.execute("INSERT INTO roads VALUES ('s2', false)", database=database)
         await until(queries, rows=4, version=2)
         postgres.stop()
-        stale = await until(queries, state="stale", version=2)
-        assert "refused" in stale["reason"]
-        await until(queries, state="away", version=3)
+        # It is stale meanwhile (see test_relation_refresh.py); how long is up to how busy the machine is.
+        away = await until(queries, state="away", version=3)
+        assert "refused" in away["reason"]
         postgres.start()
         await until(queries, state="fresh", version=4, rows=4)
         postgres.execute("ALTER TABLE roads RENAME COLUMN closed TO shut", database=database)
-        await until(queries, state="stale", reason="it has no column 'closed'")
+        await until(queries, reason="it has no column 'closed'")
         postgres.execute(
             "ALTER TABLE roads RENAME COLUMN shut TO closed", "ALTER TABLE roads ADD COLUMN more int", database=database
         )

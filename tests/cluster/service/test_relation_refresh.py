@@ -15,7 +15,7 @@ import pytest
 from cluster.language.algebra import Column
 from cluster.relations.freshness import Freshness, State
 from cluster.relations.source import SourceTooLargeError
-from cluster.service import relation_refresh
+from cluster.service.relation_refresh import PATIENCE_SECONDS
 from protocols.streams import FieldType
 from tests.cluster.service.relation_cases import CREATE, DECLARED, Relations
 
@@ -158,17 +158,26 @@ async def test_trouble_nobody_thought_of_is_the_relations_own(relations):
     assert relations.shown["reason"] == "RuntimeError: postgresql://u:***@h is odd"
 
 
-async def test_a_source_that_never_answers_is_away_and_holds_one_thread_only(relations, monkeypatch):
+async def test_a_source_that_never_answers_is_away_and_holds_one_thread_only(relations):
     await relations.create()
-    monkeypatch.setattr(relation_refresh, "PATIENCE_SECONDS", 0.05)
-    ends = threading.Event()
-    rows, relations.source.rows = relations.source.rows, lambda *_: ends.wait(10)
+    begun, ends = threading.Event(), threading.Event()
+
+    def never(*_):
+        begun.set()
+        ends.wait()
+
+    async def until_it_has_begun(_seconds):
+        await asyncio.to_thread(begun.wait)
+
+    rows, relations.source.rows = relations.source.rows, never
+    relations.pause = until_it_has_begun
     await relations.passes(30)
-    assert relations.shown["reason"] == "it did not answer within 0.05 seconds"
+    assert relations.shown["reason"] == f"it did not answer within {PATIENCE_SECONDS:g} seconds"
+    relations.pause = asyncio.sleep
     await relations.passes(30)
     assert (relations.shown["state"], relations.shown["reason"]) == ("stale", "reading it has not ended yet")
     ends.set()
-    assert relations.known.idle.wait(10)
+    assert await asyncio.to_thread(relations.known.idle.wait, 60)
     relations.source.rows = rows
     await relations.passes(30)
     assert relations.shown["state"] == "fresh"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from contextlib import closing
@@ -78,10 +79,17 @@ def refuse(error):
     return rows
 
 
-async def test_a_first_reading_that_takes_long_goes_on_by_itself(relations, monkeypatch):
-    monkeypatch.setattr(relation_service, "FIRST_READ_SECONDS", 0.05)
-    ends = threading.Event()
-    rows, relations.source.rows = relations.source.rows, lambda *given: (ends.wait(10), rows(*given))[1]
+async def test_a_first_reading_that_takes_long_goes_on_by_itself(relations):
+    begun, ends = threading.Event(), threading.Event()
+
+    async def until_it_has_begun(seconds):
+        if seconds != relation_service.FIRST_READ_SECONDS:
+            await asyncio.sleep(seconds)
+        relations.pause = asyncio.sleep
+        await asyncio.to_thread(begun.wait)
+
+    relations.pause = until_it_has_begun
+    rows, relations.source.rows = relations.source.rows, lambda *given: (begun.set(), ends.wait(), rows(*given))[2]
     shown = await relations.create()
     assert (shown["rows"], shown["estimated_rows"], shown["version"]) == (None, 1, None)
     ends.set()
