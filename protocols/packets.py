@@ -29,6 +29,8 @@ from protocols.topics import check_name
 MAX_PACKET_BYTES = 64 * KIBIBYTE
 MAX_ANNOUNCEMENT_BYTES = 16 * KIBIBYTE
 MAX_CONTROL_BYTES = 16 * KIBIBYTE
+MAX_PROGRAM_BYTES = 15 * KIBIBYTE
+"""Of a program, so that it fits into a control frame with other instructions."""
 
 PartNumber = Annotated[int, Meta(ge=0, lt=MOST_PARTS)]
 ProgramNumber = Annotated[int, Meta(ge=0, lt=2**32)]
@@ -258,6 +260,11 @@ class AdjustClock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 Instruction = RunProgram | SendAnnouncement | AdjustClock
+
+
+def is_too_long(program: SamplingProgram) -> bool:
+    """Return whether a program does not fit into a control frame."""
+    return len(msgspec.msgpack.encode(program)) > MAX_PROGRAM_BYTES
 
 
 class Control(Frame, frozen=True):

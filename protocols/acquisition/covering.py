@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from protocols.acquisition.needs import Bands, Intervals, Need, NeedKind, intervals_of
 from protocols.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, VehicleEvents
 
@@ -75,4 +77,6 @@ def _samples_answer(part: SamplingProgram, need: Need) -> bool:
 
 
 def _within(inner: Intervals, outer: Intervals) -> bool:
-    return all(any(low <= begin and end <= high for low, high in outer) for begin, end in inner)
+    begins = [low for low, _ in outer]
+    places = [bisect_right(begins, begin) - 1 for begin, _ in inner]
+    return all(place >= 0 and end <= outer[place][1] for place, (_, end) in zip(places, inner, strict=True))

@@ -9,13 +9,22 @@ from protocols.acquisition.needs import Need, NeedKind
 from protocols.acquisition.parts import aggregating_parts, detecting_parts, sampling_part
 from protocols.programs import SamplingProgram
 
+MOST_COMPARED = 64
+"""With so many of the strongest needs each other one is compared; a weaker one hardly ever implies another."""
+
 
 def undominated(needs: Sequence[Need]) -> tuple[Need, ...]:
-    """Return the needs without those that whatever answers another of them answers, too."""
+    """Return the needs without those that whatever answers another of them answers, too.
+
+    Where there are many, some that are implied may stay.
+    """
     kept: list[Need] = []
+    strongest: list[tuple[Need, SamplingProgram]] = []
     for need in sorted(set(needs), key=_strength):
-        if not any(_implied(need, other) for other in kept):
+        if not any(_implied(need, other, least) for other, least in strongest):
             kept.append(need)
+            if len(strongest) < MOST_COMPARED:
+                strongest.append((need, _least(need)))
     return tuple(kept)
 
 
@@ -24,13 +33,12 @@ def _strength(need: Need) -> tuple[object, ...]:
     return kinds.index(need.kind), need.period_us, -len(need.fields), len(need.bands), repr(need)
 
 
-def _implied(need: Need, other: Need) -> bool:
-    """Return whether whatever answers another need answers this one, and as soon."""
+def _implied(need: Need, other: Need, least: SamplingProgram) -> bool:
+    """Return whether whatever answers another need, as `least` does just so, answers this one, and as soon."""
     if need.patience_us < other.patience_us:
         return False
-    part = _least(other)
     tolerant = all(width <= dict(need.tolerances).get(name, 0.0) for name, width in other.tolerances)
-    return tolerant and answers(part, need)
+    return tolerant and answers(least, need)
 
 
 def _least(need: Need) -> SamplingProgram:

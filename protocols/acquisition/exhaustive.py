@@ -95,7 +95,7 @@ class Exhaustive:
         self._divide((1 << len(self._groups)) - 1, fixed, self._costs[: self._fixed])
         arrangement: Arrangement | None = None
         for parts, (bound, chosen) in heapq.nsmallest(MOST_PRICED, self._found.items(), key=lambda each: each[1][0]):
-            if bound >= best.milliwatts * ENOUGH:
+            if bound >= best.milliwatts * ENOUGH or self._pricing.effort.exhausted:
                 break
             found = self._pricing.candidate([self._parts[number] for number in _members(parts)], self._needs)
             if found.milliwatts < best.milliwatts:
@@ -111,7 +111,8 @@ class Exhaustive:
         if not left:
             self._take(parts)
             return
-        if len(costs) == self._most_parts:
+        self._pricing.effort.spend()
+        if len(costs) == self._most_parts or self._pricing.effort.exhausted:
             return
         first = left & -left
         others = left ^ first

@@ -7,23 +7,35 @@ answering costs (design.md section 5), and says so in figures.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
+import structlog
+
+from protocols.acquisition.effort import FEW_STEPS, Effort, SharedEffort
+from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, RefusedDemand, needs_of
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import ProgramStyle, parts_as_parts
+from protocols.acquisition.parts import ProgramStyle, parts_as_parts, sampling_part
 from protocols.acquisition.pricing import Candidate, Sensor, workload_of
 from protocols.acquisition.search import Search
 from protocols.acquisition.sensor_traits import DAY_SECONDS, SensorTraits
+from protocols.acquisition.stretching import lasting, stretched_need
 from protocols.acquisition.words import words_of
-from protocols.errors import OverloadError
-from protocols.frames import Value
+from protocols.errors import OverloadError, ProgramError
+from protocols.frames import LONGEST_PERIOD_US, Value
+from protocols.packets import MAX_PROGRAM_BYTES, is_too_long
 from protocols.power.estimate import Workload, draw_mw
 from protocols.programs import SLEEP, SamplingProgram
 
-LONGEST_STRETCH = 1_024
-"""A sample period is made at most so many times as long to save a battery."""
+log = structlog.get_logger(__name__)
+
+MOST_NAMED = 8
+"""Queries in a line of the log."""
+LONGEST_WORDS = 1_500
+"""Characters that say what a program does."""
+LONGEST_REASON = 200
+"""Characters of somebody else's error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,8 @@ class MergedProgram:
         False if even the longest periods that queries allow do not let the battery last as long as it should.
     needs
         What it answers, as asked for, with the demands they come from.
+    left_out
+        Demands that could not be merged; nobody asks the sensor for what they need.
     """
 
     program: SamplingProgram
@@ -53,6 +67,7 @@ class MergedProgram:
     stretched: int = 1
     lifetime_kept: bool = True
     needs: tuple[tuple[Need, tuple[DemandClass, ...]], ...] = ()
+    left_out: tuple[RefusedDemand, ...] = ()
 
 
 class Merger:
@@ -73,6 +88,7 @@ class Merger:
         self.style = style
         self.observed = observed or Observed()
         self._known: dict[tuple[tuple[int, ...], SensorTraits], MergedProgram] = {}
+        self._effort = SharedEffort()
 
     def merge(self, traits: SensorTraits, properties: Mapping[str, Value]) -> MergedProgram:
         """Return the program of a sensor."""
@@ -81,10 +97,59 @@ class Merger:
         found = self._known.get(key)
         if found is None:
             classes = [self.demands.classes[place] for place in concerning]
-            found = self._known[key] = self._merged(classes, traits)
+            effort = self._effort.share()
+            began = effort.left
+            found = self._known[key] = self._safely_merged(classes, traits, effort)
+            self._effort.settle(began - effort.left)
         return found
 
-    def _merged(self, classes: Sequence[DemandClass], traits: SensorTraits) -> MergedProgram:
+    def _safely_merged(self, classes: Sequence[DemandClass], traits: SensorTraits, effort: Effort) -> MergedProgram:
+        """Merge demands; what cannot be merged costs its own queries their answers, and nobody else anything."""
+        try:
+            return self._merged(classes, traits, effort)
+        except Exception as error:  # demands come from elsewhere: none of them may end who merges them
+            log.warning(
+                "demands cannot be merged",
+                queries=_queries_of(classes)[:MOST_NAMED],
+                error=_text_of(error),
+                exc_info=error,
+            )
+            problem = error
+        kept: list[DemandClass] = []
+        left_out: list[RefusedDemand] = []
+        for each in classes:
+            try:
+                self._merged((each,), traits, Effort(FEW_STEPS))
+            except Exception as error:  # noqa: BLE001 - as above; the demand is refused, with the reason
+                left_out += [RefusedDemand(query, f"it cannot be merged: {_text_of(error)}") for query in each.queries]
+            else:
+                kept.append(each)
+        for merge in (partial(self._merged, effort=effort), self._every_sample):
+            try:
+                return replace(merge(kept, traits), left_out=tuple(left_out))
+            except Exception as error:  # noqa: BLE001 - as above; the next way is a simpler one
+                problem = error
+        reason = f"together they cannot be merged: {_text_of(problem)}"
+        left_out += [RefusedDemand(query, reason) for query in _queries_of(kept)]
+        return replace(self._asleep("no demand can be answered", traits), left_out=tuple(left_out))
+
+    def _every_sample(self, classes: Sequence[DemandClass], traits: SensorTraits) -> MergedProgram:
+        """Return the plainest program that answers all: every sample is sent, as often as any of them is needed."""
+        schema = self.demands.schema
+        if not classes or schema is None:
+            return self._asleep("nobody asks", traits)
+        order = tuple(each.name for each in schema.sampled)
+        asked = needs_of(classes, schema, traits.default_period_us, self.style.samples_per_packet)
+        part = sampling_part([_at_least(need, traits.minimum_period_us) for need in asked], order)
+        tick_us = (
+            part.every_us
+            if part.every_us >= traits.minimum_period_us
+            else max(traits.minimum_period_us, min(each.period_us for each in asked))
+        )
+        program = _carried(SamplingProgram(part.fields, tick_us, listen=self.style.listen))
+        return MergedProgram(program, f"{words_of(program)}, for want of a better way", needs=tuple(asked.items()))
+
+    def _merged(self, classes: Sequence[DemandClass], traits: SensorTraits, effort: Effort) -> MergedProgram:
         schema = self.demands.schema
         if not classes or schema is None:
             return self._asleep("nobody asks", traits)
@@ -93,12 +158,12 @@ class Merger:
             return self._asleep("its stream has no field to sample", traits)
         asked = needs_of(classes, schema, traits.default_period_us, self.style.samples_per_packet)
         sensor = Sensor(order, traits.minimum_period_us, traits.profile, traits.abilities)
-        search = Search(sensor, self.style, self.observed)
+        search = Search(sensor, self.style, self.observed, effort)
         needs, slow = within_reach(tuple(asked), traits.minimum_period_us, search)
-        found, stretched, kept = _lasting(search, needs, traits, _wish(classes, traits))
-        raw = search.raw([_stretched(need, stretched) for need in needs])
+        found, stretched, kept = lasting(search, needs, traits, _wish(classes, traits))
+        raw = search.raw([stretched_need(need, stretched) for need in needs])
         return MergedProgram(
-            found.program,
+            _carried(found.program),
             _reason(found, raw, classes, slow=slow, stretched=stretched, kept=kept),
             found.milliwatts,
             raw.milliwatts,
@@ -127,7 +192,13 @@ def within_reach(needs: Sequence[Need], minimum_period_us: int, search: Search) 
     if math.isfinite(search.cheapest(possible).milliwatts):
         return possible, slow
     tick_us = min(need.period_us for need in possible)
-    return tuple(replace(need, period_us=math.lcm(tick_us, need.period_us)) for need in possible), True
+    return tuple(replace(need, period_us=_common(tick_us, need.period_us)) for need in possible), True
+
+
+def _common(tick_us: int, period_us: int) -> int:
+    """Return how far apart samples are that two periods have in common; every tick where that is hardly ever."""
+    together_us = math.lcm(tick_us, period_us)
+    return together_us if together_us <= LONGEST_PERIOD_US else tick_us
 
 
 def draw_of(program: SamplingProgram, traits: SensorTraits, observed: Observed) -> float:
@@ -169,39 +240,29 @@ def _wish(classes: Sequence[DemandClass], traits: SensorTraits) -> float:
     return max(wishes_us) / 1e6 / DAY_SECONDS
 
 
-def _lasting(
-    search: Search, needs: Sequence[Need], traits: SensorTraits, wanted_days: float
-) -> tuple[Candidate, int, bool]:
-    """Return the cheapest program, with periods stretched as little as makes the battery last, as far as queries allow.
+def _carried(program: SamplingProgram) -> SamplingProgram:
+    """Return a program that can be sent to a sensor.
 
-    Raises a rate never, and never below what a query states as its slowest.
+    Raises
+    ------
+    ProgramError
+        If it is too long.
     """
-    best = search.cheapest(needs)
-    if traits.days(best.milliwatts) >= wanted_days:
-        return best, 1, True
-    before, stretched = tuple(needs), 1
-    for factor in range(2, LONGEST_STRETCH + 1):
-        longer = tuple(_stretched(need, factor) for need in needs)
-        if all(need.slowest_us < need.period_us * factor for need in needs):
-            break
-        if longer == before:
-            continue
-        found = search.cheapest(longer)
-        if found.milliwatts < best.milliwatts:
-            best, stretched = found, factor
-        if traits.days(best.milliwatts) >= wanted_days:
-            return best, stretched, True
-        before = longer
-    return best, stretched, False
+    try:
+        too_long = is_too_long(program)
+    except OverflowError as error:
+        raise ProgramError(f"a program has a period beyond 64 bits: {words_of(program)}") from error
+    if too_long:
+        raise ProgramError(f"a program is longer than the {MAX_PROGRAM_BYTES:,} bytes that a sensor takes")
+    return program
 
 
-def _stretched(need: Need, factor: int) -> Need:
-    """Return a need with its period as many times as long as its author allows, up to `factor`."""
-    allowed = max(1, min(factor, need.slowest_us // need.period_us if need.slowest_us else 1))
-    if allowed == 1:
-        return need
-    period_us = need.period_us * allowed
-    return replace(need, period_us=period_us, patience_us=max(need.patience_us, period_us))
+def _queries_of(classes: Iterable[DemandClass]) -> list[str]:
+    return sorted({query for each in classes for query in each.queries})
+
+
+def _text_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
 
 
 def _reason(
@@ -217,4 +278,7 @@ def _reason(
         *([f"sample periods up to {stretched} times as long, to save the battery"] if stretched > 1 else []),
         *([] if kept else ["the battery will not last as long as it should"]),
     ]
-    return "; ".join([f"{words_of(found.program)} {who}: {draw}", *notes])
+    words = words_of(found.program)
+    if len(words) > LONGEST_WORDS:
+        words = f"{words[:LONGEST_WORDS]} ..."
+    return "; ".join([f"{words} {who}: {draw}", *notes])

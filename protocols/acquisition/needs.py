@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from protocols.demands import PropertyBand, QueryDemand
 from protocols.frames import Value
@@ -16,6 +17,10 @@ Intervals = tuple[tuple[float, float], ...]
 """Values from and to, both included, disjoint and ascending."""
 Bands = tuple[tuple[FieldName, Intervals], ...]
 """By field, in the order of their names: each of them has to lie in one of its intervals."""
+MOST_INTERVALS = 16
+"""Of one field in the bands of samples; with more, neighbours are united, which sends a little more."""
+MOST_PANE_INTERVALS = 64
+"""Of all fields in the bands of aggregates: of samples in more of them no sensor is asked to make any."""
 
 
 class NeedKind(StrEnum):
@@ -210,6 +215,23 @@ def united(intervals: Iterable[tuple[float, float]]) -> Intervals:
     return tuple(found)
 
 
+def fewer(intervals: Intervals, most: int) -> Intervals:
+    """Return at most so many intervals, which hold all values that the given ones do: the closest are united.
+
+    Examples
+    --------
+    >>> fewer(((0, 1), (2, 3), (9, 9)), 2)
+    ((0, 3), (9, 9))
+    """
+    if len(intervals) <= most:
+        return intervals
+    gaps = [after[0] - before[1] for before, after in pairwise(intervals)]
+    kept = sorted(sorted(range(len(gaps)), key=lambda place: (gaps[place], place))[len(gaps) - most + 1 :])
+    begins = [0, *(place + 1 for place in kept)]
+    ends = [*kept, len(intervals) - 1]
+    return tuple((intervals[begin][0], intervals[end][1]) for begin, end in zip(begins, ends, strict=True))
+
+
 def bands_of(bands: Bands) -> tuple[Band, ...]:
     """Return intervals as a program has them."""
     return tuple(
@@ -236,9 +258,14 @@ def _need(demand: QueryDemand, schema: StreamSchema, default_period_us: int, sam
             patience_us=max(demand.output_us, period_us),
         )
     bands = intervals_of(demand.bands)
-    read = {*demand.fields, *(name for name, _ in bands)} if demand.panes is None else set(demand.fields)
+    panes = demand.panes
+    if sum(len(intervals) for _, intervals in bands) > MOST_PANE_INTERVALS:
+        panes = None  # samples will do, too, and those that matter to nobody are left out by who aggregates them
+    if panes is None:
+        bands = tuple((name, fewer(intervals, MOST_INTERVALS)) for name, intervals in bands)
+    read = {*demand.fields, *(name for name, _ in bands)} if panes is None else set(demand.fields)
     fields = tuple(name for name in sampled if name in read)
-    if demand.panes is None:
+    if panes is None:
         return Need(
             NeedKind.SAMPLES,
             fields or tuple(sampled[:1]),
@@ -254,8 +281,8 @@ def _need(demand: QueryDemand, schema: StreamSchema, default_period_us: int, sam
         period_us,
         bands,
         tolerances,
-        demand.panes.pane_us,
-        _in_order(demand.panes.measures),
+        panes.pane_us,
+        _in_order(panes.measures),
         patience_us=patience_us,
         slowest_us=demand.slowest_us,
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from protocols.acquisition.needs import Bands, Intervals
@@ -57,7 +58,8 @@ class Observed:
             if seen is None or not seen.values:
                 share *= UNKNOWN_KEPT
                 continue
-            inside = sum(_inside(value, intervals) for value in seen.values)
+            begins = [low for low, _ in intervals]
+            inside = sum(_inside(value, intervals, begins) for value in seen.values)
             share *= inside / len(seen.values)
         return _rounded(share)
 
@@ -67,10 +69,11 @@ class Observed:
         for name, intervals in bands:
             seen = self.fields.get(name)
             pairs = () if seen is None else tuple(seen.pairs)
-            before = [value for value, earlier in pairs if _inside(earlier, intervals)]
+            begins = [low for low, _ in intervals]
+            before = [value for value, earlier in pairs if _inside(earlier, intervals, begins)]
             if not before:
                 return 0.0
-            share *= sum(_inside(value, intervals) for value in before) / len(before)
+            share *= sum(_inside(value, intervals, begins) for value in before) / len(before)
         apart = period_us / self.spacing_us if self.spacing_us else 1.0
         return min(_rounded(float(share**apart)), 1 - LEAST_SHARE) if bands else 0.0
 
@@ -85,8 +88,10 @@ class Observed:
         return _rounded(1 - unchanged)
 
 
-def _inside(value: float, intervals: Intervals) -> bool:
-    return any(low <= value <= high for low, high in intervals)
+def _inside(value: float, intervals: Intervals, begins: Sequence[float]) -> bool:
+    """Return whether a value lies in one of the intervals; `begins` are their beginnings."""
+    place = bisect_right(begins, value) - 1
+    return place >= 0 and value <= intervals[place][1]
 
 
 def _rounded(share: float) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from protocols.acquisition.needs import Bands, Intervals, Need, NeedKind, bands_of, united
+from protocols.acquisition.needs import MOST_INTERVALS, Bands, Need, NeedKind, bands_of, fewer, united
 from protocols.programs import (
     DeadBand,
     ListenSchedule,
@@ -21,8 +21,6 @@ from protocols.programs import (
 )
 from protocols.streams import FieldName
 
-MOST_INTERVALS = 16
-"""Of one field in a part's bands; with more, neighbours are united, which sends a little more."""
 _DIVISORS = (1, 2, 3)
 MOST_VEHICLES_PER_SECOND = 1_000
 """A mote that left out vehicles would change answers."""
@@ -173,14 +171,5 @@ def _bands_for_all(needs: Sequence[Need]) -> Bands:
         return ()
     every = [dict(need.bands) for need in needs]
     names = set(every[0]).intersection(*every[1:])
-    return tuple((name, _few(united(each for bands in every for each in bands[name]))) for name in sorted(names))
-
-
-def _few(intervals: Intervals) -> Intervals:
-    """Unite the closest intervals until there are few enough."""
-    found = list(intervals)
-    while len(found) > MOST_INTERVALS:
-        gaps = [found[place + 1][0] - found[place][1] for place in range(len(found) - 1)]
-        place = gaps.index(min(gaps))
-        found[place : place + 2] = [(found[place][0], found[place + 1][1])]
-    return tuple(found)
+    found = {name: united(each for bands in every for each in bands[name]) for name in sorted(names)}
+    return tuple((name, fewer(intervals, MOST_INTERVALS)) for name, intervals in found.items())

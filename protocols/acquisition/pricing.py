@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from protocols.acquisition.covering import holds_all
+from protocols.acquisition.effort import PRICING_STEPS, Effort
 from protocols.acquisition.needs import Need, intervals_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import Abilities, ProgramStyle, assembled, sends_samples
 from protocols.errors import OverloadError, ProgramError
+from protocols.packets import is_too_long
 from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
 from protocols.power.limits import check_program, most_records
 from protocols.power.profile import DeviceProfile
@@ -60,12 +62,15 @@ class Pricing:
         Which sensor, and what its deployer decides.
     observed
         What its stream's values are like.
+    effort
+        How much work there may be; spent here, and looked at by who asks for prices.
     """
 
-    def __init__(self, sensor: Sensor, style: ProgramStyle, observed: Observed) -> None:
+    def __init__(self, sensor: Sensor, style: ProgramStyle, observed: Observed, effort: Effort | None = None) -> None:
         self.sensor = sensor
         self.style = style
         self.observed = observed
+        self.effort = effort or Effort()
         self._known: dict[tuple[frozenset[Part], int, bool], Candidate] = {}
         self._shares: dict[Part, Shares] = {}
 
@@ -100,9 +105,10 @@ class Pricing:
         workload = _workload([self.shares(part) for part in parts], self.observed)
         single = assembled(parts, sensor.order, style, 1)
         best = Candidate(single, math.inf)
-        if single.period_us < sensor.minimum_period_us:
+        if single.period_us < sensor.minimum_period_us or is_too_long(single):
             return best
         for program in _packed(single, sensor.profile, style, workload, patience_us, thorough=thorough):
+            self.effort.spend(PRICING_STEPS)
             try:
                 check_program(sensor.profile, program)
                 milliwatts = float(draw_mw(sensor.profile, program, workload).sum())

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 
 from protocols.acquisition.divisions import Division, atoms_of, neighbours_of
 from protocols.acquisition.dominance import undominated
+from protocols.acquisition.effort import Effort
 from protocols.acquisition.exhaustive import Arrangement, Exhaustive, Group
 from protocols.acquisition.least_cost import LeastCost
 from protocols.acquisition.needs import Need
@@ -38,6 +39,8 @@ MOST_REARRANGED = 32
 """Times that some of many needs are divided anew."""
 MOST_GROUPS = 6
 """Groups of needs in one such time."""
+ATOMS_IN_A_STEP = 200
+"""The more of them there are, the longer it takes to write down another division."""
 
 
 class Search:
@@ -49,12 +52,15 @@ class Search:
         Which sensor, and what its deployer decides.
     observed
         What its stream's values are like.
+    effort
+        How much work it may be; then the best that has been found has to do.
     """
 
-    def __init__(self, sensor: Sensor, style: ProgramStyle, observed: Observed) -> None:
+    def __init__(self, sensor: Sensor, style: ProgramStyle, observed: Observed, effort: Effort | None = None) -> None:
         self._sensor = sensor
         self._style = style
-        self._pricing = Pricing(sensor, style, observed)
+        self.effort = effort or Effort()
+        self._pricing = Pricing(sensor, style, observed, self.effort)
         self._least = LeastCost(self._pricing)
         self._found: dict[tuple[Need, ...], Candidate] = {}
         self._alone: dict[frozenset[Need], tuple[Part, float]] = {}
@@ -95,7 +101,7 @@ class Search:
         openings = _openings({group: self._best_part(group)[0] for group in groups})
         for _ in range(MOST_REARRANGED):
             opening = next(openings, None)
-            if opening is None:
+            if opening is None or self.effort.exhausted:
                 break
             best, better = self._exhaustive(*opening).cheapest(best)
             if better is not None:
@@ -139,18 +145,26 @@ class Search:
         """Join groups, or part one atom from its group, as long as that is cheaper."""
         cost = cost_of(division)
         for _ in range(MOST_STEPS):
-            neighbours = [each for each in neighbours_of(division, atoms) if self._allows(len(each))]
-            best = min(neighbours, key=cost_of, default=division)
-            found = cost_of(best)
+            neighbours = self._neighbours(division, atoms)
+            found, best = min(((cost_of(each), each) for each in neighbours), key=_first, default=(cost, division))
             if not found < cost:
                 break
             division, cost = best, found
         return division
 
+    def _neighbours(self, division: Division, atoms: Sequence[tuple[int, ...]]) -> Iterator[Division]:
+        for each in neighbours_of(division, atoms):
+            if self.effort.exhausted:
+                return
+            self.effort.spend(1 + len(atoms) // ATOMS_IN_A_STEP)
+            if self._allows(len(each)):
+                yield each
+
     def _costs_together(self, division: Division, needs: Sequence[Need]) -> float:
         return self._best_of_the_best(division, needs).milliwatts
 
     def _costs_alone(self, division: Division, needs: Sequence[Need]) -> float:
+        self.effort.spend(len(needs))
         return sum(self._best_part(tuple(needs[number] for number in group))[1] for group in division)
 
     def _best_part(self, group: tuple[Need, ...]) -> tuple[Part, float]:
@@ -227,3 +241,7 @@ def _openings(arrangement: Arrangement) -> Iterator[tuple[list[Group], Arrangeme
 
 def _milliwatts(found: Candidate) -> float:
     return found.milliwatts
+
+
+def _first(each: tuple[float, Division]) -> float:
+    return each[0]

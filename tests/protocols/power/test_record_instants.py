@@ -14,7 +14,7 @@ from protocols.power import record_instants as under_test
 from protocols.power.listening import Listening, when_regular
 from protocols.power.record_instants import (
     LONGEST_CYCLE,
-    MOST_RECORDS,
+    MOST_INSTANTS,
     due_together,
     instants_per_second,
     listening_of_parts,
@@ -42,7 +42,7 @@ def program_of(timing: list[tuple[int, int]], per_packet: int, every_us: int) ->
 
 def played(program: SamplingProgram, most_windows: int) -> Listening | None:
     """Return what the rule comes to, window by window; None if that takes too many."""
-    instants = list(islice(record_instants(program, 0), MOST_RECORDS))
+    instants = list(islice(record_instants(program, 0), MOST_INSTANTS))
     packets = instants[program.samples_per_packet - 1 :: program.samples_per_packet]
     rate, every_us = len(packets) * SECOND / packets[-1], program.listen.every_us
     if rate * every_us / SECOND > 100:
@@ -105,7 +105,7 @@ def test_windows_between_rare_records_are_not_gone_through_one_by_one(
     def counted(*place: Any) -> int:
         nonlocal looked
         looked += 1
-        assert looked <= MOST_RECORDS + 1
+        assert looked <= MOST_INSTANTS + 1
         return look(*place)
 
     monkeypatch.setattr(under_test, "bisect_left", counted)
