@@ -26,6 +26,11 @@ from protocols.programs import Band, DeadBand, Measure, Threshold
 from protocols.streams import FieldName, StreamSchema
 
 MAX_DEMAND_BYTES = 4 * MEBIBYTE
+MOST_DEMANDS = 65_536
+MOST_BANDS = 256
+"""Of a demand; and as many conditions on sensors."""
+LONGEST_TEXT = 1_024
+"""Characters of a bound of a fixed field."""
 
 FormName = Annotated[str, Meta(min_length=1, max_length=32, pattern=r"^[a-z0-9]+\Z")]
 
@@ -34,8 +39,8 @@ class PropertyBand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """Values of a fixed field: a query's sensors are those that have one of them. None is no bound, NULL in no band."""
 
     field: FieldName
-    low: int | float | Annotated[str, Meta(max_length=1024)] | None = None
-    high: int | float | Annotated[str, Meta(max_length=1024)] | None = None
+    low: int | float | Annotated[str, Meta(max_length=LONGEST_TEXT)] | None = None
+    high: int | float | Annotated[str, Meta(max_length=LONGEST_TEXT)] | None = None
     low_open: bool = False
     high_open: bool = False
 
@@ -137,8 +142,8 @@ class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     query: Name
     fields: Annotated[tuple[FieldName, ...], Meta(max_length=256)]
     period_us: PeriodMicroseconds | None = None
-    bands: Annotated[tuple[Band, ...], Meta(max_length=256)] = ()
-    sensors: Annotated[tuple[PropertyBand, ...], Meta(max_length=256)] = ()
+    bands: Annotated[tuple[Band, ...], Meta(max_length=MOST_BANDS)] = ()
+    sensors: Annotated[tuple[PropertyBand, ...], Meta(max_length=MOST_BANDS)] = ()
     panes: PaneDemand | None = None
     events: EventDemand | None = None
     tolerances: Annotated[tuple[DeadBand, ...], Meta(max_length=256)] = ()
@@ -171,7 +176,7 @@ class StreamDemand(Frame, frozen=True):
     cluster: Name
     stream: Name
     epoch: Counter
-    demands: Annotated[tuple[QueryDemand, ...], Meta(max_length=65536)]
+    demands: Annotated[tuple[QueryDemand, ...], Meta(max_length=MOST_DEMANDS)]
     declared: StreamSchema | None = None
     only: Name | None = None
 

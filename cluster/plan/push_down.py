@@ -20,7 +20,9 @@ from cluster.language.plans import plain_column
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
 from cluster.plan.pane_query import PaneQuery
 from cluster.plan.predicate_intervals import Interval, Intervals, take_apart
+from cluster.plan.widening import widened_bands, widened_conditions
 from cluster.planning_budget import spend
+from protocols.acquisition.needs import intervals_of
 from protocols.demands import PropertyBand
 from protocols.frames import LONGEST_PERIOD_US
 from protocols.programs import Band, Measure
@@ -152,6 +154,8 @@ def chosen_by(source: Source, predicate: Scalar | None) -> Chosen:
         found = _bands(name, chosen, types[name])
         exactly &= whole and found is not None
         bands += found or ()
+    widened = widened_bands(bands)
+    exactly &= intervals_of(widened) == intervals_of(bands)
     owned = take_apart(conjunction_of(about_sensors), source.columns)
     sensors = [
         PropertyBand(name, each.low, each.high, each.low_open, each.high_open)
@@ -159,8 +163,8 @@ def chosen_by(source: Source, predicate: Scalar | None) -> Chosen:
         for each in _intersection(unions)[0]
     ]
     return Chosen(
-        tuple(sorted(bands, key=lambda band: (band.field, -math.inf if band.low is None else band.low))),
-        tuple(sensors),
+        tuple(sorted(widened, key=lambda band: (band.field, -math.inf if band.low is None else band.low))),
+        widened_conditions(sensors),
         conjunction_of(about_sensors),
         exactly,
     )
