@@ -9,6 +9,7 @@ MOTES ?= 64
 TRACE ?=
 PAIRS ?=
 KILLS ?= 20
+CUTS ?= 200
 MINUTES ?=
 SEED ?=
 COUNT ?= 200
@@ -17,7 +18,7 @@ WORKERS ?= 2
 HEAVY := spark or system or faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults oracle mutants lint format bench clean
+.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants lint format bench clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -39,6 +40,9 @@ test-fast: $(INSTALLED) ## The tests that need neither Spark nor several process
 
 test-faults: $(INSTALLED) ## Parts killed at random moments: [KILLS=20]
 	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults
+
+test-power-cuts: $(INSTALLED) ## The power is cut at random instants: [CUTS=200] [SEED=n]
+	@FJORD_CUTS='$(CUTS)' $(if $(SEED),FJORD_SEED='$(SEED)') $(BIN)/pytest -q tests/power_cuts
 
 oracle: $(INSTALLED) ## Random queries over random streams against their definition: [PAIRS=n] [MINUTES=n] [SEED=n]
 	@$(BIN)/python -m tests.cluster.oracle $(if $(PAIRS),--pairs '$(PAIRS)') $(if $(MINUTES),--minutes '$(MINUTES)') \

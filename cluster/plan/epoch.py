@@ -18,6 +18,7 @@ from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
 from cluster.plan.relations_read import relations_of
 from cluster.plan.stored_plans import Stored, restored, stored
+from cluster.synced_files import make_folder, sync
 
 FORMAT = 2
 """1 had a whole plan in every file."""
@@ -204,14 +205,14 @@ class PlanFiles:
         return epoch == 0 or self.path(epoch).exists()
 
     def write(self, plan: Plan) -> None:
-        """Write a plan so that it is either wholly there or not at all.
+        """Write a plan so that it is either wholly there or not at all; on return it is on disk.
 
         Raises
         ------
         PlanError
             If the epoch already has another plan.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         path = self.path(plan.epoch)
         if path.exists():
             if self.read(plan.epoch) != plan:
@@ -223,6 +224,7 @@ class PlanFiles:
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(path)
+        sync([self.folder])
         self._latest = plan
 
     def _content(self, plan: Plan) -> Plan | PlanChange:

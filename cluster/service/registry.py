@@ -17,6 +17,7 @@ from cluster.plan.epoch import EMPTY, Plan, PlanFiles, PlannedQuery, decode_plan
 from cluster.plan.stored_plans import Stored, restored, stored
 from cluster.service.registry_schema import MIGRATIONS
 from cluster.service.relation_registry import RelationRegistry, WaitingQuery
+from cluster.synced_files import make_folder
 from protocols.topics import check_name
 
 QUARANTINE_ROWS = 1000
@@ -81,7 +82,7 @@ class Registry:
     """
 
     def __init__(self, path: Path, plans: PlanFiles, *, max_queries: int = 10_000) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         path.touch(mode=0o600)  # addresses of relations may hold passwords
         self.folder = path.parent
         self._plans = plans

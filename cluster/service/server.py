@@ -206,7 +206,9 @@ class ClusterServer:
     async def results_json(self, query: str, after: int, limit: int) -> bytes:
         """Return rows of a query, dropped ones included, as a JSON array of the published messages."""
         root, fjord = self.results.root, self._fjord
-        return await asyncio.to_thread(lambda: stored_results(ResultsTable(root, fjord), query, after, limit))
+        return await asyncio.to_thread(
+            lambda: stored_results(ResultsTable(root, fjord, appends=False), query, after, limit)
+        )
 
     @asynccontextmanager
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:

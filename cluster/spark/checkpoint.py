@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+import msgspec
+import structlog
 
 from cluster.errors import ClusterError
 
-LOGS = ("offsets", "commits")
+log = structlog.get_logger(__name__)
+
+OFFSETS, COMMITS = LOGS = ("offsets", "commits")
 PARTS = (*LOGS, "state", "sources")
 
 
@@ -24,6 +30,48 @@ def forget_unbegun(checkpoint: Path) -> bool:
         for part in PARTS:
             shutil.rmtree(checkpoint / part, ignore_errors=True)
     return bool(left)
+
+
+def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
+    """Remove what a power cut may have left half written of the last micro-batch, which is then done again.
+
+    Nothing came of it: what a micro-batch has written is synced before its results are stored, and before the next one
+    is logged (:mod:`cluster.spark.checkpoint_files`).
+
+    Parameters
+    ----------
+    checkpoint
+        The folder; there need not be one.
+    stored
+        Says whether there are results of a micro-batch.
+
+    Raises
+    ------
+    OSError
+        If something cannot be read or removed.
+    """
+    metadata = checkpoint / "metadata"
+    if metadata.exists() and not _is_json([metadata.read_bytes()]):
+        metadata.unlink()
+    for name, lines in ((OFFSETS, 3), (COMMITS, 2)):
+        newest = max(_entries(checkpoint / name), key=_number, default=None)
+        if newest is not None and not _is_whole(newest, lines):
+            log.warning("an entry of Spark's log that was cut off is removed", entry=str(newest))
+            newest.unlink()
+    offsets = sorted(_entries(checkpoint / OFFSETS), key=_number)
+    if [offset.name for offset in offsets] == ["0"] and not _entries(checkpoint / COMMITS) and not stored(0):
+        # What Spark writes only once, before the first micro-batch, may be cut off, too.
+        offsets.pop().unlink()
+    if len(offsets) > 1:
+        # With the one before the last, everything was synced that was there.
+        _forget_snapshots(checkpoint / "state", offsets[-2].stat().st_mtime_ns)
+
+
+def _forget_snapshots(state: Path, after_ns: int) -> None:
+    """Remove what can be put together from older snapshots and the changes since, which Spark keeps for long."""
+    for snapshot in state.glob("*/*/*.zip"):
+        if snapshot.stat().st_mtime_ns >= after_ns:
+            snapshot.unlink()
 
 
 def check_layout(folder: Path) -> None:
@@ -44,3 +92,22 @@ def check_layout(folder: Path) -> None:
 def _entries(log: Path) -> list[Path]:
     """Return the entries of a log: files named by the number of a micro-batch."""
     return [path for path in log.iterdir() if path.name.isdigit()] if log.is_dir() else []
+
+
+def _number(entry: Path) -> int:
+    return int(entry.name)
+
+
+def _is_whole(entry: Path, lines: int) -> bool:
+    """Return whether an entry has so many lines: its format's version, then JSON."""
+    found = entry.read_bytes().split(b"\n")
+    return len(found) >= lines and found[0].startswith(b"v") and _is_json(found[1:])
+
+
+def _is_json(texts: Iterable[bytes]) -> bool:
+    try:
+        for text in texts:
+            msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True

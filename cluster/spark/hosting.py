@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters
 from cluster.plan.hosts import Host
 from cluster.spark.bucket_processor import DownstreamProcessor
-from cluster.spark.checkpoint import check_layout, forget_unbegun
+from cluster.spark.checkpoint import check_layout, forget_cut_off, forget_unbegun
+from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import RESULT_DDL
 from cluster.spark.gathering import gathered
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
@@ -133,12 +135,13 @@ def start_fjord(
     running: dict[Host, StreamingQuery] = {}
     try:
         for host in Host:
+            forget_cut_off(checkpoint / host.value, partial(results.committed, writer=host.value))
             if forget_unbegun(checkpoint / host.value):
                 log.warning("the last run was killed before its first micro-batch was logged: begins anew", host=host)
             answers = _answers(spark, msgspec.structs.replace(options, host=host), run)
             running[host] = (
                 answers.writeStream.queryName(f"fjord {host.value}")
-                .foreachBatch(_storing(host, results, on_commit, on_counters))
+                .foreachBatch(storing(host, CheckpointFiles(checkpoint / host.value), results, on_commit, on_counters))
                 .outputMode("append")
                 .option("checkpointLocation", str(checkpoint / host.value))
                 .trigger(processingTime=f"{trigger_seconds} seconds")
@@ -172,12 +175,15 @@ def _answers(spark: SparkSession, options: SourceOptions, run: str) -> DataFrame
     )
 
 
-def _storing(
+def storing(
     host: Host,
+    checkpoint: CheckpointFiles,
     results: ResultsTable,
     on_commit: Callable[[], None],
     on_counters: Callable[[Counters], None] | None,
 ) -> Callable[[DataFrame, int], None]:
+    """Return what is done with the answers of each micro-batch."""
+
     def store(answers: DataFrame, micro_batch: int) -> None:
         if results.committed(micro_batch, host.value):
             log.info("micro-batch is stored already", host=host, micro_batch=micro_batch)
@@ -185,6 +191,8 @@ def _storing(
         rows, counters = gathered(answers.toArrow())
         if counters and on_counters is not None:
             on_counters(counters)
+        # Were it planned anew after a power cut, with another end, its results would be taken for stored already.
+        checkpoint.sync()
         if rows.height:
             results.append(rows, micro_batch, host.value)
             on_commit()

@@ -21,6 +21,7 @@ from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.catching_up import PastRead, Reached, caught_up, past_reads
 from cluster.spark.envelopes import ENVELOPE_DDL, RESULT_DDL
 from cluster.spark.live_reads import live_read
+from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
 from cluster.spark.tables_read import TablesRead
 from cluster.spark.upstream_task import UpstreamTask
@@ -105,6 +106,7 @@ class FjordReader(DataSourceStreamReader):
         )
         end = next_offset(begin, reader, max_rows=max_rows)
         history = self._caught_up(begin, end, bounded=max_rows is not None)
+        sync_named(begin, end, self._options.streams_folder, self._options.plans_folder, self._options.relations_folder)
         return msgspec.structs.replace(end, history=history).to_spark()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -1,15 +1,16 @@
 """Appends to a Delta table, by the only one who writes to it.
 
-    files ──> commit that names them ──> checkpoint, at times
-              │ an error here, whatever it says: was the commit made? Its transactions tell
+    data files, synced ──> commit that names them ──> commit synced ──> it counts ──> checkpoint, at times
+                           │ an error from here on, whatever it says: was the commit made? Its transactions tell
 
 An append either is made or not, and whoever asks for one learns which. Only where the table cannot be read either is
-that unknown; then nothing more is appended before it is known.
+that unknown; then nothing more is appended before it is known. One that is made is on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
@@ -17,8 +18,10 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cluster.errors import StorageError
+from cluster.storage.archived_log import is_local
 from cluster.storage.data_files import write_data_file
-from cluster.storage.delta_tables import checkpointed, due_for_checkpoint
+from cluster.storage.delta_tables import checkpointed, due_for_checkpoint, sync_commits
+from cluster.storage.mending import LINES
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """What follows a commit is done apart from it: its failures are none of the commit."""
@@ -42,13 +45,13 @@ class AppendedTable:
     def __init__(self, root: str, delta: DeltaTable) -> None:
         self.root = root
         self.delta = delta
-        self._checkpoint_seen = delta.version()
+        self._checkpoint_seen = self._synced = delta.version()
         self._in_doubt = False
 
     @property
     def version(self) -> int:
-        """The newest version this handle knows."""
-        return self.delta.version()
+        """The newest version that no power cut takes back, as far as this handle knows."""
+        return self._synced
 
     def stored(self, application: str) -> int | None:
         """Return the version of an application's newest transaction; None if there is none.
@@ -89,16 +92,13 @@ class AppendedTable:
         StorageError
             If it fails; then nothing of it is stored.
         """
-        properties = CommitProperties(
-            custom_metadata=dict(metadata or {}),
-            app_transactions=[Transaction(name, version) for name, version in transactions.items()],
-        )
         try:
             self._look_again()
         except (DeltaError, OSError) as error:
             raise self._unknown(error) from error
         try:
-            self._commit(rows, properties)
+            self._commit(rows, transactions, metadata or {})
+            self.settle()
         except Exception as error:  # whatever went wrong, the commit may have been made before it did
             self._in_doubt = True
             if not (transactions and self.made(transactions)):
@@ -107,35 +107,94 @@ class AppendedTable:
         self._keep_quick()
         return version
 
-    def _commit(self, rows: pa.Table | None, properties: CommitProperties) -> None:
+    def replace(self, paths: Sequence[str], groups: Iterable[pa.Table]) -> None:
+        """Put the rows of some files into one, in one commit.
+
+        Parameters
+        ----------
+        paths
+            Of the files, below the table.
+        groups
+            Their rows.
+
+        Raises
+        ------
+        DeltaError, OSError
+            If it fails; then the table holds the same rows, in these files or in one.
+        """
+        schema = self._schema()
+        now_ms = time.time_ns() // 1_000_000
+        removed = [RemoveAction(path, data_change=False, deletion_timestamp=now_ms) for path in paths]
+        self._in_doubt = True
+        self._write([write_data_file(self.root, schema, groups, data_change=False), *removed], {}, {})
+        self._in_doubt = False
+        self.settle()
+
+    def filled(self, rows: pa.Table) -> pa.Table:
+        """Return rows with all of the table's columns, in its order; what is not known is NULL."""
+        known = self._schema()
+        for field in known:
+            if field.name not in rows.column_names:
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        return rows.select(known.names).cast(known)
+
+    def settle(self) -> None:
+        """Sync the commits made since the last time, so that they count.
+
+        Raises
+        ------
+        OSError
+            If they cannot be synced.
+        """
+        newest = self.delta.version()
+        if newest > self._synced and is_local(self.root):
+            sync_commits(self.root, self._synced + 1, newest)
+        self._synced = newest
+
+    def _commit(self, rows: pa.Table | None, transactions: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         added: list[AddAction | RemoveAction] = []
         if rows is not None:
-            added.append(write_data_file(self.root, self._fitted(rows)))
-        schema = self.delta.schema()
+            self._widen(rows.schema)
+            added.append(write_data_file(self.root, self._schema(), [self.filled(rows)]))
+        self._write(added, transactions, metadata)
+
+    def _write(
+        self,
+        actions: list[AddAction | RemoveAction],
+        transactions: Mapping[str, int],
+        metadata: Mapping[str, str],
+    ) -> None:
+        lines = 1 + len(actions) + len(transactions)
+        properties = CommitProperties(
+            custom_metadata={**metadata, LINES: str(lines)},
+            app_transactions=[Transaction(name, version) for name, version in transactions.items()],
+        )
         self.delta.create_write_transaction(
-            added, "append", schema, commit_properties=properties, post_commithook_properties=NO_HOOKS
+            actions,
+            "append",
+            self.delta.schema(),
+            commit_properties=properties,
+            post_commithook_properties=NO_HOOKS,
         )
         self.delta.update_incremental()
 
-    def _fitted(self, rows: pa.Table) -> pa.Table:
-        """Return rows with the table's columns, in its order, after giving it those that it lacks."""
-        known = pa.schema(self.delta.schema().to_arrow())
-        new = [field for field in rows.schema if field.name not in known.names]
+    def _schema(self) -> pa.Schema:
+        return pa.schema(self.delta.schema().to_arrow())
+
+    def _widen(self, schema: pa.Schema) -> None:
+        """Give the table the columns that rows have and it lacks."""
+        known = set(self._schema().names)
+        new = [field.with_nullable(nullable=True) for field in schema if field.name not in known]
         if new:
-            fields = [field.with_nullable(nullable=True) for field in new]
-            self.delta.alter.add_columns(
-                Schema.from_arrow(pa.schema(fields)).fields, post_commithook_properties=NO_HOOKS
-            )
-        nothing = [pa.nulls(rows.num_rows, field.type) for field in known if field.name not in rows.column_names]
-        filled = [*(field for field in known if field.name not in rows.column_names)]
-        for field, column in zip(filled, nothing, strict=True):
-            rows = rows.append_column(field, column)
-        return rows.select([*known.names, *(field.name for field in new)])
+            fields = Schema.from_arrow(pa.schema(new)).fields
+            self.delta.alter.add_columns(fields, post_commithook_properties=NO_HOOKS)
+            self.settle()
 
     def _look_again(self) -> None:
         """Open the table anew if an append may have been made or not; whoever asked for it then looks for it."""
         if self._in_doubt:
             self.delta = DeltaTable(self.root)
+            self.settle()
             self._in_doubt = False
 
     def _unknown(self, error: Exception) -> OutcomeUnknownError:

@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from cluster.synced_files import make_folder
+
 LOG = "_delta_log"
 ARCHIVE = "_fjord_log"
 COMMITS_KEPT = 200
@@ -57,7 +59,7 @@ def archive(root: Path, newest: int) -> None:
     for entry, version in entries:
         if version < cut or (version == cut and not _is_checkpoint(entry)):
             folder = root / ARCHIVE / _folder(version)
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             entry.replace(folder / entry.name)
     _forget(root / ARCHIVE)
 

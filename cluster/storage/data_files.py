@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from pathlib import PurePosixPath
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -13,59 +14,101 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from cluster.storage.archived_log import is_local
 from cluster.storage.commit_log import open_files
+from cluster.synced_files import sync_with_names
 
 LONGEST_BOUND = 32
 """Characters; a column with longer texts tells no least and greatest one."""
 
 
-def write_data_file(root: str, rows: pa.Table, *, data_change: bool = True) -> AddAction:
-    """Write rows into a new file of a table; return what a commit says of it.
+class Statistics:
+    """The statistics that Delta keeps of a file, as rows are added to it.
+
+    Examples
+    --------
+    >>> found = Statistics()
+    >>> found.add(pa.table({"at": [3, 1], "text": ["a", None]}))
+    >>> found.as_json()
+    '{"numRecords":2,"minValues":{"at":1,"text":"a"},"maxValues":{"at":3,"text":"a"},"nullCount":{"at":0,"text":1}}'
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._nulls: dict[str, int] = {}
+        self._bounds: dict[str, tuple[Any, Any]] = {}
+        self._unbounded: set[str] = set()
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows; all have the same columns."""
+        self._rows += rows.num_rows
+        for name in rows.column_names:
+            column = rows.column(name)
+            self._nulls[name] = self._nulls.get(name, 0) + column.null_count
+            if column.null_count == len(column):
+                continue
+            found = _bounds(column)
+            if found is None:
+                self._unbounded.add(name)
+                continue
+            least, greatest = self._bounds.get(name, found)
+            self._bounds[name] = min(least, found[0]), max(greatest, found[1])
+
+    def as_json(self) -> str:
+        """Return them as Delta writes them."""
+        bounds = {name: both for name, both in self._bounds.items() if name not in self._unbounded}
+        return msgspec.json.encode(
+            {
+                "numRecords": self._rows,
+                "minValues": {name: least for name, (least, _) in bounds.items()},
+                "maxValues": {name: greatest for name, (_, greatest) in bounds.items()},
+                "nullCount": self._nulls,
+            }
+        ).decode()
+
+
+def write_data_file(root: str, schema: pa.Schema, groups: Iterable[pa.Table], *, data_change: bool = True) -> AddAction:
+    """Write rows into a new file of a table, on disk on return; return what a commit says of it.
 
     Parameters
     ----------
     root
         Folder (or URI) of the table.
-    rows
-        What is in the file.
+    schema
+        Of the rows.
+    groups
+        The rows, a table for each group in the file.
     data_change
         False if the rows are in the table already.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
     """
     files, folder = open_files(root)
-    name = f"part-{uuid.uuid4()}.parquet"
+    name, statistics = f"part-{uuid.uuid4()}.parquet", Statistics()
     path = str(PurePosixPath(folder, name))
-    pq.write_table(rows, path, filesystem=files, compression="snappy")
+    with pq.ParquetWriter(path, schema, filesystem=files, compression="snappy") as writer:
+        for rows in groups:
+            statistics.add(rows)
+            writer.write_table(rows)
+    if is_local(root):
+        sync_with_names([Path(path)])
     size = files.get_file_info(path).size
-    stats = msgspec.json.encode(statistics_of(rows)).decode()
-    return AddAction(name, size, {}, time.time_ns() // 1_000_000, data_change, stats)
-
-
-def statistics_of(rows: pa.Table) -> dict[str, Any]:
-    """Return the statistics that Delta keeps of a file with these rows.
-
-    Examples
-    --------
-    >>> statistics_of(pa.table({"at": [3, 1], "text": ["a", None]}))["minValues"]
-    {'at': 1, 'text': 'a'}
-    """
-    bounds = {name: found for name in rows.column_names if (found := _bounds(rows.column(name))) is not None}
-    return {
-        "numRecords": rows.num_rows,
-        "minValues": {name: least for name, (least, _) in bounds.items()},
-        "maxValues": {name: greatest for name, (_, greatest) in bounds.items()},
-        "nullCount": {name: rows.column(name).null_count for name in rows.column_names},
-    }
+    return AddAction(name, size, {}, time.time_ns() // 1_000_000, data_change, statistics.as_json())
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """Return the least and the greatest value of a column that has one; None if they are not to be written."""
     kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind)):
-        return None
-    if column.null_count == len(column):
-        return None
-    if pa.types.is_string(kind) and pc.max(pc.utf8_length(column)).as_py() > LONGEST_BOUND:
-        return None
-    if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py():
+    if pa.types.is_string(kind):
+        if pc.max(pc.utf8_length(column)).as_py() > LONGEST_BOUND:
+            return None
+    elif pa.types.is_floating(kind):
+        if not pc.all(pc.is_finite(column)).as_py():
+            return None
+    elif not pa.types.is_integer(kind):
         return None
     found = pc.min_max(column).as_py()
     return found["min"], found["max"]

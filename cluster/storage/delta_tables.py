@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from cluster.storage.archived_log import KEEP_HOURS, archive, is_local
+from cluster.storage.archived_log import KEEP_HOURS, LOG, archive, is_local
+from cluster.storage.mending import LAST_CHECKPOINT
+from cluster.synced_files import make_folder, sync_with_names
 
 COMMITS_BETWEEN_CHECKPOINTS = 100
 
@@ -23,6 +26,16 @@ CONFIGURATION: dict[str, str | None] = {
     "delta.deletedFileRetentionDuration": f"interval {KEEP_HOURS} hours",
     "delta.checkpointInterval": str(COMMITS_BETWEEN_CHECKPOINTS),
 }
+
+
+def created(root: str, schema: pa.Schema, name: str) -> DeltaTable:
+    """Return a new table; it is on disk."""
+    if is_local(root):
+        make_folder(Path(root, LOG))
+    table = DeltaTable.create(root, schema=schema, name=name, configuration=CONFIGURATION)
+    if is_local(root):
+        sync_commits(root, 0, table.version())
+    return table
 
 
 def due_for_checkpoint(before: int, version: int) -> bool:
@@ -36,6 +49,20 @@ def checkpointed(table: DeltaTable, root: str) -> DeltaTable:
     with contextlib.suppress(DeltaError, OSError):
         table.create_checkpoint()
         if is_local(root):
+            log = Path(root, LOG)
+            sync_with_names([log / f"{table.version():020d}.checkpoint.parquet", log / LAST_CHECKPOINT])
             archive(Path(root), table.version())
         return DeltaTable(root)
     return table
+
+
+def sync_commits(root: str, first: int, last: int) -> None:
+    """Sync the commits of a table on a disk, from a version to another; on return they are on disk.
+
+    Raises
+    ------
+    OSError
+        If they cannot be synced.
+    """
+    log = Path(root, LOG)
+    sync_with_names([log / f"{version:020d}.json" for version in range(first, last + 1)])

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from cluster.errors import StorageError
+from cluster.synced_files import make_folder, sync
 
 FOLDER = ".dropped"
 """Below that of the streams; no stream has such a name."""
@@ -44,7 +45,7 @@ class DroppedStreams:
 
     def remember(self, stream: str, sequences: Mapping[Lane, int]) -> None:
         """Note the highest numbers stored; on return they are on disk."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         path = self._path(stream)
         unfinished = path.with_suffix(".new")
         stored = tuple(_Stored(*lane, sequence) for lane, sequence in sorted(sequences.items()))
@@ -53,6 +54,7 @@ class DroppedStreams:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
+        sync([self._folder])
 
     def recall(self, stream: str) -> Mapping[Lane, int]:
         """Return the highest numbers stored of a stream when it was dropped; empty if it never was.

@@ -9,7 +9,6 @@ A snapshot is Parquet; beside it a small JSON file says what it is, written last
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from functools import lru_cache
@@ -19,6 +18,7 @@ import msgspec
 import polars as pl
 
 from cluster.errors import StorageError
+from cluster.synced_files import make_folder, rename
 
 KEEP = 16
 """Versions that are kept however old they are."""
@@ -94,11 +94,11 @@ class RelationVersions:
     def prepare(self, rows: pl.DataFrame) -> int:
         """Write the rows of the next version, which nobody sees before it is committed; return its number."""
         number = self.latest() + 1
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         path = self.folder / f"{number:012d}.parquet"
         unfinished = path.with_suffix(".unfinished")
         rows.write_parquet(unfinished, compression="lz4")  # written once, and read by every worker
-        _settle(unfinished, path)
+        rename(unfinished, path)
         self._distinct = rows.select(pl.all().approx_n_unique()).row(0, named=True) if rows.width else {}
         return number
 
@@ -164,7 +164,7 @@ class RelationVersions:
         path = self._description(version.number)
         unfinished = path.with_suffix(".being-written")
         unfinished.write_bytes(msgspec.json.encode(version))
-        _settle(unfinished, path)
+        rename(unfinished, path)
         return version
 
 
@@ -172,10 +172,3 @@ class RelationVersions:
 def _described(path: Path) -> RelationVersion:
     """Read what a version is; it never changes, and every task of every micro-batch asks for all of them."""
     return msgspec.json.decode(path.read_bytes(), type=RelationVersion)
-
-
-def _settle(unfinished: Path, path: Path) -> None:
-    """Give a wholly written file its name, on the disk."""
-    with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
-    unfinished.rename(path)

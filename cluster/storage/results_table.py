@@ -16,7 +16,8 @@ from deltalake.exceptions import TableNotFoundError
 from cluster.storage.appending import AppendedTable, OutcomeUnknownError
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
-from cluster.storage.delta_tables import CONFIGURATION
+from cluster.storage.delta_tables import created
+from cluster.storage.mending import mend_log
 
 RESULT_SCHEMA = pa.schema(
     [
@@ -45,17 +46,21 @@ class ResultsTable:
         Identity of the Fjord whose micro-batches are committed; a new one begins to count at 0 again.
     compaction
         When small files are merged.
+    appends
+        Whether this is the one that appends; another one only reads.
     """
 
-    def __init__(self, root: str, fjord: str, *, compaction: Compaction | None = None) -> None:
+    def __init__(self, root: str, fjord: str, *, compaction: Compaction | None = None, appends: bool = True) -> None:
         self.root = root
         self._compaction = compaction or Compaction()
         self._fjord = f"fjord/{fjord}"
         self._appending = Lock()
         try:
+            if appends:
+                mend_log(root)
             found = DeltaTable(root)
         except TableNotFoundError:
-            found = DeltaTable.create(root, schema=RESULT_SCHEMA, name="results", configuration=CONFIGURATION)
+            found = created(root, RESULT_SCHEMA, "results")
         self._appended = AppendedTable(root, found)
         self.log = CommitLog(root)
         self._known_sequences: dict[str, int] | None = None
@@ -126,7 +131,7 @@ class ResultsTable:
         last = numbered.group_by("query").agg(pl.col("sequence").max())
         self._sequences.update(dict(last.iter_rows()))
         if self._compaction.due(version):
-            self._compaction.run(self._table)
+            self._compaction.run(self._appended)
         return version
 
     def _application(self, writer: str) -> str:

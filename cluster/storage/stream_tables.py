@@ -21,7 +21,8 @@ from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import Compaction
-from cluster.storage.delta_tables import CONFIGURATION
+from cluster.storage.delta_tables import created
+from cluster.storage.mending import mend_log
 from protocols.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
@@ -103,11 +104,12 @@ class StreamTable:
         self.root = root
         self._compaction = compaction or Compaction()
         try:
+            mend_log(root)
             found = DeltaTable(root)
         except TableNotFoundError as error:
             if schema is None:
                 raise StorageError(f"there is no stream table at {root}") from error
-            found = DeltaTable.create(root, schema=arrow_schema(schema), name=schema.name, configuration=CONFIGURATION)
+            found = created(root, arrow_schema(schema), schema.name)
         self._appended = AppendedTable(root, found)
         self.schema = _schema_of(found, root)
         if schema is not None and schema != self.schema:
@@ -227,7 +229,7 @@ class StreamTable:
             metadata[METADATA_PREFIX + _WATERMARK] = str(position.watermark_us)
         version = self._appended.append(data, _transactions(sequences), metadata)
         if self._compaction.due(version):
-            self._compaction.run(self._table)
+            self._compaction.run(self._appended)
         return version
 
 
@@ -247,7 +249,12 @@ def open_stream_tables(root: Path) -> dict[str, StreamTable]:
     """Return all stream tables below a folder, by stream name."""
     if not root.is_dir():
         return {}
-    return {path.name: StreamTable(str(path)) for path in sorted(root.iterdir()) if (path / "_delta_log").is_dir()}
+    found = {}
+    for path in sorted(root.iterdir()):
+        mend_log(str(path))
+        if any((path / LOG).glob("*.json")):  # else the process ended while it made the table
+            found[path.name] = StreamTable(str(path))
+    return found
 
 
 def _writer(proxy: str, epoch: str) -> str:

@@ -52,7 +52,7 @@ def test_a_version_is_what_had_been_stored_by_then_however_files_were_merged_sin
     append(table, 100)
     before = StoredFiles.at(table.root, then)
     table._table.optimize.compact()
-    merged = table.version
+    merged = table._table.version()
     append(table, 200)
     assert [file.rows for file in StoredFiles.at(table.root, then).files] == [2, 2, 2, 2]
     assert StoredFiles.at(table.root, then).files == before.files

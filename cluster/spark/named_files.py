@@ -1,0 +1,52 @@
+"""Makes what an offset names outlast a power cut, before there is such an offset.
+
+Whoever commits a version syncs it, but it can be seen a moment before. An offset that named it then might be on disk
+after a power cut, and the version not: another one would get its number, and would count as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cluster.spark.offsets import Offset
+from cluster.storage.archived_log import LOG, is_local
+from cluster.synced_files import sync
+
+
+def sync_named(start: Offset, end: Offset, streams: str, plans: str, relations: str) -> None:
+    """Sync what an offset names and the one before it did not.
+
+    Parameters
+    ----------
+    start, end
+        The offset before, and the one to come.
+    streams, plans, relations
+        Folders of stream tables, plan files, and versions of relations.
+
+    Raises
+    ------
+    OSError
+        If something cannot be synced.
+    """
+    if start == end:
+        return
+    # Of each kind only the newest may not be on disk: it is synced before there is a newer one.
+    sync((path for path in _commits(start, end, streams)), missing_ok=True)
+    sync((path for path in _folders(start, end, streams, plans, relations)), missing_ok=True)
+
+
+def _commits(start: Offset, end: Offset, streams: str) -> Iterator[Path]:
+    for stream, version in end.versions.items():
+        if is_local(streams) and start.versions.get(stream) != version:
+            yield Path(streams, stream, LOG, f"{version:020d}.json")  # missing if it is archived: long on disk
+
+
+def _folders(start: Offset, end: Offset, streams: str, plans: str, relations: str) -> Iterator[Path]:
+    for commit in _commits(start, end, streams):
+        yield commit.parent
+    if start.epoch != end.epoch:
+        yield Path(plans)
+    for identity, version in end.relations.items():
+        if start.relations.get(identity) != version:
+            yield Path(relations, identity)

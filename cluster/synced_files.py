@@ -1,0 +1,87 @@
+"""Makes files, and the entries that name them in folders, outlast a power cut.
+
+A file that has been written is in memory only, and so is its name. What must not be taken back is synced, in an order
+in which whatever is left after a cut makes sense: files first, then the folders that name them, and only then what
+refers to them (docs/decisions/0007-what-is-said-is-on-disk.md).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from pathlib import Path
+
+AT_ONCE = 8
+"""Files that are synced at the same time: a file system then writes its journal once for several of them."""
+
+
+def sync(paths: Iterable[Path], *, missing_ok: bool = False) -> None:
+    """Sync files, or the entries of folders, in any order; on return they are on disk.
+
+    Parameters
+    ----------
+    paths
+        Of files and folders.
+    missing_ok
+        Whether what is gone meanwhile is passed over.
+
+    Raises
+    ------
+    OSError
+        If one of them cannot be. Some may be on disk, others not.
+    """
+    wanted = list(dict.fromkeys(paths))
+    sync_one = partial(_sync, missing_ok=missing_ok)
+    if len(wanted) == 1:
+        sync_one(wanted[0])
+    elif wanted:
+        list(_threads(os.getpid()).map(sync_one, wanted))
+
+
+def sync_with_names(files: Iterable[Path]) -> None:
+    """Sync files, and then their names in their folders; errors are those of :func:`sync`."""
+    wanted = list(files)
+    sync(wanted)
+    sync(file.parent for file in wanted)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing; on return their names are on disk.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync([folder.parent])
+
+
+def rename(written: Path, path: Path) -> None:
+    """Give a wholly written file its name, both on disk on return; errors are those of :func:`sync`."""
+    sync([written])
+    written.replace(path)
+    sync([path.parent])
+
+
+def _sync(path: Path, *, missing_ok: bool) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        if missing_ok:
+            return
+        raise
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a process that was forked has none of its parent's
+    return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sync")

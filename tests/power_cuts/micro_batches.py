@@ -1,0 +1,141 @@
+"""Spark's way through micro-batches without Spark: the same log, the same order of files, nothing synced."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from cluster.plan.hosts import Host
+from cluster.spark import downstream
+from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
+from cluster.spark.checkpoint_files import CheckpointFiles
+from cluster.spark.downstream import BucketHost, Envelope
+from cluster.spark.envelopes import RESULT_SCHEMA
+from cluster.spark.hosting import storing
+from cluster.spark.source import FjordReader, SourceOptions
+from cluster.storage.results_table import ResultsTable
+
+BUCKETS = 2
+_numbers = itertools.count()
+
+
+class _Answers:
+    """As much of a DataFrame as is asked for."""
+
+    def __init__(self, run: Callable[[], pa.Table]) -> None:
+        self.toArrow = run
+
+
+class _Memory(dict[str, bytes]):
+    def put(self, name: str, value: bytes) -> None:
+        self[name] = value
+
+    def remove(self, name: str) -> None:
+        del self[name]
+
+    def names(self) -> list[str]:
+        return list(self)
+
+
+class MicroBatches:
+    """One of a Fjord's two queries.
+
+    Parameters
+    ----------
+    host
+        Which.
+    folder
+        The data folder.
+    results
+        Where answers go.
+    """
+
+    def __init__(self, host: Host, folder: Path, results: ResultsTable) -> None:
+        self._host = host
+        self._checkpoint = folder / "checkpoint" / host.value
+        self._run_name = f"run {next(_numbers)}"
+        downstream._kept.clear()  # another process keeps nothing
+        forget_cut_off(self._checkpoint, partial(results.committed, writer=host.value))
+        forget_unbegun(self._checkpoint)
+        for log in ("offsets", "commits", "state"):
+            (self._checkpoint / log).mkdir(parents=True, exist_ok=True)
+        self._options = SourceOptions(
+            str(folder / "streams"), str(folder / "plans"), BUCKETS, 2, 40, str(folder / "relations"), host=host
+        )
+        self._reader = FjordReader(self._options)
+        self._store = storing(host, CheckpointFiles(self._checkpoint), results, lambda: None, None)
+        self._number, self._begin = -1, self._reader.initialOffset()
+        logged = self._logged("offsets")
+        if logged:
+            self._number, self._begin = logged[-1], self._offset(logged[-1])
+            if self._number not in self._logged("commits"):
+                self._again()
+
+    def step(self) -> bool:
+        """Run a micro-batch; return False if there is nothing to do."""
+        end = json.loads(json.dumps(self._reader.latestOffset(self._begin, ReadMaxRows(40))))
+        if end == self._begin:
+            return False
+        self._write("offsets", self._number + 1, f"v1\n{{}}\n{json.dumps(end)}")
+        self._do(self._number + 1, end)
+        return True
+
+    def _again(self) -> None:
+        """Do a micro-batch that was logged and not committed: from the offset before it."""
+        end, number = self._begin, self._number
+        self._begin = self._offset(number - 1) if number else self._reader.initialOffset()
+        self._do(number, end)
+
+    def _do(self, number: int, end: dict[str, Any]) -> None:
+        self._store(_Answers(lambda: self._run(number, end)), number)  # type: ignore[arg-type] # as far as it is asked
+        self._write("commits", number, "v1\n{}")
+        self._reader.commit(end)
+        self._number, self._begin = number, end
+
+    def _run(self, number: int, end: dict[str, Any]) -> pa.Table:
+        tasks = self._reader.partitions(self._begin, end)
+        batches = [batch for task in tasks for batch in self._reader.read(task)]
+        if self._host is Host.STATELESS:
+            return pa.Table.from_batches(batches, RESULT_SCHEMA)
+        envelopes: dict[int, list[Envelope]] = {}
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
+        host = BucketHost(self._options.plans_folder, BUCKETS, self._run_name, self._options.relations_folder)
+        answers = []
+        for bucket in range(BUCKETS):
+            state = self._state(bucket, number)
+            answers += [
+                {"bucket": bucket, "payload": output.payload}
+                for output in host.process(bucket, envelopes.get(bucket, []), state)
+            ]
+            self._write(f"state/{bucket}", number + 1, msgspec.msgpack.encode(dict(state)))
+        return pa.Table.from_pylist(answers, RESULT_SCHEMA)
+
+    def _state(self, bucket: int, version: int) -> _Memory:
+        if not version:
+            return _Memory()
+        path = self._checkpoint / "state" / str(bucket) / str(version)
+        return _Memory(msgspec.msgpack.decode(path.read_bytes(), type=dict[str, bytes]))
+
+    def _offset(self, number: int) -> dict[str, Any]:
+        return dict(json.loads((self._checkpoint / "offsets" / str(number)).read_text().splitlines()[2]))
+
+    def _logged(self, log: str) -> list[int]:
+        return sorted(int(path.name) for path in (self._checkpoint / log).iterdir() if path.name.isdigit())
+
+    def _write(self, log: str, number: int, content: str | bytes) -> None:
+        path = self._checkpoint / log / str(number)
+        path.parent.mkdir(exist_ok=True)
+        assert log.startswith("state") or not path.exists(), "several streams in one checkpoint"
+        beside = path.with_name(f".{number}.{os.getpid()}.tmp")
+        beside.write_bytes(content if isinstance(content, bytes) else content.encode())
+        beside.replace(path)
