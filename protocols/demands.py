@@ -6,11 +6,14 @@ and still converge on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from protocols.errors import FrameError, ProtocolError
 from protocols.frames import (
     LONGEST_PERIOD_US,
     MEBIBYTE,
@@ -182,3 +185,84 @@ class StreamDemand(Frame, frozen=True):
 
 
 decode_demand = FrameDecoder(StreamDemand, max_bytes=MAX_DEMAND_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedDemand:
+    """A query's demand that cannot be answered, and why; ``*`` is every query."""
+
+    query: str
+    reason: str
+
+
+class _UnreadDemands(Frame, frozen=True):
+    """A :class:`StreamDemand` whose demands are still bytes: so each can be read, or refused, for itself."""
+
+    cluster: Name
+    stream: Name
+    epoch: Counter
+    demands: Annotated[tuple[msgspec.Raw, ...], Meta(max_length=MOST_DEMANDS)]
+    declared: StreamSchema | None = None
+    only: Name | None = None
+
+
+class _NameOnly(msgspec.Struct, frozen=True, array_like=True):
+    query: Name
+
+
+_decode_unread = FrameDecoder(_UnreadDemands, max_bytes=MAX_DEMAND_BYTES, name="streamdemand")
+_decode_query_demand = msgspec.msgpack.Decoder(QueryDemand)
+_decode_name = msgspec.msgpack.Decoder(_NameOnly)
+_encoder = msgspec.msgpack.Encoder()
+_NOT_READABLE = (msgspec.MsgspecError, ProtocolError, UnicodeError, RecursionError)
+
+
+def read_demands(payload: bytes) -> tuple[StreamDemand, tuple[RefusedDemand, ...]]:
+    """Return the demands on a stream that can be read, and those that cannot: each costs its own query only.
+
+    Raises
+    ------
+    FrameError, UnsupportedVersionError
+        As :class:`protocols.frames.FrameDecoder` does, for what is not about one query.
+    """
+    unread = _decode_unread(payload)
+    demands: list[QueryDemand] = []
+    refused: list[RefusedDemand] = []
+    for each in unread.demands:
+        try:
+            demands.append(_decode_query_demand.decode(each))
+        except _NOT_READABLE as error:
+            refused.append(RefusedDemand(_name_in(each), f"the demand cannot be read: {error}"))
+    known = (unread.version, unread.cluster, unread.stream, unread.epoch)
+    return StreamDemand(*known, tuple(demands), unread.declared, unread.only), tuple(refused)
+
+
+def encode_query_demand(demand: QueryDemand) -> bytes:
+    """Return a query's demand as it stands in a message, once it has been read back by what proxies read it with.
+
+    Raises
+    ------
+    FrameError
+        If they could not.
+    """
+    try:
+        payload = _encoder.encode(demand)
+        if _decode_query_demand.decode(payload) != demand:
+            raise FrameError("shape", "the demand is not what was written")
+    except (*_NOT_READABLE, OverflowError) as error:
+        raise FrameError("shape", f"no proxy could read the demand: {error}") from error
+    return payload
+
+
+def encode_demands(demand: StreamDemand, demands: Sequence[bytes]) -> bytes:
+    """Return the message of a stream's demand, whose queries' demands have been encoded already."""
+    known = (demand.version, demand.cluster, demand.stream, demand.epoch)
+    raw = tuple(map(msgspec.Raw, demands))
+    return _encoder.encode(_UnreadDemands(*known, raw, demand.declared, demand.only))
+
+
+def _name_in(unread: msgspec.Raw) -> str:
+    try:
+        return _decode_name.decode(unread).query
+    except _NOT_READABLE:
+        return "*"

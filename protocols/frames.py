@@ -65,11 +65,13 @@ class FrameDecoder(Generic[FrameT]):
         The frame's type.
     max_bytes
         Larger payloads are refused before they are looked at.
+    name
+        What errors call it; by default what its type is called.
     """
 
-    def __init__(self, kind: type[FrameT], *, max_bytes: int) -> None:
+    def __init__(self, kind: type[FrameT], *, max_bytes: int, name: str | None = None) -> None:
         self._decoder: msgspec.msgpack.Decoder[FrameT] = msgspec.msgpack.Decoder(kind)
-        self._name = kind.__name__.lower()
+        self._name = name or kind.__name__.lower()
         self.max_bytes = max_bytes
 
     def __call__(self, payload: bytes | bytearray | memoryview) -> FrameT:

@@ -12,6 +12,7 @@ topic                                     from -> to                 kept     pa
 ``proxies/<proxy>/clock``                 proxy -> cluster           no       :class:`protocols.catalog.ProxyClock`
 ``proxies/<proxy>/streams/<stream>``      proxy -> all               yes      :class:`protocols.catalog.StreamOffer`
 ``proxies/<proxy>/motes/<mote>``          proxy -> all               yes      :class:`protocols.catalog.MoteEntry`
+``proxies/<proxy>/demands/<stream>``      proxy -> all               yes      see :mod:`protocols.demand_reports`
 ``clusters/<cluster>/status``             cluster -> all             yes      :class:`protocols.catalog.Status`
 ``demands/<stream>``                      cluster -> proxies         yes      :class:`protocols.demands.StreamDemand`
 ``results/<query>``                       cluster -> subscribers     no       JSON, see docs/protocol.md
@@ -97,6 +98,11 @@ def mote_entry(proxy: str, mote: str) -> str:
     return f"{PREFIX}/proxies/{_part(proxy)}/motes/{_part(mote)}"
 
 
+def demand_report(proxy: str, stream: str) -> str:
+    """Topic on which a proxy says which demands on a stream it leaves out."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/demands/{_part(stream)}"
+
+
 def cluster_status(cluster: str) -> str:
     """Topic of a cluster's birth and death."""
     return f"{PREFIX}/clusters/{_part(cluster)}/status"
@@ -156,6 +162,8 @@ def parse(topic: str) -> ParsedTopic:
             kind, names = "stream_offer", (proxy, stream)
         case ["proxies", proxy, "motes", mote]:
             kind, names = "mote_entry", (proxy, mote)
+        case ["proxies", proxy, "demands", stream]:
+            kind, names = "demand_report", (proxy, stream)
         case ["clusters", cluster, "status"]:
             kind, names = "cluster_status", (cluster,)
         case ["demands", stream]:

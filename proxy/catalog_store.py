@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import structlog
 
-from protocols.demands import StreamDemand, decode_demand
-from protocols.errors import FjordError
+from protocols.demands import StreamDemand, read_demands
+from protocols.errors import FjordError, FrameError
 from protocols.frames import encode
 from protocols.packets import Announcement, decode_announcement
 from protocols.programs import SLEEP, SamplingProgram, program_number
@@ -19,6 +20,8 @@ from proxy.errors import StoreCorruptError
 from proxy.program_book import MOST_PROGRAMS
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 _programs = msgspec.msgpack.Decoder(SamplingProgram)
 
@@ -66,6 +69,8 @@ class CatalogStore:
     def announcements(self) -> list[Announcement]:
         """Return what the motes are, in the order in which they last said so.
 
+        Without those whose announcements do not fit their format any more: they are asked again.
+
         Raises
         ------
         StoreCorruptError
@@ -78,15 +83,26 @@ class CatalogStore:
         return self._read(_programs.decode, "SELECT payload FROM programs ORDER BY wanted")
 
     def demands(self) -> list[StreamDemand]:
-        """Return the last demand on each stream; raises as :meth:`announcements`."""
-        return self._read(decode_demand, "SELECT payload FROM demands")
+        """Return the last demand on each stream; raises as :meth:`announcements`.
+
+        Without those of queries that an earlier version could read and this one cannot.
+        """
+        return self._read(lambda payload: read_demands(payload)[0], "SELECT payload FROM demands")
 
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
 
     def _read(self, decode: Callable[[bytes], T], query: str) -> list[T]:
+        found: list[T] = []
         try:
-            return [decode(row[0]) for row in self._connection.execute(query)]
+            for (payload,) in self._connection.execute(query):
+                try:
+                    found.append(decode(payload))
+                except FrameError as error:
+                    if error.reason != "shape":
+                        raise
+                    log.warning("left out what an earlier version stored", file=self.path.name, reason=error.message)
         except (FjordError, msgspec.MsgspecError, sqlite3.DatabaseError) as error:
             raise StoreCorruptError(self.path, str(error)) from error
+        return found

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from protocols.acquisition.needs import RefusedDemand
 from protocols.column_matching import match_columns
-from protocols.demands import QueryDemand, StreamDemand
+from protocols.demands import QueryDemand, RefusedDemand, StreamDemand
 from protocols.streams import FieldName, StreamSchema
 
 

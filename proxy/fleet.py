@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from protocols.acquisition.merging import draw_of
-from protocols.acquisition.needs import RefusedDemand
 from protocols.acquisition.parts import Abilities, ProgramStyle
 from protocols.acquisition.sensor_traits import traits_of
 from protocols.catalog import ClockFault, MoteEntry, MoteState
-from protocols.demands import StreamDemand
+from protocols.demands import RefusedDemand, StreamDemand
 from protocols.errors import SchemaError
 from protocols.packets import Announcement, Packet
 from protocols.programs import SECOND_US, SamplingProgram
@@ -257,13 +256,21 @@ class Fleet:
         stream.touched = True
         return instructions + self._apply_demand(stream, mote, radio_us)
 
-    def demand(self, stream_name: str, demand: StreamDemand | None, *, radio_us: int) -> list[FleetInstruction]:
-        """Return what to do about the demand on a stream; None: nobody asks."""
+    def demand(
+        self,
+        stream_name: str,
+        demand: StreamDemand | None,
+        *,
+        radio_us: int,
+        unreadable: tuple[RefusedDemand, ...] = (),
+    ) -> list[FleetInstruction]:
+        """Return what to do about the demand on a stream, None: nobody asks; `unreadable` is what could not be read."""
         stream = self._stream(stream_name)
         if stream is None:
             detail = RefusedDemand("*", f"there are {self._limits.streams} streams already")
             return [RefuseDemand(stream_name, detail)]
-        instructions: list[FleetInstruction] = [RefuseDemand(stream_name, each) for each in stream.demand(demand)]
+        refused = stream.demand(demand, unreadable)
+        instructions: list[FleetInstruction] = [RefuseDemand(stream_name, each) for each in refused]
         for mote in self._fed_by.get(stream_name, {}).values():
             instructions += self._apply_demand(stream, mote, radio_us)
         stream.touched = True
@@ -444,13 +451,16 @@ class Fleet:
         if announcement is None:
             return []
         traits = traits_of(announcement, self._abilities_of(announcement.mote))
+        known = len(stream.merger.left_out)
         merged = stream.merger.merge(traits, announcement.properties)
+        name = announcement.stream.name
+        remember: list[FleetInstruction] = [
+            RefuseDemand(name, each) for each in list(stream.merger.left_out.values())[known:]
+        ]
         if reluctantly and merged.program != mote.desired:
             now_mw = draw_of(mote.desired, traits, stream.observed)
             if merged.milliwatts > now_mw * _WORTH_A_CHANGE:
-                return []
-        name = announcement.stream.name
-        remember: list[FleetInstruction] = []
+                return remember
         if (name, merged.program) not in self._remembered:
             self._remembered.add((name, merged.program))
             remember.append(RememberProgram(merged.program, name, merged.reason))

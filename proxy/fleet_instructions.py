@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocols.acquisition.needs import RefusedDemand
+from protocols.demands import RefusedDemand
 from protocols.packets import Announcement
 from protocols.programs import SamplingProgram
 from protocols.streams import StreamSchema

@@ -20,6 +20,11 @@ def read_gauges(fleet: Fleet, stores: Stores, link: Link) -> Gauges:
         "motes_wrong_clock": ("Motes whose clock is wrong, ahead or behind.", "fault", fleet.clock_faults()),
         "spool_batches": ("Batches that wait for the cluster.", "", {"": stores.spool.batches}),
         "spool_bytes": ("Size of the batches that wait.", "", {"": stores.spool.size_bytes}),
+        "demands_unanswered": (
+            "Queries whose demands are left out now.",
+            "stream",
+            {name: len({refused.query for refused in each.refused}) for name, each in streams},
+        ),
         "samples_waiting": ("Accepted samples in memory.", "stream", {name: each.waiting for name, each in streams}),
         "watermark_seconds": (
             "Low watermark, seconds of application time since 1970.",

@@ -10,7 +10,7 @@ import structlog
 from protocols import topics
 from protocols.batches import decode_ack
 from protocols.catalog import Presence, decode_status
-from protocols.demands import StreamDemand, decode_demand
+from protocols.demands import RefusedDemand, StreamDemand, read_demands
 from protocols.errors import FrameError, TopicError
 from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
@@ -221,15 +221,16 @@ class Receiver:
         return self._fleet.announcement(announcement, radio_us=radio_us, heard_us=heard_us)
 
     def _demand(self, message: Message, stream: str, radio_us: int) -> list[FleetInstruction]:
+        unreadable: tuple[RefusedDemand, ...] = ()
         if message.payload:
-            demand = decode_demand(message.payload)
+            demand, unreadable = read_demands(message.payload)
             if demand.stream != stream:
                 raise FrameError("stream", f"demand on stream {demand.stream!r} on the topic of {stream!r}")
         else:  # the broker was told to forget it
             demand = StreamDemand(VERSION, "none", stream, 0, ())
         self._metrics.count("demands")
         self.changes.demands[stream] = demand
-        return self._fleet.demand(stream, demand, radio_us=radio_us)
+        return self._fleet.demand(stream, demand, radio_us=radio_us, unreadable=unreadable)
 
     def _for_mote(self, mote: str, instruction: MoteInstruction, message: Message | None) -> None:
         match instruction:

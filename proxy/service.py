@@ -18,6 +18,7 @@ from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
 from proxy.batching import CutBatch, MotePosition
 from proxy.delivery import Delivery
+from proxy.demand_reporting import DemandReporting
 from proxy.drivers.driver import Driver
 from proxy.entry_schedule import EntrySchedule
 from proxy.errors import StoreError
@@ -98,6 +99,7 @@ class ProxyService:
         )
         self.link = make_link(self._greeting)
         self.entries = EntrySchedule(settings.entry_interval, settings.counters_interval)
+        self.reports = DemandReporting(settings.name, self.fleet)
         self.delivery = Delivery(
             settings.name,
             stores,
@@ -243,6 +245,7 @@ class ProxyService:
 
     async def _on_connect(self) -> None:
         self.entries.forget_published()
+        self.reports.forget_published()
         self.receiver.unoffered.update(self.receiver.offers)
         if self._sender is not None:
             self._sender.cancel()
@@ -269,6 +272,7 @@ class ProxyService:
             try:
                 await self._publish_offers()
                 await self._publish_clock()
+                await self._publish_reports()
                 while self.receiver.given_up:
                     mote = min(self.receiver.given_up)
                     if not self.fleet.has(mote):
@@ -302,6 +306,11 @@ class ProxyService:
             said = ProxyClock(VERSION, self.settings.name, self._clocks.real())
             # Quality of service 0: what comes late says nothing.
             await self.link.publish(Message(topics.proxy_clock(self.settings.name), encode(said), qos=0))
+
+    async def _publish_reports(self) -> None:
+        for message in self.reports.due():
+            await self.link.publish(message)
+            self.reports.published(message)
 
     async def _tell_time(self) -> None:
         while True:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from protocols.acquisition.merging import Merger
-from protocols.acquisition.needs import FoldedDemands, RefusedDemand, fold_demands
+from protocols.acquisition.needs import FoldedDemands, fold_demands
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import ProgramStyle
-from protocols.demands import StreamDemand
+from protocols.demands import RefusedDemand, StreamDemand
 from protocols.programs import SECOND_US
 from protocols.streams import StreamSchema
 from proxy.batching import BatchLimits, CutBatch, WaitingTuples
@@ -75,6 +75,7 @@ class StreamState:
     observes_every: int = OBSERVES_EVERY
     _waiting: WaitingTuples = field(init=False)
     _demand: StreamDemand | None = None
+    _unreadable: tuple[RefusedDemand, ...] = ()
     _cut_us: int | None = None
     _counted_panes_us: frozenset[int] = frozenset()
     _counted_since_us: dict[str, int] = field(default_factory=dict)
@@ -111,10 +112,23 @@ class StreamState:
         """Take note of how many motes feed the stream."""
         self.observes_every = max(OBSERVES_EVERY, motes // _ENOUGH_SHOW)
 
-    def demand(self, demand: StreamDemand | None) -> tuple[RefusedDemand, ...]:
-        """Take the demand on this stream, None for none; return what of it cannot be answered."""
+    def demand(
+        self, demand: StreamDemand | None, unreadable: tuple[RefusedDemand, ...] = ()
+    ) -> tuple[RefusedDemand, ...]:
+        """Take the demand on this stream, None for none; return what of it cannot be answered or read."""
         self._demand = demand
-        return self._fold()
+        self._unreadable = unreadable
+        return (*unreadable, *self._fold())
+
+    @property
+    def demand_epoch(self) -> int:
+        """The plan epoch of the demand that was taken last; 0 before the first."""
+        return 0 if self._demand is None else self._demand.epoch
+
+    @property
+    def refused(self) -> tuple[RefusedDemand, ...]:
+        """What of the demand is not answered now."""
+        return (*self._unreadable, *self.merger.demands.refused, *self.merger.left_out.values())
 
     def give_up_waiting(self) -> int:
         """Drop the tuples that wait, as when the schema changes under them; return how many."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOST_STEPS = 200_000
+MOST_STEPS = 300_000
 """For one program. A step takes some ten microseconds."""
 MOST_STEPS_TOGETHER = 1_000_000
 """For the programs of all sensors of a stream, each time its demand changes or is weighed again."""

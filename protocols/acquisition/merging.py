@@ -89,6 +89,8 @@ class Merger:
         self.observed = observed or Observed()
         self._known: dict[tuple[tuple[int, ...], SensorTraits], MergedProgram] = {}
         self._effort = SharedEffort()
+        self.left_out: dict[str, RefusedDemand] = {}
+        """By query: demands that could not be merged, for one sensor at least."""
 
     def merge(self, traits: SensorTraits, properties: Mapping[str, Value]) -> MergedProgram:
         """Return the program of a sensor."""
@@ -101,6 +103,8 @@ class Merger:
             began = effort.left
             found = self._known[key] = self._safely_merged(classes, traits, effort)
             self._effort.settle(began - effort.left)
+            for each in found.left_out:
+                self.left_out.setdefault(each.query, each)
         return found
 
     def _safely_merged(self, classes: Sequence[DemandClass], traits: SensorTraits, effort: Effort) -> MergedProgram:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from protocols.demands import PropertyBand, QueryDemand
+from protocols.demands import PropertyBand, QueryDemand, RefusedDemand
 from protocols.frames import Value
 from protocols.programs import Band, Measure, Threshold
 from protocols.streams import FieldName, FieldType, StreamSchema
@@ -71,14 +71,6 @@ class Need:
     threshold: Threshold | None = None
     patience_us: int = 0
     slowest_us: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedDemand:
-    """A query's demand that cannot be answered, and why."""
-
-    query: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

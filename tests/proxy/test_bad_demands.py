@@ -1,0 +1,215 @@
+"""A bad demand costs its own query only: others' motes get their program, and the bad one is named.
+
+A whole proxy with a fake link. What the broker keeps comes first, as after every start:
+
+    demands (kept)   [good, bad]
+    mote             announces itself     listens
+    proxy                                 runs good's program, reports bad
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocols import topics
+from protocols.acquisition.merging import Merger
+from protocols.demand_reports import LONGEST_REASON, MOST_REFUSALS, DemandReport, decode_demand_report, demand_report
+from protocols.demands import RefusedDemand
+from protocols.frames import LONGEST_PERIOD_US, VERSION, encode
+from protocols.mqtt import LinkError, Message
+from protocols.packets import RunProgram, decode_control
+from proxy.fleet import Fleet, FleetLimits
+from proxy.service import ProxyService
+from proxy.settings import ProxySettings
+from proxy.stores import open_stores
+
+S = 1_000_000
+DAY_US = 86_400 * S
+GOOD = ["good", ["speed"], 2 * S]
+REPORTS = topics.demand_report("p", "traffic")
+
+
+def kept(*demands: object, stream: str = "traffic", epoch: int = 7) -> Message:
+    """Return what the broker keeps: written by somebody who may not keep to the format of a demand."""
+    payload = msgspec.msgpack.encode([VERSION, "c1", stream, epoch, list(demands)])
+    return Message(topics.demand(stream), payload, retain=True)
+
+
+class FakeLink:
+    def __init__(self, greeting: Any) -> None:
+        self.greeting = greeting
+        self.connected = asyncio.Event()
+        self.published: list[Message] = []
+        self.take: Any = None
+        self.fails = False
+
+    async def run_in_bursts(self, take: Any) -> None:
+        self.take = take
+        self.connected.set()
+        await self.greeting.on_connect()
+        await asyncio.Event().wait()
+
+    async def publish(self, message: Message) -> None:
+        if self.fails:
+            raise LinkError("not connected")
+        self.published.append(message)
+
+    def on(self, topic: str) -> list[Message]:
+        return [each for each in self.published if each.topic == topic]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ProxySettings:
+    return ProxySettings(name="p", data=str(tmp_path / "data"), flush_interval=10_000, entry_interval=1)
+
+
+@contextlib.asynccontextmanager
+async def running(settings: ProxySettings) -> AsyncIterator[tuple[ProxyService, Any]]:
+    with open_stores(settings.folder, settings.name, quarantine_entries=10) as stores:
+        links: list[FakeLink] = []
+
+        def make(greeting: Any) -> FakeLink:
+            links.append(FakeLink(greeting))
+            return links[0]
+
+        service = ProxyService(settings, stores, make)
+        stop = asyncio.Event()
+        task = asyncio.create_task(service.run(stop))
+        async with asyncio.timeout(60):
+            await links[0].connected.wait()
+        yield service, links[0]
+        assert not task.done()
+        stop.set()
+        await asyncio.wait_for(task, 60)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - what is waited for comes from other threads
+            await asyncio.sleep(0.005)
+
+
+def programs_of(link: FakeLink) -> list[RunProgram]:
+    controls = [decode_control(each.payload) for each in link.on(topics.control("p", "m1"))]
+    return [each for control in controls for each in control.instructions if isinstance(each, RunProgram)]
+
+
+BAD = {
+    "too long a period": ["bad", ["speed"], 13_343_000 * DAY_US],
+    "a period beyond the bound": ["bad", ["speed"], LONGEST_PERIOD_US + 1],
+    "too many bands": ["bad", ["speed"], S, [["speed", float(n), float(n)] for n in range(300)]],
+    "too long a text": ["bad", ["speed"], S, [], [["segment", "x" * 2_000, None]]],
+    "a band upside down": ["bad", ["speed"], S, [["speed", 2.0, 1.0]]],
+    "an unknown element": ["bad", ["speed"], S, [], [], None, None, [], 0, 0, 0, None, "new"],
+    "an unknown field": ["bad", ["colour"], S],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+async def test_others_go_on_and_the_bad_one_is_named(bad: list[object], settings: ProxySettings, frames: Any) -> None:
+    async with running(settings) as (service, link):
+        await link.take([kept(GOOD, bad)])
+        await link.take([Message(topics.announcement("p", "m1"), encode(frames.announcement()))])
+        listening = frames.packet(0, listen=10 * S)
+        await link.take([Message(topics.packet("p", "m1"), encode(listening))])
+        (run,) = programs_of(link)
+        assert (run.program.fields, run.program.period_us) == (("speed",), 2 * S)
+        await until(lambda: link.on(REPORTS) and link.on(REPORTS)[-1].payload)
+        report = decode_demand_report(link.on(REPORTS)[-1].payload)
+        assert (report.proxy, report.stream, report.epoch) == ("p", "traffic", 7)
+        assert [each.query for each in report.refused] == ["bad"]
+        assert link.on(REPORTS)[-1].retain
+        assert service.metrics.value("demands_refused") == 1
+        (gauge,) = [each for each in service.metrics.collect() if each.name == "fjord_proxy_demands_unanswered"]
+        assert [sample.value for sample in gauge.samples] == [1.0]
+        # It is taken back when the query is dropped.
+        await link.take([kept(GOOD, epoch=8)])
+        await until(lambda: not link.on(REPORTS)[-1].payload)
+
+
+async def test_a_proxy_starts_again_with_what_the_broker_keeps(settings: ProxySettings, frames: Any) -> None:
+    bad = BAD["too long a period"]
+    for _ in range(2):
+        async with running(settings) as (service, link):
+            await link.take([kept(GOOD, bad)])
+            await link.take([Message(topics.announcement("p", "m1"), encode(frames.announcement()))])
+            await service.flush()
+            assert service.fleet.motes["m1"].desired.period_us == 2 * S
+            await until(lambda link=link: link.on(REPORTS) and link.on(REPORTS)[-1].payload)
+
+
+async def test_what_an_earlier_version_stored_is_left_out_where_it_does_not_fit(
+    settings: ProxySettings, frames: Any
+) -> None:
+    wild = frames.announcement("m2", default=13_343_000 * DAY_US)
+    with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
+        good, bad = frames.demand(("good", ["speed"], 2 * S)), frames.demand(("bad", ["speed"], 2**61), stream="other")
+        stores.catalog.remember([frames.announcement(), wild], (), [good, bad])
+    async with running(settings) as (service, _):
+        assert list(service.fleet.motes) == ["m1"]
+        assert service.fleet.motes["m1"].desired.period_us == 2 * S
+
+
+async def test_nameless_demands_are_reported_too(settings: ProxySettings, frames: Any) -> None:
+    async with running(settings) as (service, link):
+        await link.take([kept(7, {}, [], ["!", []], GOOD)])
+        await link.take([Message(topics.announcement("p", "m1"), encode(frames.announcement()))])
+        assert service.fleet.motes["m1"].desired.period_us == 2 * S
+        assert service.metrics.value("demands_refused") == 4
+        await until(lambda: link.on(REPORTS) and link.on(REPORTS)[-1].payload)
+        assert [each.query for each in decode_demand_report(link.on(REPORTS)[-1].payload).refused] == ["*"]
+
+
+async def test_a_report_that_was_not_published_is_published_later(settings: ProxySettings, frames: Any) -> None:
+    async with running(settings) as (_, link):
+        link.fails = True
+        await link.take([kept(GOOD, BAD["an unknown field"])])
+        await link.take([Message(topics.announcement("p", "m1"), encode(frames.announcement()))])
+        link.fails = False
+        await link.greeting.on_connect()
+        await until(lambda: link.on(REPORTS) and link.on(REPORTS)[-1].payload)
+        before = len(link.on(REPORTS))
+        await link.greeting.on_connect()
+        await until(lambda: len(link.on(REPORTS)) == before + 1)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    inner = Merger._merged
+
+    def fail(merger: Merger, classes: Any, *more: Any, **named: Any) -> Any:
+        if any("flow" in each.demand.fields for each in classes):
+            raise ZeroDivisionError("a fault")
+        return inner(merger, classes, *more, **named)
+
+    monkeypatch.setattr(Merger, "_merged", fail)
+    return None
+
+
+@pytest.mark.usefixtures("failing")
+def test_an_error_while_merging_ends_nothing(frames: Any) -> None:
+    fleet = Fleet("p", FleetLimits(), now_us=0)
+    fleet.announcement(frames.announcement(), radio_us=0, heard_us=0)
+    asked = frames.demand(("good", ["speed"], 2 * S), ("bad", ["flow"], 3 * S))
+    said = [each for each in fleet.demand("traffic", asked, radio_us=0) if type(each).__name__ == "RefuseDemand"]
+    assert [(each.refused.query, "a fault" in each.refused.reason) for each in said] == [("bad", True)]
+    assert fleet.motes["m1"].desired.fields == ("speed",)
+    assert [each.query for each in fleet.streams["traffic"].refused] == ["bad"]
+    fleet.demand("traffic", frames.demand(("good", ["speed"], 2 * S)), radio_us=0)
+    assert fleet.streams["traffic"].refused == ()
+
+
+def test_a_report_is_bounded() -> None:
+    refused = [RefusedDemand(f"q{number}", "r" * 1_000) for number in range(MOST_REFUSALS + 5)]
+    report = demand_report("p", "traffic", 1, [*refused, RefusedDemand("q0", "another reason")])
+    assert decode_demand_report(encode(report)) == report
+    assert (len(report.refused), report.more) == (MOST_REFUSALS, 5)
+    assert report.refused[0].reason == "r" * LONGEST_REASON
+    assert isinstance(report, DemandReport)
