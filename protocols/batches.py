@@ -171,6 +171,18 @@ class Ack(Frame, frozen=True):
     rejected: Annotated[tuple[Rejection, ...], Meta(max_length=64)] = ()
 
 
+class Resumption(Frame, frozen=True):
+    """Proxy to cluster: no batch of a stream before `first` will come any more, for all of them were acknowledged.
+
+    The answer to acks that are lower than earlier ones: the cluster has lost what it had, and goes on with `first`.
+    """
+
+    proxy: Name
+    epoch: Annotated[str, Meta(min_length=1, max_length=64)]
+    stream: Name
+    first: Counter
+
+
 def check_column(column: Column, rows: int) -> None:
     """Check that the buffers of `column` hold exactly `rows` rows.
 
@@ -342,6 +354,7 @@ def encode_batch(batch: Batch) -> bytes:
 
 decode_batch = FrameDecoder(Batch, max_bytes=MAX_BATCH_BYTES)
 decode_ack = FrameDecoder(Ack, max_bytes=64 * 1024)
+decode_resumption = FrameDecoder(Resumption, max_bytes=64 * 1024)
 
 __all__ = [
     "COMPLETENESS_FIELDS",
@@ -359,11 +372,13 @@ __all__ = [
     "Batch",
     "Column",
     "Rejection",
+    "Resumption",
     "aggregate_columns",
     "aggregate_fields",
     "check_column",
     "decode_ack",
     "decode_batch",
+    "decode_resumption",
     "encode_batch",
     "make_column",
     "make_columns",

@@ -8,6 +8,7 @@ topic                                     from -> to                 kept     pa
 ``motes/<proxy>/<mote>/control``          proxy -> mote              no       :data:`protocols.packets.Control`
 ``proxies/<proxy>/batches``               proxy -> cluster           no       :class:`protocols.batches.Batch`
 ``proxies/<proxy>/acks``                  cluster -> proxy           no       :class:`protocols.batches.Ack`
+``proxies/<proxy>/resumptions``           proxy -> cluster           no       :class:`protocols.batches.Resumption`
 ``proxies/<proxy>/status``                proxy -> all               yes      :class:`protocols.catalog.Status`
 ``proxies/<proxy>/clock``                 proxy -> cluster           no       :class:`protocols.catalog.ProxyClock`
 ``proxies/<proxy>/streams/<stream>``      proxy -> all               yes      :class:`protocols.catalog.StreamOffer`
@@ -76,6 +77,11 @@ def batches(proxy: str) -> str:
 def acks(proxy: str) -> str:
     """Topic on which the cluster acknowledges batches of a proxy."""
     return f"{PREFIX}/proxies/{_part(proxy)}/acks"
+
+
+def resumptions(proxy: str) -> str:
+    """Topic on which a proxy says from where on it still has batches that the cluster acknowledged and lost."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/resumptions"
 
 
 def proxy_status(proxy: str) -> str:
@@ -152,7 +158,7 @@ def parse(topic: str) -> ParsedTopic:
     match levels:
         case ["motes", proxy, mote, ("packet" | "announcement" | "control") as kind]:
             names = (proxy, mote)
-        case ["proxies", proxy, ("batches" | "acks") as kind]:
+        case ["proxies", proxy, ("batches" | "acks" | "resumptions") as kind]:
             names = (proxy,)
         case ["proxies", proxy, "status"]:
             kind, names = "proxy_status", (proxy,)

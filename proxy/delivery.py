@@ -10,7 +10,8 @@ from typing import Protocol
 import structlog
 
 from protocols import topics
-from protocols.batches import Ack
+from protocols.batches import Ack, Resumption
+from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
 from proxy.delivery_window import (
     AckReceived,
@@ -22,6 +23,7 @@ from proxy.delivery_window import (
     Disconnected,
     ImpossibleAck,
     Resending,
+    Resume,
     Send,
     TimePassed,
 )
@@ -74,6 +76,8 @@ class Delivery:
         self._resend_after_us = resend_after_us
         self._connected = False
         self._to_send: deque[tuple[str, int]] = deque()
+        self._to_resume: dict[str, int] = {}
+        """By stream, with which batch the cluster is to take up again."""
         self._wake = asyncio.Event()
         self._deletions: dict[str, int] = {}
         first = stores.spool.first_waiting()
@@ -148,6 +152,8 @@ class Delivery:
         """
         topic = topics.batches(self._proxy)
         while True:
+            while self._to_resume:
+                await self._resume(*self._to_resume.popitem())
             if not self._to_send:
                 self._wake.clear()
                 await self._wake.wait()
@@ -161,6 +167,10 @@ class Delivery:
             await publish_offers()
             await self._link.publish(Message(topic, payload))
             self._metrics.count("batches_sent")
+
+    async def _resume(self, stream: str, first: int) -> None:
+        resumption = Resumption(VERSION, self._proxy, self._stores.spool.epoch, stream, first)
+        await self._link.publish(Message(topics.resumptions(self._proxy), encode(resumption)))
 
     def _window(self, acknowledged: int, spooled: int) -> DeliveryWindow:
         window = DeliveryWindow(acknowledged, spooled, self._in_flight, self._resend_after_us)
@@ -178,6 +188,10 @@ class Delivery:
                     self._to_send.append((stream, sequence))
                 case DeleteThrough(sequence):
                     self._deletions[stream] = sequence
+                case Resume(first):
+                    self._to_resume[stream] = first
+                    self._metrics.count("resumptions")
+                    log.error("the cluster has lost what it acknowledged", stream=stream, resumes_with=first)
                 case Resending(sequence, reason):
                     self._to_send = deque(each for each in self._to_send if each[0] != stream)
                     self._metrics.count("resends", reason)
@@ -187,7 +201,7 @@ class Delivery:
                     count = self._metrics.count("acks_refused", label)
                     if count & (count - 1) == 0:
                         log.error("an acknowledgement cannot be right", stream=stream, problem=reason, times=count)
-        if self._to_send:
+        if self._to_send or self._to_resume:
             self._wake.set()
 
     def _refuse_ack(self, ack: Ack, label: str, problem: str) -> None:

@@ -61,7 +61,7 @@ class DeleteThrough:
 
 @dataclass(frozen=True, slots=True)
 class Resending:
-    """Sending begins again with this batch: `reason` is "silence" or "gap"."""
+    """Sending begins again with this batch: `reason` is "silence", "gap" or "loss"."""
 
     sequence: int
     reason: str
@@ -75,7 +75,14 @@ class ImpossibleAck:
     reason: str
 
 
-DeliveryInstruction = Send | DeleteThrough | Resending | ImpossibleAck
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Tell the receiver that nothing before this batch will come: it acknowledged that, and has lost it since."""
+
+    first: int
+
+
+DeliveryInstruction = Send | DeleteThrough | Resending | ImpossibleAck | Resume
 
 
 @dataclass(slots=True)
@@ -102,6 +109,7 @@ class DeliveryWindow:
     connected: bool = False
     _progress_us: int = 0
     _repeats: int = 0
+    _regressed: int = 0
     _resent_for: int = -1
     _patience: int = 1
 
@@ -126,7 +134,7 @@ class DeliveryWindow:
             case Connected():
                 self.connected = True
                 self.sent = self.acknowledged
-                self._repeats = 0
+                self._repeats = self._regressed = 0
                 self._resent_for = -1
                 self._patience = 1
                 return self._fill(now_us)
@@ -144,8 +152,13 @@ class DeliveryWindow:
         if through > self.spooled:
             return [ImpossibleAck(through, f"acknowledges batch {through}, the last one is {self.spooled}")]
         if through < self.acknowledged:
-            # An old ack that was overtaken, or a receiver that began anew; only the second comes again and again.
-            return [ImpossibleAck(through, f"acknowledges up to {through}, before it was {self.acknowledged}")]
+            # An old ack that was overtaken, or a receiver that lost what it had; only the second comes again and again.
+            found = ImpossibleAck(through, f"acknowledges up to {through}, before it was {self.acknowledged}")
+            self._regressed += 1
+            if not self.connected or self._regressed != _REPEATS_UNTIL_RESEND:
+                return [found]
+            return [found, Resume(self.acknowledged + 1), *self._again(now_us, "loss")]
+        self._regressed = 0
         if through > self.acknowledged:
             self.acknowledged = through
             # An ack of something sent before we went back: those need not be sent again.
@@ -164,6 +177,10 @@ class DeliveryWindow:
         return self._go_back(now_us, "gap")
 
     def _go_back(self, now_us: int, reason: str) -> list[DeliveryInstruction]:
+        self._regressed = min(self._regressed, 1)  # what was said may have been lost: say it at the next such ack
+        return self._again(now_us, reason)
+
+    def _again(self, now_us: int, reason: str) -> list[DeliveryInstruction]:
         self.sent = self.acknowledged
         self._repeats = 0
         self._progress_us = now_us

@@ -48,6 +48,7 @@ COUNTERS: Mapping[str, Counted] = {
     "batches_acknowledged": Counted("Batches the cluster has."),
     "batches_rejected": Counted("Batches the cluster will never take."),
     "resends": Counted("Times sending began again, by reason.", "reason"),
+    "resumptions": Counted("Times a stream went on after the cluster had lost what it had acknowledged."),
     "acks_refused": Counted("Acknowledgements that cannot be right, by reason.", "reason"),
     "spool_full": Counted("Flushes put off because the spool is full."),
     "held_back": Counted("Times messages were left with the broker for a slow disk to make room."),

@@ -54,6 +54,10 @@ class AdmissionCounters:
     rows: int = 0
     late_rows: int = 0
     silent_proxies: int = 0
+    lost_batches: int = 0
+    """Acknowledged once, and gone: their proxies have them no more, and the table has not."""
+    lost_versions: int = 0
+    """Versions of the table that were named once, and gone."""
 
 
 @dataclass(slots=True)
@@ -137,6 +141,16 @@ class StreamAdmission:
         lane.taken = sequence
         self.counters.taken += 1
         return Verdict.TAKE
+
+    def resume(self, proxy: str, epoch: str, first: int) -> int:
+        """Take a known lane up with a batch, as nothing before it will come; return how many are lost so."""
+        lane = self._lanes[proxy, epoch]
+        lost = first - 1 - lane.taken
+        if lost <= 0:
+            return 0
+        lane.taken = first - 1
+        self._held.discard((proxy, epoch))
+        return lost
 
     def holds(self, proxy: str) -> bool:
         """Return whether samples of a proxy wait in its spool until they fit the stream."""

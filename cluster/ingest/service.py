@@ -17,7 +17,7 @@ from cluster.ingest.writer import StreamWriter
 from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from protocols import topics
-from protocols.batches import Ack, decode_batch
+from protocols.batches import Ack, decode_batch, decode_resumption
 from protocols.catalog import Presence, decode_proxy_clock, decode_status, decode_stream_offer
 from protocols.errors import FrameError, ProtocolError
 from protocols.frames import encode
@@ -83,6 +83,7 @@ class Ingest:
 
     subscriptions = (
         Subscription(topics.batches("+")),
+        Subscription(topics.resumptions("+")),
         Subscription(topics.proxy_status("+")),
         Subscription(topics.proxy_clock("+")),
         Subscription(topics.stream_offer("+", "+")),
@@ -167,6 +168,8 @@ class Ingest:
             match topic.kind:
                 case "batches":
                     await self._batch(message, topic.names[0])
+                case "resumptions":
+                    await self._resumption(message, topic.names[0])
                 case "stream_offer":
                     self._offer(message, topic.names)
                 case "proxy_status":
@@ -195,6 +198,15 @@ class Ingest:
                 "identity", f"stream {batch.stream!r} is fed by proxy {declaration.only_proxy!r}, not {proxy!r}"
             )
         await writer.receive(batch, settled=self.offers.fits(proxy, batch.stream))
+
+    async def _resumption(self, message: Message, proxy: str) -> None:
+        resumption = decode_resumption(message.payload)
+        if resumption.proxy != proxy:
+            raise FrameError("identity", f"resumption of proxy {resumption.proxy!r} came on the topic of {proxy!r}")
+        writer = self.writers.get(resumption.stream)
+        if writer is None:
+            raise FrameError("stream", f"proxy {proxy!r} resumes unknown stream {resumption.stream!r}")
+        await writer.resume(resumption)
 
     def _offer(self, message: Message, names: tuple[str, ...]) -> None:
         if not message.payload:

@@ -17,7 +17,7 @@ from cluster.ingest.admission import StreamAdmission, Verdict
 from cluster.ingest.arrow_batches import misfit_of, split_late, to_arrow
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamPosition, StreamTable
-from protocols.batches import START_COLUMN, Ack, Batch, Rejection
+from protocols.batches import START_COLUMN, Ack, Batch, Rejection, Resumption
 from protocols.errors import SchemaError
 from protocols.frames import VERSION
 
@@ -33,6 +33,8 @@ class _Waiting:
     sequences: dict[tuple[str, str], int] = field(default_factory=dict)
     rejected: dict[tuple[str, str], list[Rejection]] = field(default_factory=dict)
     count: int = 0
+    lost: int = 0
+    """Batches that will never come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,24 @@ class StreamWriter:
         self._admit(batch, lane)
         self._work.set()
 
+    async def resume(self, resumption: Resumption) -> None:
+        """Go on after batches that were acknowledged and are lost: say so, count them, and take the next one."""
+        lane = (resumption.proxy, resumption.epoch)
+        if self._in_doubt is not None:
+            return
+        if not self.admission.knows(*lane):
+            self.admission.open_lane(*lane, self.table.last_sequence(*lane))
+        lost = self.admission.resume(*lane, resumption.first)
+        if not lost:
+            await self._acknowledge(self._ack(lane))
+            return
+        reason = f"{lost:,} batches before {resumption.first} were acknowledged, and are lost"
+        log.error("acknowledged batches are lost", stream=self.stream, proxy=resumption.proxy, reason=reason)
+        self._quarantine("lost batches", reason, f"{resumption.proxy}/{self.stream}", b"")
+        self._waiting.sequences[lane] = resumption.first - 1
+        self._waiting.lost += lost
+        self._work.set()
+
     def proxy_alive(self, proxy: str) -> None:
         """Note that a proxy is connected, though it may have nothing to send."""
         self.admission.heard(proxy, self._clock())
@@ -176,6 +196,7 @@ class StreamWriter:
 
     async def _committed(self, waiting: _Waiting, position: StreamPosition) -> None:
         self.admission.committed(waiting.sequences, position)
+        self.admission.counters.lost_batches += waiting.lost
         for lane in waiting.sequences:
             await self._acknowledge(self._ack(lane, tuple(waiting.rejected.get(lane, ()))))
 

@@ -62,10 +62,16 @@ class ClusterMetrics(Collector):
             late.add_metric([stream], counters.late_rows)
             rejected.add_metric([stream], counters.rejected_rows)
             mismatches.add_metric([stream], sum(not each.fits for each in self._server.ingest.offers.of(stream)))
+        lost = CounterMetricFamily(
+            "fjord_ingest_lost_total", "What was acknowledged, and is lost", labels=["stream", "what"]
+        )
+        for stream, writer in self._server.ingest.writers.items():
+            lost.add_metric([stream, "batches"], writer.admission.counters.lost_batches)
+            lost.add_metric([stream, "versions"], writer.admission.counters.lost_versions)
         refused = CounterMetricFamily("fjord_ingest_refused_total", "Messages refused", labels=["reason"])
         for reason, count in self._server.ingest.refused.items():
             refused.add_metric([reason], count)
-        yield from (batches, rows, late, rejected, mismatches, refused)
+        yield from (batches, rows, late, rejected, mismatches, lost, refused)
         yield from self._clocks()
         yield from relation_metrics(self._server.queries.store)
         waiting = self._server.queries.waiting.all()

@@ -25,6 +25,7 @@ from cluster.service.api import make_api
 from cluster.service.folder_lock import lock_folder
 from cluster.service.lifetime_notes import lifetime_note
 from cluster.service.listening import ApiServer, listen
+from cluster.service.lost_versions import make_up_for_lost, named_versions, set_back
 from cluster.service.metrics import ClusterMetrics
 from cluster.service.publisher import Publisher
 from cluster.service.query_service import QueryService
@@ -98,6 +99,9 @@ class ClusterServer:
             proxy_clocks=lambda: self.ingest.proxy_clocks.faults,
         )
         self.results = ResultsTable(str(folder / "results"), self._fjord)
+        make_up_for_lost(self.ingest.writers, named_versions(self.registry.plan, self._checkpoint))
+        self.lost_results = set_back(self.registry, self.results)
+        """Versions of results that were published once, and gone when this process began."""
         status = topics.cluster_status(settings.name)
         self._link = MqttLink(
             settings.broker,
@@ -189,6 +193,7 @@ class ClusterServer:
             "rows_rejected": sum(writer.admission.counters.rejected_rows for writer in self.ingest.writers.values()),
             "rows_late": sum(writer.admission.counters.late_rows for writer in self.ingest.writers.values()),
             "rows_published": self.publisher.published_rows,
+            "lost_results": self.lost_results,
             "refused": dict(self.ingest.refused),
             "mismatches": len(self.ingest.offers.mismatches),
             "sensors": {

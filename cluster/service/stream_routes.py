@@ -82,6 +82,10 @@ def stream_routes(server: ClusterServer) -> APIRouter:
                 if writer.admission.watermark_us is None
                 else instant_text(writer.admission.watermark_us),
                 "offers": offers_of(server.ingest, writer.stream),
+                "lost": {
+                    "batches": writer.admission.counters.lost_batches,
+                    "versions": writer.admission.counters.lost_versions,
+                },
                 "rejected": rejected_of(server.ingest, writer.stream),
                 "error": errors.get(writer.stream),
             }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -87,6 +87,19 @@ def check_layout(folder: Path) -> None:
             f"{folder} was written by a version of Fjord that ran all queries in one of Spark",
             hint="run the cluster with that version, or start a new data folder",
         )
+
+
+def newest_versions(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield streams and the versions of their tables up to which the Spark queries below a folder have logged them."""
+    for log_ in folder.glob(f"*/{OFFSETS}"):
+        newest = max(_entries(log_), key=_number, default=None)
+        if newest is not None and _is_whole(newest, 3):
+            offset = msgspec.json.decode(newest.read_bytes().split(b"\n")[2], type=_Offset)
+            yield from offset.versions.items()
+
+
+class _Offset(msgspec.Struct):
+    versions: dict[str, int] = {}
 
 
 def _entries(log: Path) -> list[Path]:

@@ -232,6 +232,20 @@ class StreamTable:
             self._compaction.run(self._appended)
         return version
 
+    def make_up(self, version: int) -> int:
+        """Bring a table that has lost versions to one of them, with empty ones; return how many were missing.
+
+        Raises
+        ------
+        StorageError
+            If they cannot be stored.
+        """
+        missing = max(0, version - self.version)
+        position = self.position()
+        while self.version < version:
+            self.append([], position, {})
+        return missing
+
 
 def watermark_at(log: CommitLog, version: int) -> int | None:
     """Return the low watermark of the stream at a version of its table; None before the first."""

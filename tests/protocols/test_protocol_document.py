@@ -41,6 +41,7 @@ EXAMPLES: dict[str, tuple[Frame, FrameDecoder[Any]]] = {
         batches.decode_batch,
     ),
     "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1), batches.decode_ack),
+    "resumption": (batches.Resumption(1, "roadside", "e1", "traffic", 8), batches.decode_resumption),
     "demand": (
         demands.StreamDemand(1, "cluster", "traffic", 3, (demands.QueryDemand("q1", ("sensor", "speed")),), TRAFFIC),
         demands.decode_demand,

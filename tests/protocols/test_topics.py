@@ -14,6 +14,7 @@ BUILT = {
     topics.control("p", "m"): ("control", ("p", "m")),
     topics.batches("p"): ("batches", ("p",)),
     topics.acks("p"): ("acks", ("p",)),
+    topics.resumptions("p"): ("resumptions", ("p",)),
     topics.proxy_status("p"): ("proxy_status", ("p",)),
     topics.stream_offer("p", "s"): ("stream_offer", ("p", "s")),
     topics.mote_entry("p", "m"): ("mote_entry", ("p", "m")),
