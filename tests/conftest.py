@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 # A slow example says something about the machine, not about the code.
 hypothesis.settings.register_profile("fjord", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("fjord")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Sync nothing in this process: nobody cuts the power, and tables of a few rows would wait for the disk only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture
