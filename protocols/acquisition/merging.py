@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 
 from protocols.acquisition.effort import FEW_STEPS, Effort, SharedEffort
-from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, RefusedDemand, needs_of
+from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import ProgramStyle, parts_as_parts, sampling_part
 from protocols.acquisition.pricing import Candidate, Sensor, workload_of
@@ -22,6 +22,7 @@ from protocols.acquisition.search import Search
 from protocols.acquisition.sensor_traits import DAY_SECONDS, SensorTraits
 from protocols.acquisition.stretching import lasting, stretched_need
 from protocols.acquisition.words import words_of
+from protocols.demands import RefusedDemand
 from protocols.errors import OverloadError, ProgramError
 from protocols.frames import LONGEST_PERIOD_US, Value
 from protocols.packets import MAX_PROGRAM_BYTES, is_too_long
