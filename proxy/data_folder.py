@@ -23,7 +23,7 @@ def owned_data_folder(folder: Path) -> Iterator[Path]:
         It cannot be made or written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         lock = (folder / "lock").open("a+", encoding="ascii")
     except OSError as error:
         raise DataFolderError(
@@ -41,3 +41,16 @@ def owned_data_folder(folder: Path) -> Iterator[Path]:
         lock.write(f"{os.getpid()}\n")
         lock.flush()
         yield folder
+
+
+def _make(folder: Path) -> None:
+    """Make a folder, and those above it, whose names outlast a power cut; SQLite sees to what is in it."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    folder.mkdir(exist_ok=True)
+    above = os.open(folder.parent, os.O_RDONLY)
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)

@@ -28,11 +28,20 @@ class RecordedDisk:
     folder
         Where programs work. What is there already is on disk.
     instant
-        Called before and after each sync, in any thread: what is seen then may be taken back.
+        Called before and after each sync of a path, in any thread: what is seen then may be taken back.
+    without
+        Names of folders in it that nobody looks at after a cut.
     """
 
-    def __init__(self, folder: Path, instant: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        instant: Callable[[Path], None] = lambda _: None,
+        *,
+        without: frozenset[str] = frozenset(),
+    ) -> None:
         self.folder = folder
+        self._without = without
         self._instant = instant
         self._lock = RLock()
         self._open: dict[int, int] = {}
@@ -46,10 +55,10 @@ class RecordedDisk:
         """Record all that is synced from now on, instead of syncing it."""
         patch.setattr(os, "fsync", self._fsync)
 
-    def cut(self, into: Path, dice: random.Random) -> None:
-        """Make a folder as it may be after a power cut in this moment."""
+    def cut(self, into: Path, dice: random.Random | None) -> None:
+        """Make a folder as it may be after a power cut in this moment; without dice, all that may be lost is lost."""
         with self._lock:
-            _Cut(self._content, self._names, dice).make(self.folder, into)
+            _Cut(self._content, self._names, self._without, dice).make(self.folder, into)
 
     def close(self) -> None:
         """Let go of all files."""
@@ -61,10 +70,10 @@ class RecordedDisk:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if not path.is_relative_to(self.folder):
             return
-        self._instant()
+        self._instant(path)
         with self._lock:
             self._note(path)
-        self._instant()
+        self._instant(path)
 
     def _note(self, path: Path) -> None:
         try:
@@ -83,9 +92,16 @@ class RecordedDisk:
 
 
 class _Cut:
-    def __init__(self, content: dict[int, bytes], names: dict[int, dict[str, int]], dice: random.Random) -> None:
+    def __init__(
+        self,
+        content: dict[int, bytes],
+        names: dict[int, dict[str, int]],
+        without: frozenset[str],
+        dice: random.Random | None,
+    ) -> None:
         self._content = content
         self._names = names
+        self._without = without
         self._dice = dice
         self._decided: dict[int, bool] = {}
         self._left: dict[int, Path] = {}
@@ -93,7 +109,7 @@ class _Cut:
     def make(self, folder: Path, into: Path) -> None:
         into.mkdir(parents=True)
         now, synced = _names_in(folder), self._names.get(folder.stat().st_ino, {})
-        for name in sorted({*now, *synced}):
+        for name in sorted({*now, *synced} - self._without):
             number = self._number_after(name, now.get(name), synced.get(name))
             if number is None:
                 continue
@@ -124,7 +140,7 @@ class _Cut:
     def _is_done(self, number: int | None) -> bool:
         assert number is not None
         if number not in self._decided:
-            self._decided[number] = self._dice.random() < 0.5
+            self._decided[number] = self._dice is not None and self._dice.random() < 0.5
         return self._decided[number]
 
     def _write(self, path: Path, number: int, after: Path) -> None:
@@ -137,20 +153,22 @@ class _Cut:
             return
         synced = self._content.get(number)
         if ".sqlite" not in path.name and content != synced:
-            content = self._dice.choice(_possible(content, synced, self._dice))
+            content = _left(content, synced, self._dice)
         after.write_bytes(content)
         os.utime(after, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
         self._left[number] = after
 
 
-def _possible(content: bytes, synced: bytes | None, dice: random.Random) -> list[bytes]:
+def _left(content: bytes, synced: bytes | None, dice: random.Random | None) -> bytes:
     """Return what may be left of content that was not synced."""
+    if dice is None:
+        return synced or b""
     if synced is not None:
-        return [synced, content]
+        return dice.choice([synced, content])
     part = content[: dice.randrange(len(content) + 1)]
     lines = content.splitlines(keepends=True)
     some = b"".join(lines[: dice.randrange(len(lines) + 1)])
-    return [b"", part, part + bytes(len(content) - len(part)), some, content]
+    return dice.choice([b"", part, part + bytes(len(content) - len(part)), some, content])
 
 
 def _names_in(folder: Path) -> dict[str, int]:

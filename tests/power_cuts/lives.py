@@ -244,7 +244,7 @@ class _Cut:
         self._left = dice.randrange(1, INSTANTS)
         self._lock = Lock()
 
-    def instant(self) -> None:
+    def instant(self, _: Path | None = None) -> None:
         """Count an instant; at the last one, cut. At some of the others somebody else gets his turn."""
         with self._lock:
             self._left -= 1

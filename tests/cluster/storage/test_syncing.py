@@ -27,6 +27,7 @@ from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
+from proxy.data_folder import owned_data_folder
 from proxy.database import open_database
 from tests.cluster.storage.test_tables import TRAFFIC, answers, at, rows
 
@@ -168,6 +169,13 @@ def test_sparks_log_and_state_are_on_disk_before_results(
     (tmp_path / "log/offsets/1").write_text("x")
     store(Frame(), 1)  # type: ignore[arg-type] # as far as it is asked
     assert synced()[:2] == ["log/offsets/1", "log/offsets"]
+
+
+def test_the_names_of_a_proxys_folders_are_on_disk(tmp_path: Path, synced: Recorded) -> None:
+    with owned_data_folder(tmp_path / "proxies" / "p"):
+        assert synced() == [".", "proxies"]
+    with owned_data_folder(tmp_path / "proxies" / "p"):
+        assert synced() == []
 
 
 def test_databases_sync_what_they_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
