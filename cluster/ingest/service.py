@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -14,6 +15,7 @@ from cluster.errors import StorageError
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.proxy_clocks import ProxyClocks, not_after
 from cluster.ingest.writer import StreamWriter
+from cluster.storage.compaction import Compaction
 from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from protocols import topics
@@ -47,6 +49,8 @@ class Ingest:
         future count as that much.
     clock
         Seconds since 1970.
+    needed
+        Returns, by stream, the oldest version of its table that somebody still has to read from; None if nobody has to.
     """
 
     def __init__(
@@ -58,7 +62,9 @@ class Ingest:
         silence_seconds: float = 30.0,
         clock_tolerance_seconds: float = 60.0,
         clock: Callable[[], float] = time.time,
+        needed: Callable[[str], int | None] = lambda _: None,
     ) -> None:
+        self._needed = needed
         self._clock = clock
         self._clock_tolerance_us = round(clock_tolerance_seconds * 1e6)
         self.proxy_clocks = ProxyClocks(self._clock_tolerance_us)
@@ -76,7 +82,7 @@ class Ingest:
         self.taken_by: Callable[[str], str | None] = lambda _: None
         """What has a name already, besides streams with a table: no proxy may offer a stream of this name."""
         self._dropped = DroppedStreams(folder)
-        for table in open_stream_tables(folder).values():
+        for table in open_stream_tables(folder, compaction=self._compaction).values():
             self._resume(table)
             self._make_writer(table)
             self.offers.declare(Declaration(table.schema))
@@ -135,7 +141,7 @@ class Ingest:
         if known is None:
             if len(self.writers) >= MAX_STREAMS:
                 raise StorageError(f"there are {MAX_STREAMS} streams already")
-            table = StreamTable(str(self._folder / schema.name), schema)
+            table = StreamTable(str(self._folder / schema.name), schema, compaction=self._compaction(schema.name))
             self._resume(table)
             writer = self._make_writer(table)
             if self._tasks is not None:
@@ -272,6 +278,9 @@ class Ingest:
     def _start(self, writer: StreamWriter) -> None:
         assert self._tasks is not None  # noqa: S101 - called while running
         self._running[writer.stream] = self._tasks.create_task(writer.run(), name=f"writer of {writer.stream}")
+
+    def _compaction(self, stream: str) -> Compaction:
+        return Compaction(needed=partial(self._needed, stream))
 
     def _resume(self, table: StreamTable) -> None:
         """Let a table that is new begin where the one of its name ended that was dropped."""

@@ -35,7 +35,9 @@ from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
 from cluster.service.stored_results import stored_results
 from cluster.spark.checkpoint import check_layout
+from cluster.spark.positions import SparkPositions
 from cluster.spark.session import SessionSettings, open_session
+from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from protocols import topics
 from protocols.catalog import Presence, Status
@@ -92,13 +94,15 @@ class ClusterServer:
             commit_interval_seconds=settings.commit_interval_seconds,
             silence_seconds=settings.silence_seconds,
             clock_tolerance_seconds=settings.clock_tolerance_seconds,
+            needed=SparkPositions(self._checkpoint, PlanFiles(folder / "plans")),
         )
         self.sensors = SensorCatalog(
             quarantine=self.registry.quarantine,
             mismatches=lambda: self.ingest.offers.mismatches,
             proxy_clocks=lambda: self.ingest.proxy_clocks.faults,
         )
-        self.results = ResultsTable(str(folder / "results"), self._fjord)
+        unpublished = Compaction(needed=lambda: self.registry.published()[0])
+        self.results = ResultsTable(str(folder / "results"), self._fjord, compaction=unpublished)
         make_up_for_lost(self.ingest.writers, named_versions(self.registry.plan, self._checkpoint))
         self.lost_results = set_back(self.registry, self.results)
         """Versions of results that were published once, and gone when this process began."""

@@ -5,7 +5,7 @@ an hour. Delta itself would delete old commits, but a Fjord that is behind reads
 the checkpoints of their time: any version can still be put together.
 
     _delta_log/   the newest checkpoint that lies far enough back, and everything after it
-    _fjord_log/   what was before, in folders of ten thousand commits, for a day
+    _fjord_log/   what was before, in folders of ten thousand commits, for a day, and while somebody has to read it
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cluster.storage.retention import may_go
 from cluster.synced_files import make_folder
 
 LOG = "_delta_log"
@@ -24,8 +24,6 @@ ARCHIVE = "_fjord_log"
 COMMITS_KEPT = 200
 """Commits that stay in the log at least."""
 COMMITS_A_FOLDER = 10_000
-KEEP_HOURS = 24
-"""How long what is old stays, commits and replaced files, for readers that are behind and for restarts."""
 
 _CHECKPOINT = ".checkpoint.parquet"
 _COMMIT = ".json"
@@ -61,7 +59,6 @@ def archive(root: Path, newest: int) -> None:
             folder = root / ARCHIVE / _folder(version)
             make_folder(folder)
             entry.replace(folder / entry.name)
-    _forget(root / ARCHIVE)
 
 
 @contextlib.contextmanager
@@ -85,11 +82,35 @@ def log_at(root: Path, version: int) -> Iterator[Path]:
         yield Path(name)
 
 
-def _forget(archived: Path) -> None:
-    """Remove folders to which the last commit came long ago."""
-    for folder in archived.iterdir():
-        if folder.stat().st_mtime < time.time() - KEEP_HOURS * 3600:
+def forget_archived(root: Path, *, needed: int | None, now: float) -> int:
+    """Remove folders to which the last commit came long ago; return how many.
+
+    Parameters
+    ----------
+    root
+        Folder of the table.
+    needed
+        The oldest version that somebody may have to open; None if nobody has to. Older commits are needed for it, too,
+        back to the checkpoint it is put together from.
+    now
+        Seconds since 1970.
+    """
+    archived = root / ARCHIVE
+    folders = [each for each in archived.iterdir() if each.name.isdigit()] if archived.is_dir() else []
+    first_needed = None if needed is None else _checkpoint_before(root, folders, needed)
+    gone = 0
+    for folder in folders:
+        last = (int(folder.name) + 1) * COMMITS_A_FOLDER - 1
+        if may_go(last, folder.stat().st_mtime, now=now, first_needed=first_needed):
             shutil.rmtree(folder, ignore_errors=True)
+            gone += 1
+    return gone
+
+
+def _checkpoint_before(root: Path, folders: Iterable[Path], version: int) -> int:
+    entries = (entry for place in (root / LOG, *folders) for entry in place.iterdir() if _is_checkpoint(entry))
+    known = (number for number in map(_version, entries) if number is not None and number <= version)
+    return max(known, default=0)
 
 
 def _folder(version: int) -> str:

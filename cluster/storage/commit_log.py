@@ -125,6 +125,20 @@ class CommitLog:
             raise StorageError(f"commit {version} of table {self._table} is not a Delta commit: {error}") from error
         return Commit(version, tuple(files), metadata)
 
+    def committed_at(self, version: int) -> float:
+        """Return when a version was committed, in seconds since 1970.
+
+        Raises
+        ------
+        StorageError
+            If the commit is missing, or does not say.
+        """
+        for action in (_actions.decode(line) for line in self._raw(version).splitlines() if line):
+            stamp = None if action.commitInfo is None else action.commitInfo.get("timestamp")
+            if isinstance(stamp, int):
+                return stamp / 1_000
+        raise StorageError(f"commit {version} of table {self._table} does not say when it was made")
+
     def metadata_at(self, version: int, key: str) -> str | None:
         """Return the value `key` had at `version`: that of the newest commit at or before it that sets it."""
         for candidate in range(version, -1, -1):

@@ -1,13 +1,15 @@
 """Keeps tables that grow by many small commits readable: merges small files, removes those long replaced.
 
-Compaction only rearranges: what a version added stays what it was, and the files it names stay on disk for a day, so a
-reader that is behind still finds them. A merged file is on disk before a commit names it.
+Compaction only rearranges: what a version added stays what it was, and the files it names stay on disk for a day, and
+for as long as somebody has to read them, so a reader that is behind still finds them. A merged file is on disk before a
+commit names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -15,19 +17,24 @@ import pyarrow.parquet as pq
 import structlog
 from deltalake.exceptions import DeltaError
 
-from cluster.errors import StorageError
 from cluster.storage.appending import NO_HOOKS, AppendedTable
-from cluster.storage.archived_log import KEEP_HOURS
-from cluster.storage.commit_log import open_files
+from cluster.storage.archived_log import forget_archived, is_local
+from cluster.storage.commit_log import CommitLog, open_files
+from cluster.storage.retention import HOUR_SECONDS, hours_kept
+from protocols.errors import FjordError
 
 log = structlog.get_logger(__name__)
 
 COMMITS_BETWEEN = 2_000
 """Commits after which a table is compacted: at ten a second, every three minutes."""
+SECONDS_BETWEEN = HOUR_SECONDS
+"""A table with fewer commits is looked after once in so long."""
 TARGET_BYTES = 64 * 1024 * 1024
 """Files of this size are left alone from then on."""
 ROWS_A_GROUP = 256 * 1024
 """Rows of a merged file that are in memory at a time."""
+Needed = Callable[[], int | None]
+"""Returns the oldest version of a table that somebody still has to read from, None if nobody has to; may raise."""
 
 
 class Compaction:
@@ -37,35 +44,60 @@ class Compaction:
     ----------
     commits_between
         A table is due after so many commits.
+    needed
+        What whoever is behind still has to read.
+    clock
+        Seconds since 1970.
     """
 
-    def __init__(self, commits_between: int = COMMITS_BETWEEN) -> None:
+    def __init__(
+        self,
+        commits_between: int = COMMITS_BETWEEN,
+        *,
+        needed: Needed = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._commits_between = commits_between
+        self._needed = needed
+        self._clock = clock
         self._done_at: int | None = None
+        self._done_seconds = clock()
 
     def due(self, version: int) -> bool:
         """Return whether a table at this version should be compacted."""
         if self._done_at is None:
             self._done_at = version
-        return version - self._done_at >= self._commits_between
+        long_since = abs(self._clock() - self._done_seconds) >= SECONDS_BETWEEN
+        return version - self._done_at >= self._commits_between or (long_since and version > self._done_at)
 
     def run(self, table: AppendedTable) -> None:
         """Compact; a failure is logged and tried again after as many commits more: the table is whole either way."""
-        self._done_at = table.version
+        self._done_at, self._done_seconds = table.version, self._clock()
         try:
             merged = [_merge(table, files) for files in bins(_small_files(table), TARGET_BYTES)]
-            removed = table.delta.vacuum(
-                retention_hours=KEEP_HOURS,
-                dry_run=False,
-                enforce_retention_duration=False,
-                post_commithook_properties=NO_HOOKS,
-            )
+            removed = self._remove_replaced(table)
             table.settle()
-        except (DeltaError, OSError, pa.ArrowException, StorageError) as error:
+        except (DeltaError, OSError, pa.ArrowException, FjordError) as error:
             log.warning("compaction failed", table=table.root, error=str(error))
         else:
             log.info("compacted", table=table.root, merged=sum(merged), into=len(merged), removed=len(removed))
         self._done_at = table.version
+
+    def _remove_replaced(self, table: AppendedTable) -> list[str]:
+        """Remove files that were replaced long ago, and commits that left the log; return which files."""
+        now, needed = self._clock(), self._needed()
+        since: float | None = None
+        if needed is not None and needed < table.version:
+            since = CommitLog(table.root).committed_at(max(needed, 0))
+        removed = table.delta.vacuum(
+            retention_hours=hours_kept(now, since),
+            dry_run=False,
+            enforce_retention_duration=False,
+            post_commithook_properties=NO_HOOKS,
+        )
+        if is_local(table.root):
+            forget_archived(Path(table.root), needed=needed, now=now)
+        return removed
 
 
 def bins(files: Sequence[tuple[str, int]], target: int) -> Iterator[list[str]]:

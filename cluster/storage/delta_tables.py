@@ -13,8 +13,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from cluster.storage.archived_log import KEEP_HOURS, LOG, archive, is_local
+from cluster.storage.archived_log import LOG, archive, is_local
 from cluster.storage.mending import LAST_CHECKPOINT
+from cluster.storage.retention import KEEP_HOURS
 from cluster.synced_files import make_folder, sync_with_names
 
 COMMITS_BETWEEN_CHECKPOINTS = 100
@@ -22,6 +23,8 @@ COMMITS_BETWEEN_CHECKPOINTS = 100
 CONFIGURATION: dict[str, str | None] = {
     # For logs that are not archived.
     "delta.logRetentionDuration": f"interval {KEEP_HOURS} hours",
+    # By their age alone; who is behind still has to read them, and archived logs are cleaned with that in mind.
+    "delta.enableExpiredLogCleanup": "false",
     # As long as compaction leaves the files themselves.
     "delta.deletedFileRetentionDuration": f"interval {KEEP_HOURS} hours",
     "delta.checkpointInterval": str(COMMITS_BETWEEN_CHECKPOINTS),

@@ -6,7 +6,7 @@ for an exact position in the stream, and a restarted ingest goes on where it was
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -259,15 +259,25 @@ def watermark_of(metadata: Mapping[str, str]) -> int | None:
     return int(found) if found is not None else None
 
 
-def open_stream_tables(root: Path) -> dict[str, StreamTable]:
-    """Return all stream tables below a folder, by stream name."""
+def open_stream_tables(
+    root: Path, *, compaction: Callable[[str], Compaction] = lambda _: Compaction()
+) -> dict[str, StreamTable]:
+    """Return all stream tables below a folder, by stream name.
+
+    Parameters
+    ----------
+    root
+        The folder.
+    compaction
+        Returns when small files of a stream's table are merged.
+    """
     if not root.is_dir():
         return {}
     found = {}
     for path in sorted(root.iterdir()):
         mend_log(str(path))
         if any((path / LOG).glob("*.json")):  # else the process ended while it made the table
-            found[path.name] = StreamTable(str(path))
+            found[path.name] = StreamTable(str(path), compaction=compaction(path.name))
     return found
 
 

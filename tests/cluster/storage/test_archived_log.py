@@ -15,6 +15,7 @@ from cluster.storage import archived_log
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
 from cluster.storage.delta_tables import COMMITS_BETWEEN_CHECKPOINTS
+from cluster.storage.retention import KEEP_HOURS
 from cluster.storage.stored_files import StoredFiles
 from cluster.storage.stream_tables import StreamTable, watermark_at
 from tests.cluster.storage.test_tables import TRAFFIC, at, rows
@@ -79,12 +80,11 @@ def test_any_delta_reader_reads_it_and_a_vacuum_spares_the_archive(table: Stream
 
 
 def test_what_is_archived_is_kept_for_a_day(table: StreamTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archived_log, "COMMITS_KEPT", 0)
     archive = Path(table.root, archived_log.ARCHIVE)
     oldest, *others = sorted(archive.iterdir())
-    yesterday = time.time() - archived_log.KEEP_HOURS * 3600 - 60
+    yesterday = time.time() - KEEP_HOURS * 3600 - 60
     os.utime(oldest, (yesterday, yesterday))
     monkeypatch.setattr(archived_log, "COMMITS_A_FOLDER", 64)
-    archived_log.archive(Path(table.root), table.version)
+    assert archived_log.forget_archived(Path(table.root), needed=None, now=time.time()) == 1
     assert not oldest.exists()
     assert all(folder.exists() for folder in others)

@@ -1,0 +1,103 @@
+"""From which versions of stream tables a Fjord's Spark queries still have to read, replays included.
+
+Spark writes where a micro-batch ends before it runs it, and that it is done afterwards. So what the newest one that is
+done ended with is where the next begins, and may begin again after a crash::
+
+    offsets   ...  6    7    8         8 was begun, and maybe ended: it is run again, from where 7 ended
+    commits   ...  6    7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from cluster.errors import ClusterError
+from cluster.plan.epoch import Plan, PlanFiles
+from cluster.plan.hosts import Host, hosted_by
+from cluster.spark.offsets import Offset, from_spark
+
+NOTHING_READ = -1
+"""Before the first version."""
+
+
+def needed_from(stream: str, offset: Offset, following: Iterable[Plan]) -> int | None:
+    """Return the version of a stream's table after which it is to be read; None if it is not.
+
+    Parameters
+    ----------
+    stream
+        Its name.
+    offset
+        Where the last micro-batch that is done ended.
+    following
+        The plans of later epochs, oldest first.
+    """
+    if stream in offset.versions:
+        return offset.versions[stream]
+    for plan in following:
+        if stream in plan.streams:
+            return plan.positions.get(stream, NOTHING_READ)
+    return None
+
+
+class SparkPositions:
+    """Where a Fjord's two Spark queries are, as their checkpoints say.
+
+    Parameters
+    ----------
+    checkpoint
+        Folder of the Fjord's checkpoints.
+    plans
+        Its plans.
+    """
+
+    def __init__(self, checkpoint: Path, plans: PlanFiles) -> None:
+        self._checkpoint = checkpoint
+        self._plans = plans
+
+    def __call__(self, stream: str) -> int | None:
+        """Return the version of a stream's table from which it may be read again; None if nobody reads it.
+
+        Raises
+        ------
+        ClusterError
+            If that cannot be read.
+        """
+        found = [self._needed(stream, host) for host in Host]
+        return min((each for each in found if each is not None), default=None)
+
+    def instants(self, stream: str) -> Mapping[Host, int]:
+        """Return, by Spark query, up to which instant the slowest query with history has read a stream."""
+        found = {}
+        for host in Host:
+            reached = [each[stream] for each in self._offset(host).history.values() if stream in each]
+            if reached:
+                found[host] = min(reached)
+        return found
+
+    def _needed(self, stream: str, host: Host) -> int | None:
+        offset = self._offset(host)
+        return needed_from(stream, offset, self._following(offset.epoch, host))
+
+    def _following(self, epoch: int, host: Host) -> Iterable[Plan]:
+        while self._plans.exists(epoch := epoch + 1):
+            yield hosted_by(self._plans.read(epoch), host)
+
+    def _offset(self, host: Host) -> Offset:
+        folder = self._checkpoint / host.value
+        done = max(_numbers(folder / "commits"), default=None)
+        if done is None:
+            return Offset()
+        path = folder / "offsets" / str(done)
+        try:
+            *_, written = path.read_text(encoding="utf-8").splitlines()
+            return from_spark(msgspec.json.decode(written))
+        except (OSError, ValueError, msgspec.DecodeError) as error:
+            raise ClusterError(f"it cannot be seen how far Spark has come: {path}: {error}") from error
+
+
+def _numbers(log: Path) -> list[int]:
+    return [int(path.name) for path in log.iterdir() if path.name.isdigit()] if log.is_dir() else []

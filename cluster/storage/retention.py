@@ -1,0 +1,52 @@
+"""How long what has been replaced stays: commits that left the log, and files that compaction has merged into others.
+
+Pure. A day at least, for replays and restarts; and longer for whoever still has to read it, however long a broker or
+Spark has been away::
+
+    commits   ---|-------------------------|------------ now
+                 needed                    a day ago
+    kept         |==============================>
+"""
+
+from __future__ import annotations
+
+import math
+
+HOUR_SECONDS = 3_600
+KEEP_HOURS = 24
+"""How long what is old stays at least."""
+
+
+def hours_kept(now: float, needed_since: float | None) -> int:
+    """Return for how many hours replaced files are kept.
+
+    Parameters
+    ----------
+    now
+        Seconds since 1970.
+    needed_since
+        When the oldest version was made that somebody still has to read from; None if nobody has to. A file that was in
+        the table then, or came later, was not replaced before.
+    """
+    if needed_since is None:
+        return KEEP_HOURS
+    return max(KEEP_HOURS, math.ceil((now - needed_since) / HOUR_SECONDS) + 1)
+
+
+def may_go(last_version: int, changed: float, *, now: float, first_needed: int | None) -> bool:
+    """Return whether commits that left the log may be removed.
+
+    Parameters
+    ----------
+    last_version
+        The newest of them, at most.
+    changed
+        When the last of them came, in seconds since 1970.
+    now
+        Seconds since 1970.
+    first_needed
+        The oldest version that is still needed; None for none.
+    """
+    if first_needed is not None and last_version >= first_needed:
+        return False
+    return changed < now - KEEP_HOURS * HOUR_SECONDS
