@@ -79,6 +79,16 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily(
             "fjord_results_published_rows_total", "Result rows published", value=self._server.publisher.published_rows
         )
+        yield GaugeMetricFamily(
+            "fjord_results_unpublished_commits",
+            "Commits of results that wait for the broker",
+            value=self._server.publisher.unpublished_commits,
+        )
+        lost = self._server.registry.lost_results()
+        yield CounterMetricFamily(
+            "fjord_results_lost_commits_total", "Commits of results gone before they were published", value=lost.commits
+        )
+        yield CounterMetricFamily("fjord_results_lost_rows_total", "Rows in them, as far as is known", value=lost.rows)
         yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._server.fjord_restarts)
         broken = sum(totals.broken for totals in self._server.counters.values())
         yield CounterMetricFamily(

@@ -9,15 +9,18 @@ from typing import Any
 import polars as pl
 import structlog
 
+from cluster.errors import StorageError
 from cluster.service.registry import Registry
-from cluster.service.result_messages import error_message, result_message
-from cluster.storage.results_table import ERROR, ResultsTable
+from cluster.service.result_messages import error_message, instant_text, result_message
+from cluster.storage.results_table import ERROR, ResultsGoneError, ResultsTable
 from protocols import topics
 from protocols.mqtt import LinkError, Message, MqttLink
 
 log = structlog.get_logger(__name__)
 
 Note = Callable[[str], dict[str, Any] | None]
+PAUSE_SECONDS = 0.5
+"""Before what failed is tried again."""
 IN_FLIGHT = 200
 """Rows published before the broker has acknowledged the first of them."""
 
@@ -72,7 +75,11 @@ class Publisher:
                 moved = await self.publish_next()
             except LinkError as error:
                 log.warning("results wait for the broker", error=str(error))
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            except StorageError as error:
+                log.warning("results cannot be read, and wait", error=str(error))
+                await asyncio.sleep(PAUSE_SECONDS)
                 continue
             if not moved:
                 try:
@@ -81,12 +88,31 @@ class Publisher:
                     continue
                 self._committed.clear()
 
+    @property
+    def unpublished_commits(self) -> int:
+        """How far the broker is behind the results table."""
+        return max(0, self._results.version - self._registry.published()[0])
+
+    def status(self) -> dict[str, Any]:
+        """Return how far publication has come, and what was gone before it could be published."""
+        lost = self._registry.lost_results()
+        last = None if lost.seen_us is None else instant_text(lost.seen_us)
+        return {
+            "published_version": self._registry.published()[0],
+            "unpublished_commits": self.unpublished_commits,
+            "lost": {"commits": lost.commits, "rows": lost.rows, "last": last},
+        }
+
     async def publish_next(self) -> bool:
         """Publish what the next version of the table added; return False if there is none yet."""
         version, done = self._registry.published()
         if version >= self._results.version:  # what is there beyond that, a power cut may take back
             return False
-        rows = await asyncio.to_thread(self._results.read_commit, version + 1)
+        try:
+            rows = await asyncio.to_thread(self._results.read_commit, version + 1)
+        except ResultsGoneError as gone:
+            self._go_on_after(gone, done)
+            return True
         notes = {query: (self._note(query), self._stale(query)) for query in rows["query"].unique().to_list()}
         for chunk in rows.slice(done).iter_slices(IN_FLIGHT):
             await asyncio.gather(*(self._link.publish(message) for message in _messages(chunk, notes)))
@@ -96,6 +122,14 @@ class Publisher:
                 self._registry.set_published(version, done)
         self._registry.set_published(version + 1, 0)
         return True
+
+    def _go_on_after(self, gone: ResultsGoneError, done: int) -> None:
+        """Go on with the first results that are there, and say what is lost on the way."""
+        commits = gone.next_version - gone.version
+        rows = max(0, (gone.rows or 0) - done)
+        lost = self._registry.lose_results(gone.next_version - 1, commits=commits, rows=rows)
+        if (lost.times & (lost.times - 1)) == 0:  # the 1st, 2nd, 4th, 8th ...
+            log.error("results are gone and were not published", commits=lost.commits, rows=lost.rows, reason=str(gone))
 
 
 def _messages(

@@ -68,6 +68,25 @@ class Quarantined:
     content: bytes
 
 
+class LostResults(msgspec.Struct, frozen=True):
+    """Results that were gone before they could be published.
+
+    Parameters
+    ----------
+    times
+        How often some were.
+    commits, rows
+        How many; rows as far as is known.
+    seen_us
+        When the last of them were missed.
+    """
+
+    times: int = 0
+    commits: int = 0
+    rows: int = 0
+    seen_us: int | None = None
+
+
 class Registry:
     """Queries, plans, and the publisher's position, in one SQLite file.
 
@@ -239,6 +258,23 @@ class Registry:
     def set_published(self, version: int, row: int) -> None:
         """Note that everything up to `version`, and `row` rows of the one after it, has been published."""
         self._database.execute("INSERT OR REPLACE INTO published VALUES (0, ?, ?)", (version, row))
+
+    def lost_results(self) -> LostResults:
+        """Return what of the results was gone before it could be published."""
+        found = self._database.execute("SELECT value FROM meta WHERE key = 'lost_results'").fetchone()
+        return LostResults() if found is None else msgspec.json.decode(found[0], type=LostResults)
+
+    def lose_results(self, version: int, *, commits: int, rows: int) -> LostResults:
+        """Note that what was not published up to `version` is gone: so many commits, and rows as far as is known."""
+        before = self.lost_results()
+        lost = LostResults(before.times + 1, before.commits + commits, before.rows + rows, time.time_ns() // 1000)
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('lost_results', ?)", (msgspec.json.encode(lost).decode(),)
+            )
+            self._database.execute("INSERT OR REPLACE INTO published VALUES (0, ?, 0)", (version,))
+        return lost
 
     def quarantine(self, kind: str, reason: str, origin: str, content: bytes) -> None:
         """Keep something that was refused; the oldest goes when there are too many."""

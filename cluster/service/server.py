@@ -198,6 +198,7 @@ class ClusterServer:
             "rows_late": sum(writer.admission.counters.late_rows for writer in self.ingest.writers.values()),
             "rows_published": self.publisher.published_rows,
             "lost_results": self.lost_results,
+            "results": self.publisher.status(),
             "refused": dict(self.ingest.refused),
             "mismatches": len(self.ingest.offers.mismatches),
             "sensors": {

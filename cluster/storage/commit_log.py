@@ -15,7 +15,7 @@ import msgspec
 from pyarrow import fs
 
 from cluster.errors import StorageError
-from cluster.storage.archived_log import LOG, archived_name, is_local
+from cluster.storage.archived_log import ARCHIVE, LOG, archived_name, is_local
 from protocols.batches import START_COLUMN
 
 METADATA_PREFIX = "fjord."
@@ -88,6 +88,15 @@ class CommitLog:
     def exists(self, version: int) -> bool:
         """Return whether `version` has been committed."""
         return any(self._files.get_file_info(str(path)).type == fs.FileType.File for path in self._paths(version))
+
+    def first_from(self, version: int) -> int | None:
+        """Return the oldest version at or after `version` whose commit is there; None if there is none."""
+        places = [fs.FileSelector(str(self._root / LOG), allow_not_found=True)]
+        if is_local(self._table):
+            places.append(fs.FileSelector(str(self._root / ARCHIVE), allow_not_found=True, recursive=True))
+        names = (PurePosixPath(entry.path) for place in places for entry in self._files.get_file_info(place))
+        found = (int(name.stem) for name in names if name.suffix == ".json" and name.stem.isdigit())
+        return min((each for each in found if each >= version), default=None)
 
     def latest(self, known: int) -> int:
         """Return the newest version at or after `known`; looks ahead one version at a time, so keep `known` fresh."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from cluster.errors import StorageError
 from cluster.storage.appending import AppendedTable, OutcomeUnknownError
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
@@ -33,6 +34,29 @@ RESULT_SCHEMA = pa.schema(
 
 ROW = "row"
 ERROR = "error"
+
+
+class ResultsGoneError(StorageError):
+    """What a version added to the results cannot be read any more, now or ever.
+
+    Parameters
+    ----------
+    version
+        The version.
+    next_version
+        The oldest one after it that may still be there.
+    rows
+        How many rows it had; None if nobody knows.
+    """
+
+    def __init__(self, version: int, next_version: int, rows: int | None) -> None:
+        super().__init__(
+            f"results of version {version} up to {next_version} are gone",
+            hint="their rows are in the table, unless they were removed: GET /v1/queries/<query>/results?after=...",
+        )
+        self.version = version
+        self.next_version = next_version
+        self.rows = rows
 
 
 class ResultsTable:
@@ -138,11 +162,28 @@ class ResultsTable:
         return f"{self._fjord}/{writer}" if writer else self._fjord
 
     def read_commit(self, version: int) -> pl.DataFrame:
-        """Return the rows one version added, in the order in which they were stored."""
-        files = [f"{self.root}/{file.path}" for file in self.log.read(version).files]
+        """Return the rows one version added, in the order in which they were stored.
+
+        Raises
+        ------
+        ResultsGoneError
+            If they are not there any more.
+        StorageError
+            If they cannot be read now.
+        """
+        if not self.log.exists(version):
+            first = self.log.first_from(version + 1)
+            raise ResultsGoneError(version, self.version + 1 if first is None else first, None)
+        commit = self.log.read(version)
+        files = [f"{self.root}/{file.path}" for file in commit.files]
         if not files:
             return pl.from_arrow(RESULT_SCHEMA.empty_table())  # type: ignore[return-value] # a table, not a series
-        return pl.read_parquet(files)
+        try:
+            return pl.read_parquet(files)
+        except FileNotFoundError as error:
+            raise ResultsGoneError(version, version + 1, commit.rows) from error
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise StorageError(f"version {version} of table {self.root} cannot be read: {error}") from error
 
     def rows_after(self, query: str, sequence: int, limit: int) -> pl.DataFrame:
         """Return up to `limit` rows of a query with a higher sequence number, in order."""

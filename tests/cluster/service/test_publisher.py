@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,8 @@ from cluster.plan.epoch import PlanFiles
 from cluster.service.publisher import IN_FLIGHT, Publisher
 from cluster.service.registry import Registry
 from cluster.service.result_messages import instant_text, result_message
+from cluster.storage import archived_log, delta_tables, retention
+from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from protocols import topics
 from protocols.mqtt import LinkError, Message
@@ -120,3 +123,97 @@ async def test_rows_say_which_relations_were_stale(tmp_path: Path) -> None:
     while await publisher.publish_next():
         pass
     assert [msgspec.json.decode(message.payload).get("stale") for message in link.published] == [{"roads": 72.5}, None]
+
+
+@pytest.fixture
+def days_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day is over at once, logs are short, and folders small."""
+    monkeypatch.setattr(retention, "KEEP_HOURS", 0)
+    monkeypatch.setattr(archived_log, "COMMITS_KEPT", 5)
+    monkeypatch.setattr(archived_log, "COMMITS_A_FOLDER", 4)
+    monkeypatch.setattr(delta_tables, "COMMITS_BETWEEN_CHECKPOINTS", 10)
+
+
+@pytest.mark.usefixtures("days_pass")
+async def test_a_broker_that_is_away_for_days_loses_nothing(tmp_path: Path) -> None:
+    #  results    1 2 3 | 4 ... 40, compacted again and again
+    #  broker     takes | away for days                       | takes
+    link = FlakyLink()
+    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
+    compaction = Compaction(8, needed=lambda: registry.published()[0])
+    table = ResultsTable(str(tmp_path / "results"), "f", compaction=compaction)
+    publisher = Publisher(table, registry, link)  # type: ignore[arg-type]
+    for number in range(3):
+        table.append(answers(1), number)
+    while await publisher.publish_next():
+        pass
+    for number in range(3, 40):
+        table.append(answers(1), number)
+    assert publisher.unpublished_commits >= 37
+    while await publisher.publish_next():
+        pass
+    assert sequences(link) == list(range(1, 41))
+    assert publisher.status() == {
+        "published_version": table.version,
+        "unpublished_commits": 0,
+        "lost": {"commits": 0, "rows": 0, "last": None},
+    }
+
+
+async def test_publication_goes_on_behind_commits_that_are_gone(tmp_path: Path) -> None:
+    link = FlakyLink()
+    publisher, table = make(tmp_path, link)
+    for number in range(6):
+        table.append(answers(2), number)
+    await publisher.publish_next()
+    for version in (2, 3, 4):
+        (tmp_path / "results" / archived_log.LOG / f"{version:020d}.json").unlink()
+    while await publisher.publish_next():
+        pass
+    assert sequences(link) == [1, 2, 9, 10, 11, 12]
+    assert publisher.status()["lost"]["commits"] == 3
+    again = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
+    assert (again.lost_results().commits, again.published()) == (3, (6, 0)), "it is remembered"
+
+
+async def test_rows_of_files_that_are_gone_are_counted(tmp_path: Path) -> None:
+    link = FlakyLink(fails_after=IN_FLIGHT + 3)
+    publisher, table = make(tmp_path, link)
+    table.append(answers(2 * IN_FLIGHT), 0)
+    table.append(answers(1), 1)
+    with pytest.raises(LinkError):
+        await publisher.publish_next()
+    (file,) = table.log.read(1).files
+    (tmp_path / "results" / file.path).unlink()
+    link.published.clear()
+    while await publisher.publish_next():
+        pass
+    assert sequences(link) == [2 * IN_FLIGHT + 1]
+    lost = publisher.status()["lost"]
+    assert (lost["commits"], lost["rows"]) == (1, IN_FLIGHT), "those that the broker had acknowledged are not lost"
+
+
+async def test_results_that_cannot_be_read_now_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = FlakyLink()
+    publisher, table = make(tmp_path, link)
+    table.append(answers(1), 0)
+    link.connected = asyncio.Event()  # type: ignore[attr-defined]
+    link.connected.set()  # type: ignore[attr-defined]
+    readable, tried = pl.read_parquet, 0
+
+    def fails_once(files: list[str]) -> pl.DataFrame:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            raise OSError(5, "input/output error")
+        return readable(files)
+
+    monkeypatch.setattr(pl, "read_parquet", fails_once)
+    monkeypatch.setattr("cluster.service.publisher.PAUSE_SECONDS", 0.0)
+    running = asyncio.create_task(publisher.run())
+    async with asyncio.timeout(20):
+        while not link.published:  # noqa: ASYNC110 - what is waited for comes from a thread
+            await asyncio.sleep(0)
+    running.cancel()
+    assert sequences(link) == [1]
+    assert publisher.status()["lost"]["commits"] == 0
