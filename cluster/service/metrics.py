@@ -84,11 +84,15 @@ class ClusterMetrics(Collector):
             "Commits of results that wait for the broker",
             value=self._server.publisher.unpublished_commits,
         )
-        lost = self._server.registry.lost_results()
+        unread = self._server.registry.lost_results()
         yield CounterMetricFamily(
-            "fjord_results_lost_commits_total", "Commits of results gone before they were published", value=lost.commits
+            "fjord_results_lost_commits_total",
+            "Commits of results gone before they were published",
+            value=unread.commits,
         )
-        yield CounterMetricFamily("fjord_results_lost_rows_total", "Rows in them, as far as is known", value=lost.rows)
+        yield CounterMetricFamily(
+            "fjord_results_lost_rows_total", "Rows in them, as far as is known", value=unread.rows
+        )
         yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._server.fjord_restarts)
         broken = sum(totals.broken for totals in self._server.counters.values())
         yield CounterMetricFamily(
