@@ -16,7 +16,7 @@ from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
 from cluster.language.matching_keys import MatchingKeys
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
-from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem, unique_name
+from cluster.language.scope import Context, Names, Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import QUERIES, Completeness, ErrorBound, Slot, span_of
 from protocols.streams import FieldType
 
@@ -68,14 +68,17 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
 
     rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
     aggregate = _aggregate(node, names, calls.calls)
+    keyed = frozenset(names)
     kept = tuple(
-        ScopeItem(item.alias, tuple(column for column in item.columns if column.internal in names), item.stamp)
+        ScopeItem(item.alias, tuple(column for column in item.columns if column.internal in keyed), item.stamp)
         for item in scope.items
     )
+    internal = frozenset(each.internal for item in kept for each in item.columns)
+    never_null = calls.never_null
     slots = tuple(
-        ScopeColumn("", column.name, column.type, column.unit, nullable=column.name not in calls.never_null)
+        ScopeColumn("", column.name, column.type, column.unit, nullable=column.name not in never_null)
         for column in schema_of(aggregate)
-        if column.name not in {each.internal for item in kept for each in item.columns}
+        if column.name not in internal
     )
     grouped = Scope((*kept, ScopeItem(None, slots)), scope.outer, grouped=True, before_grouping=scope)
     return Grouped(aggregate, grouped, rewritten)
@@ -112,7 +115,7 @@ class _Calls:
     """Aggregates, each once. What they are says which are the same; their names are for readers."""
 
     def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = [*taken]
+        self._taken = Names(taken)
         self._named: dict[AggregateCall, AggregateCall] = {}
 
     @property
@@ -129,8 +132,7 @@ class _Calls:
         """Return the name of a call, the proposed one unless another has it."""
         anonymous = replace(call, name="")
         if anonymous not in self._named:
-            name = unique_name(call.name, self._taken)
-            self._taken.append(name)
+            name = self._taken.unique(call.name)
             self._named[anonymous] = replace(call, name=name)
         return self._named[anonymous].name
 
@@ -138,10 +140,11 @@ class _Calls:
 def _with_keys(
     node: Node, checker: Checker, keys: list[exp.Expr]
 ) -> tuple[Node, tuple[str, ...], list[tuple[exp.Expr, Output]]]:
-    names: list[str] = []
+    names: dict[str, None] = {}
     added: list[Output] = []
     computed: list[tuple[exp.Expr, Output]] = []
-    taken = [column.name for column in schema_of(node)]
+    taken = Names(column.name for column in schema_of(node))
+    known: dict[Scalar, str] = {}
     for key in keys:
         if isinstance(key, exp.Literal):
             raise checker.context.error(key, "GROUP BY takes columns, not their numbers", "write the column's name")
@@ -149,14 +152,12 @@ def _with_keys(
         if typed.type is None:
             raise checker.context.error(key, "NULL is no key to group by")
         scalar = scalar_of(typed, typed.type)
-        name = plain_column(scalar) or next((output.name for output in added if output.scalar == scalar), None)
+        name = plain_column(scalar) or known.get(scalar)
         if name is None:
-            name = unique_name(_readable(scalar), taken)
-            taken.append(name)
+            name = known[scalar] = taken.unique(_readable(scalar))
             added.append(Output(name, scalar, typed.unit))
             computed.append((key, added[-1]))
-        if name not in names:
-            names.append(name)
+        names[name] = None
     if added:
         kept = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(node)]
         node = Project(node, (*kept, *added))

@@ -25,7 +25,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.dialect import canonical
-from cluster.language.scope import unique_name
+from cluster.language.scope import Names
 from cluster.language.shared_nodes import remembered
 
 if TYPE_CHECKING:
@@ -76,17 +76,17 @@ def project(node: Node, outputs: Iterable[Output]) -> Node:
 
 def renamed_apart(node: Node, taken: Iterable[str]) -> tuple[Node, dict[str, str]]:
     """Return `node` with columns renamed that are among `taken`, and the new name of each of those."""
-    used = [*taken]
+    before = [*taken]
+    used = Names(before)
     names: dict[str, str] = {}
     outputs: list[Output] = []
     schema: Schema = schema_of(node)
-    own = [column.name for column in schema]
+    both = Names((*before, *(column.name for column in schema)))
     for column in schema:
         name = column.name
-        if name.casefold() in {each.casefold() for each in used}:
-            name = unique_name(name, [*used, *own])
-            names[column.name] = name
-        used.append(name)
+        if name in used:
+            name = names[column.name] = both.unique(name)
+        used.add(name)
         outputs.append(Output(name, column_scalar(column), column.unit))
     return (project(node, outputs) if names else node), names
 

@@ -19,7 +19,7 @@ from cluster.language.grouping import aggregates_in, function_name, group, with_
 from cluster.language.joins import join_items
 from cluster.language.plans import project, scalar_of
 from cluster.language.readings import Readings
-from cluster.language.scope import Scope, has_bare_alias, unique_name
+from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.set_operations import combine
 from cluster.language.subqueries import Subqueries
 from cluster.language.syntax import QUERIES, ErrorBound, Slot, StreamItem, Within, ZipJoin, first_part, spelled
@@ -286,6 +286,7 @@ class Translator:
 
     def _names(self, items: list[exp.Expr], scope: Scope) -> list[str]:
         names: list[str] = []
+        taken = Names()
         for position, item in enumerate(items, start=1):
             if isinstance(item, exp.Alias):
                 name = item.alias
@@ -298,10 +299,11 @@ class Translator:
                 if has_bare_alias(item, self.context) and scope.is_other_column(item.this, name):
                     text = self.context.source_text(item)
                     self.context.warn(f"{text} is {item.this.sql()} under the name {name}: a comma may be missing")
-                if name.casefold() in {each.casefold() for each in names}:
+                if name in taken:
                     raise self.context.error(item.args["alias"], f"two columns are called {name!r}")
+                taken.add(name)
             else:
-                name = unique_name(self._default_name(item, position, scope), names)
+                name = taken.unique(self._default_name(item, position, scope))
             names.append(name)
         return names
 
