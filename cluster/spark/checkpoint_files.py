@@ -25,7 +25,7 @@ class CheckpointFiles:
     Parameters
     ----------
     folder
-        The checkpoint; it may not be there yet.
+        The checkpoint of one of a Fjord's Spark queries; it may not be there yet.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,6 +44,8 @@ class CheckpointFiles:
         new = [path for path, seen in found.items() if self._synced.get(path) != seen]
         sync((path for path in new if not path.is_dir()), missing_ok=True)
         sync((path.parent for path in new), missing_ok=True)
+        if self._folder in new:  # Spark has made it, and the folder of both checkpoints
+            sync([self._folder.parent.parent])
         self._synced = found
 
 

@@ -31,15 +31,16 @@ def sync_named(start: Offset, end: Offset, streams: str, plans: str, relations: 
     """
     if start == end:
         return
-    # Of each kind only the newest may not be on disk: it is synced before there is a newer one.
     sync((path for path in _commits(start, end, streams)), missing_ok=True)
     sync((path for path in _folders(start, end, streams, plans, relations)), missing_ok=True)
 
 
 def _commits(start: Offset, end: Offset, streams: str) -> Iterator[Path]:
     for stream, version in end.versions.items():
-        if is_local(streams) and start.versions.get(stream) != version:
-            yield Path(streams, stream, LOG, f"{version:020d}.json")  # missing if it is archived: long on disk
+        # A commit is synced before the next one is made: what is further back is on disk, in the archive even.
+        first = max(start.versions.get(stream, 0) + 1, version - 1)
+        if is_local(streams):
+            yield from (Path(streams, stream, LOG, f"{each:020d}.json") for each in range(first, version + 1))
 
 
 def _folders(start: Offset, end: Offset, streams: str, plans: str, relations: str) -> Iterator[Path]:

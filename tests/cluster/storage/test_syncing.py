@@ -153,22 +153,24 @@ def test_sparks_log_and_state_are_on_disk_before_results(
 ) -> None:
     results = ResultsTable(str(tmp_path / "results"), "f")
     monkeypatch.setattr("cluster.spark.hosting.gathered", lambda _: (answers(("a", 1)), gathered(Frame().toArrow())[1]))
-    store = storing(Host.STATEFUL, CheckpointFiles(tmp_path / "log"), results, lambda: None, None)
+    log = tmp_path / "checkpoint" / "stateful"
+    store = storing(Host.STATEFUL, CheckpointFiles(log), results, lambda: None, None)
     for path in ("offsets/0", "state/0/0/1.changelog", "offsets/.1.tmp"):
-        (tmp_path / "log" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "log" / path).write_text("x")
+        (log / path).parent.mkdir(parents=True, exist_ok=True)
+        (log / path).write_text("x")
     synced()
     store(Frame(), 0)  # type: ignore[arg-type] # as far as it is asked
     done = synced()
-    first = next(place for place, path in enumerate(done) if path.startswith("results"))
-    assert {"log/offsets/0", "log/offsets", "log/state/0/0/1.changelog", "log/state/0/0", "log/state/0", "log"} <= set(
-        done[:first]
-    )
-    assert done.index("log/offsets/0") < done.index("log/offsets")
-    assert "log/offsets/.1.tmp" not in done
-    (tmp_path / "log/offsets/1").write_text("x")
+    before = done[: next(place for place, path in enumerate(done) if path.startswith("results"))]
+    files = {"offsets/0", "state/0/0/1.changelog"}
+    folders = {"offsets", "state", "state/0", "state/0/0"}
+    assert {f"checkpoint/stateful/{path}" for path in files | folders} <= set(before)
+    assert {".", "checkpoint", "checkpoint/stateful"} <= set(before)
+    assert before.index("checkpoint/stateful/offsets/0") < before.index("checkpoint/stateful/offsets")
+    assert "checkpoint/stateful/offsets/.1.tmp" not in before
+    (log / "offsets/1").write_text("x")
     store(Frame(), 1)  # type: ignore[arg-type] # as far as it is asked
-    assert synced()[:2] == ["log/offsets/1", "log/offsets"]
+    assert synced()[:2] == ["checkpoint/stateful/offsets/1", "checkpoint/stateful/offsets"]
 
 
 def test_the_names_of_a_proxys_folders_are_on_disk(tmp_path: Path, synced: Recorded) -> None:
