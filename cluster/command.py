@@ -86,6 +86,14 @@ def run_cluster(
             "--clock-tolerance", help="A proxy's clock further from the cluster's is reported.", shown_default="1m"
         ),
     ] = 60_000_000,
+    results_backlog: Annotated[
+        int,
+        byte_size_option(
+            "--results-backlog",
+            help="Kept for a broker that is away for over a day; with more, the oldest is given up.",
+            shown_default="16GiB",
+        ),
+    ] = 16 * 1024**3,
 ) -> None:
     """Run the cluster until Ctrl-C.
 
@@ -115,6 +123,7 @@ def run_cluster(
             commit_interval_seconds=commit_interval / 1e6,
             silence_seconds=silence_after / 1e6,
             clock_tolerance_seconds=clock_tolerance / 1e6,
+            results_backlog_bytes=results_backlog,
             max_queries=max_queries,
             max_state_bytes=max_state,
             max_rows_per_tuple=max_rows_per_tuple,

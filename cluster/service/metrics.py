@@ -84,6 +84,15 @@ class ClusterMetrics(Collector):
             "Commits of results that wait for the broker",
             value=self._server.publisher.unpublished_commits,
         )
+        disk = GaugeMetricFamily(
+            "fjord_table_bytes", "Disk that tables take, and what they have replaced", labels=["table", "files"]
+        )
+        streams = {f"streams/{name}": writer.table.use for name, writer in self._server.ingest.writers.items()}
+        for table, use in {"results": self._server.results.use, **streams}.items():
+            if use is not None:
+                disk.add_metric([table, "live"], use.live_bytes)
+                disk.add_metric([table, "replaced"], use.replaced_bytes)
+        yield disk
         unread = self._server.registry.lost_results()
         yield CounterMetricFamily(
             "fjord_results_lost_commits_total",

@@ -101,7 +101,9 @@ class ClusterServer:
             mismatches=lambda: self.ingest.offers.mismatches,
             proxy_clocks=lambda: self.ingest.proxy_clocks.faults,
         )
-        unpublished = Compaction(needed=lambda: self.registry.published()[0])
+        unpublished = Compaction(
+            needed=lambda: self.registry.published()[0], backlog_bytes=settings.results_backlog_bytes
+        )
         self.results = ResultsTable(str(folder / "results"), self._fjord, compaction=unpublished)
         make_up_for_lost(self.ingest.writers, named_versions(self.registry.plan, self._checkpoint))
         self.lost_results = set_back(self.registry, self.results)

@@ -47,6 +47,9 @@ class ClusterSettings:
     clock_tolerance_seconds
         A proxy's clock that is further from the cluster's is reported as wrong, and versions of relations begin no
         further in the future than this, whatever streams are stamped with.
+    results_backlog_bytes
+        What is kept of results for a broker that is away for over a day, beyond the results themselves. With more, the
+        oldest are given up, and counted; the API still has their rows.
     max_queries
         More are refused.
     max_state_bytes
@@ -80,6 +83,7 @@ class ClusterSettings:
     commit_interval_seconds: float = 0.1
     silence_seconds: float = 30.0
     clock_tolerance_seconds: float = 60.0
+    results_backlog_bytes: int = 16 * 1024**3
     max_queries: int = 10_000
     max_state_bytes: int = 4 * 1024**3
     max_rows_per_tuple: int = 100_000

@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError
 from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import forget_archived, is_local
 from cluster.storage.commit_log import CommitLog, open_files
+from cluster.storage.disk_use import DiskUse, disk_use
 from cluster.storage.retention import HOUR_SECONDS, hours_kept
 from protocols.errors import FjordError
 
@@ -47,6 +48,9 @@ class Compaction:
         A table is due after so many commits.
     needed
         What whoever is behind still has to read.
+    backlog_bytes
+        When more than this is kept of files replaced, what is older than a day goes, though somebody has to read it;
+        None for no bound. Commits are kept, so that what is lost can be counted.
     clock
         Seconds since 1970.
     """
@@ -56,8 +60,12 @@ class Compaction:
         commits_between: int = COMMITS_BETWEEN,
         *,
         needed: Needed = lambda: None,
+        backlog_bytes: int | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.use: DiskUse | None = None
+        """What the table took of the disk when it was looked after last."""
+        self._backlog_bytes = backlog_bytes
         self._commits_between = commits_between
         self._needed = needed
         self._clock = clock
@@ -77,6 +85,7 @@ class Compaction:
         try:
             merged = [_merge(table, files) for files in bins(_small_files(table), TARGET_BYTES)]
             removed = self._remove_replaced(table)
+            self.use = disk_use(table)
         except (DeltaError, OSError, pa.ArrowException, FjordError) as error:
             log.warning("compaction failed", table=table.root, error=str(error))
         else:
@@ -89,6 +98,10 @@ class Compaction:
         since: float | None = None
         if needed is not None and needed < table.version:
             since = CommitLog(table.root).committed_at(max(needed, 0))
+        kept_bytes = disk_use(table).replaced_bytes
+        if since is not None and self._backlog_bytes is not None and kept_bytes > self._backlog_bytes:
+            log.error("too much waits to be read, and the oldest is given up", table=table.root, bytes=kept_bytes)
+            since = None
         removed = _remove_old(table, hours_kept(now, since))
         if is_local(table.root):
             forget_archived(Path(table.root), needed=needed, now=now)

@@ -18,6 +18,7 @@ from cluster.storage.appending import AppendedTable, OutcomeUnknownError
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
 from cluster.storage.delta_tables import created
+from cluster.storage.disk_use import DiskUse
 from cluster.storage.mending import mend_log
 
 RESULT_SCHEMA = pa.schema(
@@ -92,6 +93,11 @@ class ResultsTable:
     @property
     def _table(self) -> DeltaTable:
         return self._appended.delta
+
+    @property
+    def use(self) -> DiskUse | None:
+        """What the table takes of the disk; None if it has not been looked at yet."""
+        return self._compaction.use
 
     @property
     def version(self) -> int:

@@ -22,6 +22,7 @@ from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import Compaction
 from cluster.storage.delta_tables import created
+from cluster.storage.disk_use import DiskUse
 from cluster.storage.mending import mend_log
 from protocols.batches import (
     COMPLETENESS_FIELDS,
@@ -123,6 +124,11 @@ class StreamTable:
     @property
     def _table(self) -> DeltaTable:
         return self._appended.delta
+
+    @property
+    def use(self) -> DiskUse | None:
+        """What the table takes of the disk; None if it has not been looked at yet."""
+        return self._compaction.use
 
     @property
     def version(self) -> int:

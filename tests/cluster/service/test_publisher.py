@@ -217,3 +217,29 @@ async def test_results_that_cannot_be_read_now_are_waited_for(tmp_path: Path, mo
     running.cancel()
     assert sequences(link) == [1]
     assert publisher.status()["lost"]["commits"] == 0
+
+
+@pytest.mark.usefixtures("days_pass")
+@pytest.mark.parametrize(("backlog", "all_there"), [(0, False), (10**9, True)])
+async def test_what_is_given_up_for_want_of_room_is_counted_to_the_row(
+    tmp_path: Path, backlog: int, all_there: bool
+) -> None:
+    link = FlakyLink()
+    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
+    compaction = Compaction(8, needed=lambda: registry.published()[0], backlog_bytes=backlog)
+    table = ResultsTable(str(tmp_path / "results"), "f", compaction=compaction)
+    publisher = Publisher(table, registry, link)  # type: ignore[arg-type]
+    table.append(answers(2), 0)
+    await publisher.publish_next()
+    for number in range(1, 40):
+        table.append(answers(2), number)
+    while await publisher.publish_next():
+        pass
+    published = sequences(link)
+    assert (len(published) == 80) is all_there
+    assert published == sorted(set(published))
+    assert published[-1] == 80, "publication goes on"
+    assert publisher.status()["lost"]["rows"] == 80 - len(published)
+    assert table.rows_after("q", 0, 100)["sequence"].to_list() == list(range(1, 81)), "the API still has them"
+    assert table.use is not None
+    assert (table.use.replaced_bytes > 0) is all_there

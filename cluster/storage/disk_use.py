@@ -1,0 +1,32 @@
+"""What a table takes of the disk: files it is made of now, and files replaced that are kept for who is behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from cluster.storage.appending import AppendedTable
+from cluster.storage.archived_log import is_local
+
+
+class DiskUse(NamedTuple):
+    """Bytes of a table's data files."""
+
+    live_bytes: int
+    replaced_bytes: int
+
+
+def disk_use(table: AppendedTable) -> DiskUse:
+    """Return what a table takes; of one that is not on a disk of ours, what is replaced is not looked at.
+
+    Raises
+    ------
+    DeltaError, OSError
+        If it cannot be seen.
+    """
+    files = pa.table(table.delta.get_add_actions(flatten=True))
+    live = sum(files.column("size_bytes").to_pylist())
+    there = sum(path.stat().st_size for path in Path(table.root).glob("*.parquet")) if is_local(table.root) else live
+    return DiskUse(live, max(0, there - live))

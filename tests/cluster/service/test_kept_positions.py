@@ -1,0 +1,54 @@
+"""A cluster keeps of its tables what those who read them still have to read: it asks who that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cluster.plan.hosts import Host
+from cluster.service.server import ClusterServer
+from cluster.service.settings import ClusterSettings
+from cluster.spark.offsets import Offset
+from cluster.storage import compaction
+from cluster.storage.stream_tables import StreamPosition
+from tests.cluster.service.conftest import TRAFFIC
+from tests.cluster.spark.test_positions import lay
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int | None]]:
+    """What tables are told to keep, each time they are looked after: with every commit."""
+    found: dict[str, list[int | None]] = {}
+
+    def take(root: Path, *, needed: int | None, **_: Any) -> int:
+        found.setdefault(root.name, []).append(needed)
+        return 0
+
+    monkeypatch.setattr(compaction, "SECONDS_BETWEEN", 0)
+    monkeypatch.setattr(compaction, "forget_archived", take)
+    return found
+
+
+def test_results_are_kept_for_the_publisher_and_streams_for_spark(
+    tmp_path: Path, asked: dict[str, list[int | None]]
+) -> None:
+    server = ClusterServer(ClusterSettings(folder=tmp_path))
+    try:
+        server.registry.set_published(0, 0)
+        row = {"query": ["q"], "start_us": [0], "end_us": [1], "kind": ["row"], "row": ["{}"]}
+        for number in range(3):
+            server.results.append(pl.DataFrame(row), number)
+            server.registry.set_published(1, 0)
+        assert asked["results"][-1] == 1
+        server.ingest.declare(TRAFFIC)
+        checkpoint = tmp_path / f"checkpoint-{server.registry.fjord}"
+        lay(checkpoint, Host.STATEFUL, [Offset(1, {"traffic": 0}), Offset(1, {"traffic": 1})], done=1)
+        table = server.ingest.writers["traffic"].table
+        for number in range(3):
+            table.append([], StreamPosition(number, {}), {("p", "e"): number})
+        assert asked["traffic"][-1] == 0
+    finally:
+        server.registry.close()
