@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import signal
 import sys
+from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -52,8 +53,9 @@ def main(count: int, seed: int, workers: int, *, fresh: bool, show: bool) -> Non
     missing = [mutant for mutant in chosen if fresh or results.outcome(mutant) is None]
     console.print(f"{len(chosen)} mutants of seed {seed}, {len(chosen) - len(missing)} of them known from before")
     if missing:
+        areas = {mutant.identity: area for area, mutants in by_area.items() for mutant in mutants}
         try:
-            _run_all(missing, results, workers, console)
+            _run_all(missing, areas, results, workers, console)
         except SuiteError as error:
             raise click.ClickException(str(error)) from None
         except KeyboardInterrupt:
@@ -82,10 +84,14 @@ def _suite_files() -> list[Path]:
     )
 
 
-def _run_all(mutants: list[Mutant], results: Results, workers: int, console: Console) -> None:
+def _command(area: str | None = None) -> list[str]:
+    return [sys.executable, "-m", "pytest", *arguments(area)]
+
+
+def _run_all(mutants: list[Mutant], areas: Mapping[str, str], results: Results, workers: int, console: Console) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
-        workshop(ROOT, arguments()) as shop,
+        workshop(ROOT, _command()) as shop,
         Progress(*columns, TimeRemainingColumn(), console=console) as progress,
         ThreadPoolExecutor(workers) as pool,
     ):
@@ -93,7 +99,9 @@ def _run_all(mutants: list[Mutant], results: Results, workers: int, console: Con
         seconds, cpu = shop.prepare(workers, LONGEST_SECONDS)
         console.print(f"the suite takes {seconds:.0f} s, {cpu:.0f} s of a core")
         progress.update(task, description="mutants")
-        running: dict[Future[Run], Mutant] = {pool.submit(shop.run, mutant): mutant for mutant in mutants}
+        running: dict[Future[Run], Mutant] = {
+            pool.submit(shop.run, mutant, _command(areas[mutant.identity])): mutant for mutant in mutants
+        }
         try:
             while running:
                 for done in wait(running, return_when=FIRST_COMPLETED).done:

@@ -8,7 +8,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -115,8 +114,15 @@ class Workshop:
             self._copies.put(self._folder / str(number))
         return found.seconds, cpu
 
-    def run(self, mutant: Mutant) -> Run:
+    def run(self, mutant: Mutant, command: Sequence[str] | None = None) -> Run:
         """Run the suite over a mutant, in a copy that is free.
+
+        Parameters
+        ----------
+        mutant
+            What is changed.
+        command
+            What runs the suite in another order, for those who know where the fault will show.
 
         Raises
         ------
@@ -130,7 +136,7 @@ class Workshop:
             for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
                 compiled.unlink()
             file.write_bytes(mutant.applied(source))
-            return self._run(copy)
+            return self._run(copy, command)
         finally:
             file.write_bytes(source)
             self._copies.put(copy)
@@ -142,11 +148,12 @@ class Workshop:
             for process in self._running:
                 _end(process)
 
-    def _run(self, copy: Path, *, compiling: bool = False) -> Run:
+    def _run(self, copy: Path, command: Sequence[str] | None = None, *, compiling: bool = False) -> Run:
         began = time.monotonic()
         # A session of its own: Ctrl-C ends the run here, not in the middle of a test.
         process = subprocess.Popen(
-            self._command, cwd=copy, env=self._environment(compiling=compiling), text=True, start_new_session=True,
+            command or self._command,
+            cwd=copy, env=self._environment(compiling=compiling), text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         with self._lock:
@@ -186,10 +193,10 @@ class Workshop:
 
 
 @contextmanager
-def workshop(root: Path, arguments: Sequence[str]) -> Iterator[Workshop]:
+def workshop(root: Path, command: Sequence[str]) -> Iterator[Workshop]:
     """Yield a workshop that is gone afterwards, whatever happens."""
     with tempfile.TemporaryDirectory(prefix="fjord-mutants-") as folder:
-        found = Workshop(root, Path(folder), [sys.executable, "-m", "pytest", *arguments])
+        found = Workshop(root, Path(folder), command)
         try:
             yield found
         finally:

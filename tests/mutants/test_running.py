@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.mutants.changes import mutants_of
 from tests.mutants.running import StoppedError, SuiteError, Workshop
 from tests.mutants.shortening import pytest_collection_modifyitems
+from tests.mutants.suite import FEWER_EXAMPLES
 
 SOURCE = b"def f(a):\n    return a < 3\n"
 CHECK = """
@@ -97,7 +98,7 @@ def test_property_tests_draw_fewer_examples():
     pytest_collection_modifyitems([SimpleNamespace(obj=test), SimpleNamespace(obj=print), SimpleNamespace()])
     test()
     first = list(drawn)
-    assert len(first) == 20
+    assert len(first) == 100 // FEWER_EXAMPLES
     drawn.clear()
     test()
     assert drawn == first
