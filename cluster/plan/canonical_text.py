@@ -30,7 +30,7 @@ def is_alternative(sql: str) -> bool:
     >>> is_alternative('"a" OR "b" AND "c"'), is_alternative('("a" OR "b") AND "c"')
     (True, False)
     """
-    return any(word == "OR" for word, _, _ in _outer_words(sql))
+    return "OR" in sql and any(word == "OR" for word, _, _ in _outer_words(sql))
 
 
 def conditions_in(sql: str) -> list[str]:
@@ -43,7 +43,7 @@ def conditions_in(sql: str) -> list[str]:
     waiting = [sql]
     while waiting:
         part = _without_parentheses(waiting.pop())
-        words = list(_outer_words(part))
+        words = list(_outer_words(part)) if "AND" in part else []  # far more often there is none
         if words and all(word == "AND" for word, _, _ in words):
             ends = [start for _, start, _ in words] + [len(part)]
             starts = [0] + [end for _, _, end in words]
