@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from cluster.service.publisher import IN_FLIGHT, Publisher
 from cluster.service.registry import Registry
 from cluster.service.result_messages import instant_text, result_message
 from cluster.storage import archived_log, delta_tables, retention
+from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from protocols import topics
@@ -243,3 +245,21 @@ async def test_what_is_given_up_for_want_of_room_is_counted_to_the_row(
     assert table.rows_after("q", 0, 100)["sequence"].to_list() == list(range(1, 81)), "the API still has them"
     assert table.use is not None
     assert (table.use.replaced_bytes > 0) is all_there
+
+
+async def test_nothing_is_published_that_is_not_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == f"{1:020d}.json":
+            raise OSError("the disk is broken")
+
+    link = FlakyLink()
+    publisher, table = make(tmp_path, link)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", failing)
+        with pytest.raises(OutcomeUnknownError):
+            table.append(answers(1), 0)
+        assert table.log.exists(1)
+        assert not await publisher.publish_next()
+    assert table.committed(0)
+    assert await publisher.publish_next()
+    assert sequences(link) == [1]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from cluster.errors import ClusterError
-from cluster.spark.checkpoint import check_layout, forget_unbegun
+from cluster.spark.checkpoint import check_layout, forget_cut_off, forget_unbegun
 
 
 def lay(folder: Path, *files: str) -> None:
@@ -44,3 +45,64 @@ def test_the_checkpoint_of_an_earlier_version_is_refused(tmp_path: Path) -> None
     check_layout(tmp_path / "new")
     with pytest.raises(ClusterError, match="was written by a version of Fjord that ran all queries in one"):
         check_layout(tmp_path / "old")
+
+
+OFFSET, COMMIT = 'v1\n{"batchWatermarkMs":0}\n{"epoch": 1, "versions": {}}', 'v1\n{"nextBatchWatermarkMs":0}'
+
+
+def lay_log(folder: Path, offsets: int, commits: int) -> None:
+    for name, count, content in (("offsets", offsets, OFFSET), ("commits", commits, COMMIT)):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            (folder / name / str(number)).write_text(content)
+    (folder / "metadata").write_text('{"id":"b27225c6"}')
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("cut", ["", "v1", "v1\n", OFFSET[:20], OFFSET[:-1], OFFSET[: OFFSET.rindex("\n")], "\0" * 50])
+def test_an_offset_that_was_cut_off_is_planned_anew(tmp_path: Path, cut: str) -> None:
+    lay_log(tmp_path, 4, 3)
+    before = left(tmp_path)
+    (tmp_path / "offsets" / "3").write_text(cut)
+    forget_cut_off(tmp_path, lambda _: False)
+    assert left(tmp_path) == [path for path in before if path != "offsets/3"]
+
+
+@pytest.mark.parametrize("cut", ["", "v1", COMMIT[:10], "\0" * 9])
+def test_a_commit_that_was_cut_off_is_done_again(tmp_path: Path, cut: str) -> None:
+    lay_log(tmp_path, 3, 3)
+    before = left(tmp_path)
+    (tmp_path / "commits" / "2").write_text(cut)
+    (tmp_path / "metadata").write_text(cut)
+    forget_cut_off(tmp_path, lambda _: False)
+    assert left(tmp_path) == [path for path in before if path not in ("commits/2", "metadata")]
+
+
+def test_what_is_whole_stays(tmp_path: Path) -> None:
+    lay_log(tmp_path, 11, 10)
+    before = left(tmp_path)
+    forget_cut_off(tmp_path, lambda _: False)
+    assert left(tmp_path) == before
+    forget_cut_off(tmp_path / "none", lambda _: False)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_first_micro_batch_without_results_begins_anew(tmp_path: Path, stored: bool) -> None:
+    lay_log(tmp_path, 1, 0)
+    forget_cut_off(tmp_path, lambda number: stored and number == 0)
+    assert left(tmp_path) == ["metadata", *(["offsets/0"] if stored else [])]
+
+
+def test_snapshots_of_state_that_may_be_cut_off_are_put_together_anew(tmp_path: Path) -> None:
+    lay_log(tmp_path, 4, 3)
+    state = tmp_path / "state" / "0" / "1"
+    state.mkdir(parents=True)
+    for name, at in (("1.zip", 1), ("2.zip", 3), ("3.zip", 2), ("3.changelog", 4)):
+        (state / name).write_text("x")
+        os.utime(state / name, (at, at))
+    os.utime(tmp_path / "offsets" / "2", (2, 2))
+    forget_cut_off(tmp_path, lambda _: False)
+    assert sorted(path.name for path in state.iterdir()) == ["1.zip", "3.changelog"]
