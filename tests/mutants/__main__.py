@@ -31,9 +31,15 @@ RESULTS = ROOT / ".mutants" / "results.json"
 @click.option("--count", default=200, show_default=True, help="How many mutants.")
 @click.option("--seed", default=1, show_default=True, help="Which ones.")
 @click.option("--workers", default=2, show_default=True, help="How many at a time.")
+@click.option(
+    "--longest",
+    default=LONGEST_SECONDS,
+    show_default=True,
+    help="Seconds of a core that the suite may take over the source as it is; a busy machine counts more of them.",
+)
 @click.option("--fresh", is_flag=True, help="Run those again, too, of which the outcome is known.")
 @click.option("--show", is_flag=True, help="Show them only.")
-def main(count: int, seed: int, workers: int, *, fresh: bool, show: bool) -> None:
+def main(count: int, seed: int, workers: int, longest: float, *, fresh: bool, show: bool) -> None:
     """Count the mutants that the tests find."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False, soft_wrap=True)
@@ -55,7 +61,7 @@ def main(count: int, seed: int, workers: int, *, fresh: bool, show: bool) -> Non
     if missing:
         areas = {mutant.identity: area for area, mutants in by_area.items() for mutant in mutants}
         try:
-            _run_all(missing, areas, results, workers, console)
+            _run_all(missing, areas, results, workers, longest, console)
         except SuiteError as error:
             raise click.ClickException(str(error)) from None
         except KeyboardInterrupt:
@@ -88,7 +94,9 @@ def _command(area: str | None = None) -> list[str]:
     return [sys.executable, "-m", "pytest", *arguments(area)]
 
 
-def _run_all(mutants: list[Mutant], areas: Mapping[str, str], results: Results, workers: int, console: Console) -> None:
+def _run_all(
+    mutants: list[Mutant], areas: Mapping[str, str], results: Results, workers: int, longest: float, console: Console
+) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         workshop(ROOT, _command()) as shop,
@@ -96,7 +104,7 @@ def _run_all(mutants: list[Mutant], areas: Mapping[str, str], results: Results, 
         ThreadPoolExecutor(workers) as pool,
     ):
         task = progress.add_task("the suite as it is", total=len(mutants))
-        seconds, cpu = shop.prepare(workers, LONGEST_SECONDS)
+        seconds, cpu = shop.prepare(workers, longest)
         console.print(f"the suite takes {seconds:.0f} s, {cpu:.0f} s of a core")
         progress.update(task, description="mutants")
         running: dict[Future[Run], Mutant] = {
