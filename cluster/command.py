@@ -198,6 +198,8 @@ def show_query(
     typer.echo(f"{'query':10}{' '.join(found['sql'].split())}")
     for text in mismatch_texts(found.get("mismatches", [])):
         typer.echo(f"{'mismatch':10}{text}")
+    for text in refusal_texts(found.get("refused_demands", [])):
+        typer.echo(f"{'refused':10}{text}")
 
 
 @query.command("drop")
@@ -295,6 +297,16 @@ def mismatch_texts(mismatches: list[dict[str, Any]]) -> list[str]:
         f"proxy {each['proxy']}{'' if each['online'] else ' (offline)'} does not feed stream {each['stream']}, and its "
         f"sensors are not asked: {'; '.join(each['reasons'])}"
         for each in mismatches
+    ]
+
+
+def refusal_texts(refused: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each stream whose sensors are not asked for what a query needs."""
+    return [
+        f"sensors of stream {each['stream']} are not asked by "
+        f"{'any proxy' if each['proxy'] is None else 'proxy ' + each['proxy']}"
+        f"{'' if each['online'] else ' (offline)'}: {each['reason']}"
+        for each in refused
     ]
 
 

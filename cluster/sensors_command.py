@@ -46,12 +46,14 @@ DETAILS = (
     "doing",
     "mismatch",
     "proxy_clock_fault",
+    "refused_demands",
 )
 """Shown only when asked for by name."""
 UNREMARKABLE = {"stretched": 1, "lifetime_kept": True, "mismatch": None, "clock_fault": None, "samples_ahead": 0,
-                "samples_behind": 0, "proxy_clock_fault": None}  # fmt: skip
+                "samples_behind": 0, "proxy_clock_fault": None, "refused_demands": None}  # fmt: skip
 """Details that are shown if a sensor has another value: its battery makes it sample less often, or will not last; it is
-not asked, as its columns are not those of its stream; or its clock, or that of its proxy, is wrong."""
+not asked, as its columns are not those of its stream, or not for some queries, as its proxy cannot answer them; or its
+clock, or that of its proxy, is wrong."""
 SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))
 """Shown as percent."""
 WIDEST = 10_000

@@ -16,9 +16,8 @@ from protocols.acquisition.needs import bands_of, fewer, intervals_of
 from protocols.demands import LONGEST_TEXT, MOST_BANDS, PropertyBand, QueryDemand
 from protocols.programs import Band
 
-_LETTERS = 32
+_LETTERS = 8
 """Of texts, from the first on that is not the same in all: they say how far apart texts are."""
-_ALPHABET = 0x110000
 _LAST_LETTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -122,10 +121,7 @@ def _gaps(bands: Sequence[PropertyBand]) -> list[float] | list[int]:
 
 def _number(text: str) -> int:
     """Return a number that grows with a text of up to so many letters."""
-    found = 0
-    for place in range(_LETTERS):
-        found = found * (_ALPHABET + 1) + (ord(text[place]) + 1 if place < len(text) else 0)
-    return found
+    return int.from_bytes(text.encode("utf-32-be", "surrogatepass").ljust(4 * _LETTERS, b"\0"))
 
 
 def _with_shorter_texts(band: PropertyBand) -> PropertyBand:

@@ -19,6 +19,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.plan.demand import streams_of
 from cluster.service.energy_routes import EnergyBooks, energy_routes
 from cluster.service.planning import PlanningBusyError
+from cluster.service.published_demands import TooManyDemandsError
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.relation_registry import WaitingQuery
 from cluster.service.relation_routes import relation_routes
@@ -162,6 +163,7 @@ def _status_of(error: FjordError) -> int:
         (TooManyQueriesError, 429),
         (StateLimitError, 429),
         (RowLimitError, 429),
+        (TooManyDemandsError, 429),
         (CatalogError, 409),
         (FjordSqlError, 400),
         (PlanningBusyError, 429),
@@ -173,6 +175,19 @@ def _status_of(error: FjordError) -> int:
 
 def _streams_of(query: RegisteredQuery | WaitingQuery) -> frozenset[str]:
     return query.reads if isinstance(query, WaitingQuery) else streams_of(query.node)
+
+
+def _refused_demands(query: RegisteredQuery | WaitingQuery, server: ClusterServer) -> list[dict[str, Any]]:
+    """Return why sensors are not asked for what a query needs: by the cluster, where no proxy is named, or a proxy."""
+    streams = _streams_of(query)
+    left_out = server.queries.demands.left_out
+    own = [
+        {"stream": stream, "proxy": None, "online": True, "reason": left_out[stream][query.name]}
+        for stream in sorted(streams)
+        if query.name in left_out.get(stream, {})
+    ]
+    told = server.queries.demand_reports.of_query(query.name, streams)
+    return own + [{**each, "online": server.ingest.online(each["proxy"])} for each in told]
 
 
 def _describe(query: RegisteredQuery | WaitingQuery, server: ClusterServer) -> dict[str, Any]:
@@ -187,4 +202,5 @@ def _describe(query: RegisteredQuery | WaitingQuery, server: ClusterServer) -> d
         "state": "running" if waiting is None else server.queries.waiting.state(waiting),
         "reads": sorted(query.reads),
         "mismatches": mismatches_of(server.ingest, _streams_of(query)),
+        "refused_demands": _refused_demands(query, server),
     }

@@ -24,8 +24,10 @@ from cluster.plan.relation_sizes import RelationSize, large_relations
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of
 from cluster.plan.sharing import sharing_of
 from cluster.plan.where_it_runs import where_it_runs
+from cluster.service.demand_reports import DemandReports
 from cluster.service.looking_back import HistoryRead, beginning, history_of, history_text
 from cluster.service.planning import PLANNING_SECONDS, Known, Planning
+from cluster.service.published_demands import PublishedDemands
 from cluster.service.registry import RegisteredQuery, Registry
 from cluster.service.relation_refresh import RelationRefresher
 from cluster.service.relation_registry import WaitingQuery
@@ -36,7 +38,7 @@ from cluster.service.waiting_queries import WaitingQueries
 from cluster.storage.stream_tables import StreamTable
 from protocols import topics
 from protocols.demands import QueryDemand, StreamDemand
-from protocols.frames import VERSION, encode
+from protocols.frames import VERSION
 from protocols.mqtt import LinkError, Message, MqttLink
 
 log = structlog.get_logger(__name__)
@@ -67,6 +69,8 @@ class QueryService:
         About how many rows of history a micro-batch reads.
     planning_seconds
         How long a statement may be planned.
+    demand_reports
+        What proxies say of demands that they leave out.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class QueryService:
         relations: RelationStore | None = None,
         history_rows: int = 500_000,
         planning_seconds: float = PLANNING_SECONDS,
+        demand_reports: DemandReports | None = None,
     ) -> None:
         self._name = name
         self._registry = registry
@@ -102,6 +107,8 @@ class QueryService:
         self.relations = RelationService(
             self.store, registry, self.streams, self.refresher, self._lock, planning=self._planning
         )
+        self.demands = PublishedDemands()
+        self.demand_reports = demand_reports or DemandReports()
         self.before_start: Callable[[], None] = lambda: None
         """Called before a query that has waited begins."""
 
@@ -129,6 +136,8 @@ class QueryService:
             If the plan would keep too much state with it.
         RowLimitError
             If it would make too many rows of a tuple, or the plan too many in a second with it.
+        DemandError, TooManyDemandsError
+            If sensors could not be asked for what it needs, or not beside all that runs.
         PlanningLimitError, PlanningBusyError
             If it takes too long to plan, or too many others wait to be planned.
         QueryExistsError, TooManyQueriesError, TopicError
@@ -145,6 +154,7 @@ class QueryService:
             for relation in self._relations_of(node):
                 if relation.built_in and not self._readers(relation):
                     await self.refresher.refresh(relation, wanted=True)
+            self._check_demands(node)
             if self.waiting.must_wait(node):
                 waiting = self.waiting.put(name, sql, node, query.reads)
                 log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
@@ -161,6 +171,7 @@ class QueryService:
                     understood = partial(self._known().understood, waiting.sql, registered=True)
                     query, node = await self._planning.run(understood, own=True)
                     await self._check_state(waiting.name, node)
+                    self._check_demands(node)
                     self.before_start()
                     await self._start(waiting.name, waiting.sql, query, node, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
@@ -237,19 +248,24 @@ class QueryService:
 
     def demand_on(self, stream: str) -> StreamDemand:
         """Return what all queries together need of a stream."""
-        demands: list[QueryDemand] = []
-        for query in self._registry.queries():
-            demands.extend(demands_of(query.name, query.node).get(stream, ()))
+        return self.demands.assemble(stream, self._nothing_of(stream), self._registry.queries()).demand
+
+    def _nothing_of(self, stream: str) -> StreamDemand:
+        """Return the demand on a stream without those of queries."""
         declared = self._ingest.offers.declared(stream)
         return StreamDemand(
             VERSION,
             self._name,
             stream,
             self._registry.plan.epoch,
-            tuple(demands),
+            (),
             None if declared is None else declared.schema,
             None if declared is None else declared.only_proxy,
         )
+
+    def _check_demands(self, node: Node) -> None:
+        known = {stream: self._nothing_of(stream) for stream in streams_of(node)}
+        self.demands.check(node, known, self._registry.queries())
 
     def _known(self) -> Known:
         known = {each.identity: each.last for each in self.store.all() if each.last is not None}
@@ -302,8 +318,12 @@ class QueryService:
         return {stream: self._ingest.writers[stream].table.version for stream in streams}
 
     async def _publish_demands(self, streams: AbstractSet[str]) -> None:
+        running = self._registry.queries()
+        self.demands.forget(running)
         for stream in sorted(streams):
-            message = Message(topics.demand(stream), encode(self.demand_on(stream)), retain=True)
+            assembled = self.demands.assemble(stream, self._nothing_of(stream), running)
+            self.demands.published(stream, assembled)
+            message = Message(topics.demand(stream), assembled.payload, retain=True)
             try:
                 await self._link.publish(message)
             except LinkError as error:

@@ -76,6 +76,8 @@ class SensorCatalog:
         Returns, by proxy and stream, why sensors are not asked for samples; any thread may call it.
     proxy_clocks
         Returns, by proxy, how its clock is wrong; any thread may call it.
+    refused_demands
+        Returns, by proxy and stream, for which queries they are not asked, and why; any thread may call it.
     most_sensors, most_proxies, most_properties
         What goes beyond is refused and counted.
     """
@@ -88,6 +90,7 @@ class SensorCatalog:
         quarantine: Callable[[str, str, str, bytes], None] | None = None,
         mismatches: Callable[[], Mapping[tuple[str, str], str]] = dict,
         proxy_clocks: Callable[[], Mapping[str, ClockFault]] = dict,
+        refused_demands: Callable[[], Mapping[tuple[str, str], str]] = dict,
         most_sensors: int = MOST_SENSORS,
         most_proxies: int = MOST_PROXIES,
         most_properties: int = MOST_PROPERTIES,
@@ -95,6 +98,7 @@ class SensorCatalog:
         self._quarantine = quarantine
         self.mismatches = mismatches
         self.proxy_clocks = proxy_clocks
+        self.refused_demands = refused_demands
         self._most_sensors = most_sensors
         self._most_proxies = most_proxies
         self._most_properties = most_properties
@@ -117,7 +121,7 @@ class SensorCatalog:
 
     def relation(self) -> pl.DataFrame:
         """Return the relation ``sensors`` as it stands; any thread may call it."""
-        return sensors_relation(*self.snapshot(), self.mismatches(), self.proxy_clocks())
+        return sensors_relation(*self.snapshot(), self.mismatches(), self.proxy_clocks(), self.refused_demands())
 
     def clock_faults(self) -> Mapping[str, int]:
         """Return how many sensors have a clock that is wrong, by how it is."""
@@ -232,6 +236,9 @@ MISMATCH_COLUMN = "mismatch"
 PROXY_CLOCK_COLUMN = "proxy_clock_fault"
 """How its proxy's clock is wrong."""
 
+REFUSED_COLUMN = "refused_demands"
+"""For which queries a sensor is not asked, as its proxy cannot answer them."""
+
 COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | None]]] = {
     "sensor": (pl.String, lambda entry: entry.mote),
     "proxy": (pl.String, lambda entry: entry.proxy),
@@ -263,7 +270,7 @@ COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | 
 }
 """Type and value of the columns that every sensor has, in order. A new field of an entry gets a line here."""
 
-_TAKEN = {ONLINE_COLUMN, MISMATCH_COLUMN, PROXY_CLOCK_COLUMN, *COLUMNS}
+_TAKEN = {ONLINE_COLUMN, MISMATCH_COLUMN, PROXY_CLOCK_COLUMN, REFUSED_COLUMN, *COLUMNS}
 
 
 def sensors_relation(
@@ -271,6 +278,7 @@ def sensors_relation(
     online: Collection[str] | None = None,
     mismatches: Mapping[tuple[str, str], str] | None = None,
     proxy_clocks: Mapping[str, ClockFault] | None = None,
+    refused_demands: Mapping[tuple[str, str], str] | None = None,
 ) -> pl.DataFrame:
     """Return the relation ``sensors``: one row per entry, by proxy and mote.
 
@@ -284,12 +292,14 @@ def sensors_relation(
         By proxy and stream, why the proxy does not feed it.
     proxy_clocks
         By proxy, how its clock is wrong.
+    refused_demands
+        By proxy and stream, which queries the proxy leaves out, and why.
 
     Returns
     -------
     polars.DataFrame
-        The columns of :data:`COLUMNS`, ``mismatch``, ``proxy_clock_fault``, ``proxy_online``, and the properties of all
-        motes by name. Names that differ in case only are one property.
+        The columns of :data:`COLUMNS`, ``mismatch``, ``proxy_clock_fault``, ``refused_demands``, ``proxy_online``, and
+        the properties of all motes by name. Names that differ in case only are one property.
     """
     rows = sorted(entries, key=lambda entry: (entry.proxy, entry.mote))
     built_in = [
@@ -297,6 +307,7 @@ def sensors_relation(
     ]
     presence = [None if online is None else entry.proxy in online for entry in rows]
     refused = [(mismatches or {}).get((entry.proxy, entry.stream)) for entry in rows]
+    left_out = [(refused_demands or {}).get((entry.proxy, entry.stream)) for entry in rows]
     spellings: dict[str, str] = {}
     for name in sorted({name for entry in rows for name in entry.properties}):
         spellings.setdefault(name.casefold(), name)
@@ -309,6 +320,7 @@ def sensors_relation(
     own = [
         pl.Series(MISMATCH_COLUMN, refused, dtype=pl.String),
         pl.Series(PROXY_CLOCK_COLUMN, wrong, dtype=pl.String),
+        pl.Series(REFUSED_COLUMN, left_out, dtype=pl.String),
         pl.Series(ONLINE_COLUMN, presence, dtype=pl.Boolean),
     ]
     return pl.DataFrame([*built_in, *own, *properties])

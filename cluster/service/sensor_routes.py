@@ -143,7 +143,9 @@ def sensor_routes(server: ClusterServer) -> APIRouter:
             raise HTTPException(400, "send a condition (where) or a whole query (sql), not both")
         catalog = server.sensors
         entries, online = catalog.snapshot()
-        rows = await asyncio.to_thread(sensors_relation, entries, online, catalog.mismatches(), catalog.proxy_clocks())
+        rows = await asyncio.to_thread(
+            sensors_relation, entries, online, catalog.mismatches(), catalog.proxy_clocks(), catalog.refused_demands()
+        )
         body = await asyncio.to_thread(answer, rows, condition=condition, sql=sql)
         return Response(body, media_type="application/json")
 

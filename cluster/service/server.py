@@ -22,6 +22,7 @@ from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlanFiles
 from cluster.relations.source import Limits
 from cluster.service.api import make_api
+from cluster.service.demand_reports import DemandReports
 from cluster.service.folder_lock import lock_folder
 from cluster.service.lifetime_notes import lifetime_note
 from cluster.service.listening import ApiServer, listen
@@ -96,10 +97,12 @@ class ClusterServer:
             clock_tolerance_seconds=settings.clock_tolerance_seconds,
             needed=SparkPositions(self._checkpoint, PlanFiles(folder / "plans")),
         )
+        demand_reports = DemandReports()
         self.sensors = SensorCatalog(
             quarantine=self.registry.quarantine,
             mismatches=lambda: self.ingest.offers.mismatches,
             proxy_clocks=lambda: self.ingest.proxy_clocks.faults,
+            refused_demands=demand_reports.texts,
         )
         unpublished = Compaction(
             needed=lambda: self.registry.published()[0], backlog_bytes=settings.results_backlog_bytes
@@ -112,7 +115,9 @@ class ClusterServer:
         self._link = MqttLink(
             settings.broker,
             client_id=f"fjord-cluster-{settings.name}",
-            subscriptions=list(dict.fromkeys((*self.ingest.subscriptions, *self.sensors.subscriptions))),
+            subscriptions=list(
+                dict.fromkeys((*self.ingest.subscriptions, *self.sensors.subscriptions, *demand_reports.subscriptions))
+            ),
             births=[Message(status, self._status(Presence.ONLINE), retain=True)],
             will=Message(status, self._status(Presence.OFFLINE), retain=True),
             on_connect=self._connected,
@@ -132,6 +137,7 @@ class ClusterServer:
             relations=RelationStore.of(self.registry.relations, folder / "relations", self.sensors, limits),
             history_rows=settings.history_rows,
             planning_seconds=settings.planning_seconds,
+            demand_reports=demand_reports,
         )
         stale = self.queries.relations.stale_for
         self.publisher = Publisher(self.results, self.registry, self._result_link, note=self._note_on, stale=stale)
@@ -310,10 +316,12 @@ class ClusterServer:
             log.warning("message refused", topic=message.topic, error=str(error))
             return
         self.sensors.handle(message, topic)
+        self.queries.demand_reports.handle(message, topic)
         await self.ingest.handle(message, topic)
 
     async def _connected(self) -> None:
         self.sensors.apply(Connected())
+        self.queries.demand_reports.connected()
         await self.queries.publish_all_demands()
 
     async def _say_offline(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from protocols import batches, catalog, demands, packets
+from protocols import batches, catalog, demand_reports, demands, packets
 from protocols.frames import Frame, FrameDecoder, encode
 from protocols.programs import SamplingProgram
 from protocols.streams import Field, FieldType, StreamSchema
@@ -48,6 +48,12 @@ EXAMPLES: dict[str, tuple[Frame, FrameDecoder[Any]]] = {
     ),
     "status": (catalog.Status(1, "roadside", catalog.Presence.ONLINE, "e1", 0), catalog.decode_status),
     "clock": (catalog.ProxyClock(1, "roadside", 1_330_560_000_000_000), catalog.decode_proxy_clock),
+    "report": (
+        demand_reports.demand_report(
+            "roadside", "traffic", 3, [demands.RefusedDemand("q1", "stream 'traffic' has no field 'colour'")]
+        ),
+        demand_reports.decode_demand_report,
+    ),
     "offer": (catalog.StreamOffer(1, "roadside", StreamSchema("traffic", (SPEED,))), catalog.decode_stream_offer),
     "entry": (
         catalog.MoteEntry(

@@ -198,7 +198,9 @@ def test_other_messages_are_passed_over():
 
 def test_a_row_per_mote():
     relation = sensors_relation([entry("m1", lost=1, segment=3, road="I-880")], {"north"})
-    assert relation.columns == [*COLUMNS, "mismatch", "proxy_clock_fault", "proxy_online", "road", "segment"]
+    assert relation.columns == [
+        *COLUMNS, "mismatch", "proxy_clock_fault", "refused_demands", "proxy_online", "road", "segment",
+    ]  # fmt: skip
     assert relation.to_dicts() == [
         {
             "sensor": "m1",
@@ -230,6 +232,7 @@ def test_a_row_per_mote():
             "samples_behind": 0,
             "mismatch": None,
             "proxy_clock_fault": None,
+            "refused_demands": None,
             "proxy_online": True,
             "road": "I-880",
             "segment": 3,
@@ -266,7 +269,7 @@ def test_wrong_clocks_of_motes_and_proxies_stand_beside_them_and_are_counted():
 
 def test_an_empty_catalog_has_all_columns_and_types():
     empty = sensors_relation([])
-    assert empty.shape == (0, len(COLUMNS) + 3)
+    assert empty.shape == (0, len(COLUMNS) + 4)
     assert empty.schema == sensors_relation([entry("m1")]).schema
 
 

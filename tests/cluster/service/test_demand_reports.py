@@ -1,0 +1,118 @@
+"""Whose sensors are not asked for what, and why: proxies say so, and queries and sensors show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from cluster.command import refusal_texts
+from cluster.service.api import make_api
+from cluster.service.demand_reports import DemandReports
+from cluster.service.sensor_catalog import EntryPublished, SensorCatalog, sensors_relation
+from protocols import topics
+from protocols.catalog import Presence, Status
+from protocols.demand_reports import demand_report
+from protocols.demands import RefusedDemand
+from protocols.frames import encode
+from protocols.mqtt import Message
+from tests.cluster.service.energy_cases import entry
+
+if TYPE_CHECKING:
+    from tests.cluster.service.conftest import Service
+
+SMALL = "SELECT sensor, speed FROM traffic"
+
+
+def said(proxy: str = "p", stream: str = "traffic", reasons: Mapping[str, str] | None = None) -> bytes:
+    refused = [RefusedDemand(query, reason) for query, reason in (reasons or {"bad": "too odd"}).items()]
+    return encode(demand_report(proxy, stream, 3, refused))
+
+
+def hear(reports: DemandReports, payload: bytes, proxy: str = "p", stream: str = "traffic") -> None:
+    topic = topics.demand_report(proxy, stream)
+    reports.handle(Message(topic, payload, retain=True), topics.parse(topic))
+
+
+def test_the_newest_report_of_each_proxy_holds() -> None:
+    reports = DemandReports()
+    hear(reports, said())
+    hear(reports, said("r"), "r")
+    hear(reports, said("s", reasons={"*": "other columns"}), "s")
+    assert [(each["proxy"], each["reason"]) for each in reports.of_query("bad", {"traffic"})] == [
+        ("p", "too odd"), ("r", "too odd"), ("s", "other columns"),
+    ]  # fmt: skip
+    assert [each["proxy"] for each in reports.of_query("good", {"traffic"})] == ["s"]
+    assert reports.of_query("bad", {"weather"}) == []
+    hear(reports, b"")
+    hear(reports, said("r", reasons={"worse": "odder"}), "r")
+    assert [each["proxy"] for each in reports.of_query("bad", {"traffic"})] == ["s"]
+    reports.connected()
+    assert reports.texts() == {}
+
+
+@pytest.mark.parametrize(("payload", "reason"), [
+    (b"\xc1", "garbled"), (said("other"), "identity"), (said(stream="weather"), "identity"), (b"\x91\x01", "shape"),
+])  # fmt: skip
+def test_bad_reports_are_counted_and_change_nothing(payload: bytes, reason: str) -> None:
+    reports = DemandReports()
+    hear(reports, said())
+    before = reports.texts()
+    hear(reports, payload)
+    assert (reports.refused, reports.texts()) == ({reason: 1}, before)
+
+
+def test_there_is_room_for_so_many() -> None:
+    reports = DemandReports(most=1)
+    hear(reports, said())
+    hear(reports, said("r"), "r")
+    hear(reports, said(reasons={"bad": "odder"}))
+    assert reports.texts() == {("p", "traffic"): "bad: odder"}
+    assert reports.refused == {"full": 1}
+
+
+def test_a_sensor_shows_what_it_is_not_asked_for() -> None:
+    reports = DemandReports()
+    hear(reports, said("north", reasons={f"q{number}": "odd" for number in range(12)}), "north")
+    catalog = SensorCatalog(refused_demands=reports.texts)
+    catalog.apply(EntryPublished(entry("m1")))
+    (row,) = sensors_relation(catalog.snapshot()[0], refused_demands=catalog.refused_demands()).to_dicts()
+    assert (row["proxy"], row["stream"]) == ("north", "traffic")
+    assert row["refused_demands"].startswith("q0: odd; q1: odd; ")
+    assert row["refused_demands"].endswith("; and 4 more")
+
+
+async def test_a_query_shows_who_leaves_it_out(service: Service) -> None:
+    server: Any = SimpleNamespace(
+        queries=service.queries,
+        registry=service.registry,
+        ingest=service.ingest,
+        sensors=SensorCatalog(),
+        results=SimpleNamespace(last_sequence=lambda name: 0),
+    )
+    await service.handle(topics.proxy_status("p"), encode(Status(1, "p", Presence.ONLINE, "e", 0)))
+    await service.queries.add(SMALL, "bad")
+    await service.queries.add(SMALL, "good")
+    hear(service.queries.demand_reports, said())
+    service.queries.demands.left_out["traffic"]["bad"] = "no proxy could read it"
+    transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as api:
+        shown = (await api.get("/v1/queries/bad")).json()["refused_demands"]
+        assert shown == [
+            {"stream": "traffic", "proxy": None, "online": True, "reason": "no proxy could read it"},
+            {"stream": "traffic", "proxy": "p", "reason": "too odd", "online": True},
+        ]
+        assert (await api.get("/v1/queries/good")).json()["refused_demands"] == []
+        assert [each["refused_demands"] == [] for each in (await api.get("/v1/queries")).json()] == [False, True]
+        service.queries.demands._max_bytes = 200
+        refused = await api.post("/v1/queries", json={"sql": SMALL})
+    assert (refused.status_code, refused.json()["error"]) == (429, "TooManyDemandsError")
+    assert "no room for another demand on stream 'traffic'" in refused.json()["message"]
+    assert refusal_texts(shown) == [
+        "sensors of stream traffic are not asked by any proxy: no proxy could read it",
+        "sensors of stream traffic are not asked by proxy p: too odd",
+    ]

@@ -1,0 +1,148 @@
+"""What is published is what proxies can read, and one query's demand never hurts another's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.language.algebra import Node
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.plan.rewrite import rewrite
+from cluster.service.published_demands import DemandError, PublishedDemands, TooManyDemandsError
+from protocols import topics
+from protocols.demands import MAX_DEMAND_BYTES, QueryDemand, StreamDemand, decode_demand
+from protocols.frames import VERSION, encode
+from protocols.streams import Field, FieldType, StreamSchema
+from tests.cluster.service.conftest import TRAFFIC
+
+if TYPE_CHECKING:
+    from tests.cluster.service.conftest import Service
+
+SMALL = "SELECT sensor, speed FROM traffic"
+NOTHING = StreamDemand(VERSION, "cluster", "traffic", 1, ())
+ROADS = StreamSchema("traffic", (*TRAFFIC.fields, Field("road", FieldType.TEXT, fixed=True)))
+
+
+@dataclass(frozen=True)
+class Running:
+    name: str
+    node: Node
+    since_epoch: int = 1
+
+
+def plan(sql: str) -> Node:
+    return rewrite(translate(sql, Catalog.of([ROADS])).node).node
+
+
+def listing(number: int) -> str:
+    """Return a query about 300 sensors by their names."""
+    names = ", ".join(f"'sensor-{number:04}-{place:03}'" for place in range(300))
+    return f"{SMALL} WHERE sensor IN ({names})"
+
+
+def _with(period_us: int) -> Node:
+    """Return a plan that an earlier version registered, before periods had a bound."""
+    node = plan(SMALL)
+    return replace(node, input=replace(node.input, sample_period_us=period_us))  # type: ignore[attr-defined]
+
+
+async def test_hundreds_of_values_and_long_texts_disable_nothing(service: Service) -> None:
+    await service.queries.add(SMALL, "before")
+    await service.queries.add(f"{SMALL} WHERE speed IN ({', '.join(map(str, range(300)))})", "values")
+    await service.queries.add(f"{SMALL} WHERE sensor IN ('{'x' * 2_000}', 'm1')", "text")
+    await service.queries.add(SMALL, "after")
+    found = decode_demand(service.link.published[-1].payload)
+    assert [each.query for each in found.demands] == ["before", "values", "text", "after"]
+    await service.queries.drop("values")
+    found = decode_demand(service.link.published[-1].payload)
+    assert [each.query for each in found.demands] == ["before", "text", "after"]
+
+
+async def test_what_no_proxy_could_read_is_refused_when_it_is_added(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.queries.add(SMALL, "before")
+    epoch, published = service.registry.plan.epoch, len(service.link.published)
+
+    def demand(query: str, _: Node) -> dict[str, tuple[QueryDemand, ...]]:
+        return {"traffic": (QueryDemand(query, ("speed",), 2**50),)}
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cluster.service.published_demands.demands_of", demand)
+        with pytest.raises(DemandError, match=r"no proxy could read the demand.*31622400000000") as caught:
+            await service.queries.add(SMALL, "bad")
+    assert caught.value.hint
+    assert (service.registry.plan.epoch, len(service.link.published)) == (epoch, published)
+    await service.queries.add(SMALL, "after")
+    assert [each.query for each in decode_demand(service.link.published[-1].payload).demands] == ["before", "after"]
+
+
+async def test_the_newest_query_is_refused_where_there_is_no_room(service: Service) -> None:
+    await service.queries.add(SMALL, "q1")
+    used = len(service.link.published[-1].payload)
+    service.queries.demands._max_bytes = 2 * used
+    await service.queries.add("SELECT speed FROM traffic", "q2")
+    before = service.link.published[-1].payload
+    with pytest.raises(TooManyDemandsError, match="no room for another demand on stream 'traffic'") as caught:
+        await service.queries.add(f"{SMALL} WHERE speed > 1", "q3" * 30)
+    assert "drop queries" in str(caught.value.hint)
+    await service.queries.publish_all_demands()
+    assert service.link.published[-1].payload == before
+    await service.queries.drop("q1")
+    await service.queries.add("SELECT speed FROM traffic", "q4")
+
+
+async def test_what_was_registered_before_and_cannot_be_asked_is_left_out_and_shown(service: Service) -> None:
+    query, _ = await service.queries.add(SMALL, "old")
+    service.registry.drop("old", {})
+    service.registry.add("old", SMALL, _with(2**50), {"traffic": 0})
+    await service.queries.add(SMALL, "good")
+    found = decode_demand(service.link.published[-1].payload)
+    assert [each.query for each in found.demands] == ["good"]
+    assert "no proxy could read" in service.queries.demands.left_out["traffic"]["old"]
+    await service.queries.drop("old")
+    assert service.queries.demands.left_out["traffic"] == {}
+    assert service.link.published[-1].topic == topics.demand("traffic")
+    assert query.name == "old"
+
+
+def test_a_thousand_queries_about_hundreds_of_sensors_each_fit() -> None:
+    demands = PublishedDemands()
+    plans = [plan(listing(number)) for number in range(4)]
+    running = [Running(f"q{number}", plans[number % 4], number) for number in range(1_000)]
+    found = demands.assemble("traffic", NOTHING, running)
+    assert found.left_out == {}
+    assert len(found.payload) <= MAX_DEMAND_BYTES
+    read = decode_demand(found.payload)
+    assert read == found.demand
+    assert [each.query for each in read.demands] == [each.name for each in running]
+    # The first ask just what they need, the last for more; none for less.
+    assert len(read.demands[0].sensors) == 256
+    assert len(read.demands[-1].sensors) < 256
+    for number in (0, 500, 999):
+        asked = read.demands[number].sensors
+        names = [f"sensor-{number % 4:04}-{place:03}" for place in range(300)]
+        assert not asked or all(any(each.holds(name) for each in asked) for name in names)
+
+
+def test_a_query_more_leaves_those_before_as_they_were() -> None:
+    node = plan(listing(0))
+    running = [Running(f"q{number}", node, number) for number in range(12)]
+    demands = PublishedDemands(max_bytes=1_800_000)
+    all_of_them = demands.assemble("traffic", NOTHING, running).demand.demands
+    for count in range(12):
+        assert demands.assemble("traffic", NOTHING, running[:count]).demand.demands == all_of_them[:count]
+    assert PublishedDemands(max_bytes=1_800_000).assemble("traffic", NOTHING, running).demand.demands == all_of_them
+
+
+def test_what_is_put_together_is_what_would_be_encoded_at_once() -> None:
+    declared = StreamDemand(VERSION, "cluster", "traffic", 3, (), ROADS, "p")
+    running = [Running("a", plan(SMALL)), Running("b", plan(f"{SMALL} WHERE road = 'A1'"), 2)]
+    found = PublishedDemands().assemble("traffic", declared, running)
+    assert found.payload == encode(found.demand)
+    assert decode_demand(found.payload) == found.demand
+    assert (found.demand.declared, found.demand.only) == (ROADS, "p")
