@@ -69,6 +69,12 @@ def _remarks(stream: dict[str, Any]) -> list[str]:
         remarks.append(
             f"{rejected['samples']:,} samples of stream {stream['name']} were rejected; the last: {rejected['reason']}"
         )
+    lost = stream.get("lost", {})
+    remarks += [
+        f"{count:,} {what} of stream {stream['name']} were stored once, and are lost"
+        for what, count in lost.items()
+        if count
+    ]
     return remarks
 
 

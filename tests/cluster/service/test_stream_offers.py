@@ -26,7 +26,7 @@ from cluster.service.metrics import ClusterMetrics
 from cluster.service.sensor_catalog import EntryPublished, SensorCatalog
 from cluster.stream_command import stream as stream_command
 from protocols import topics
-from protocols.batches import Ack, Batch, decode_ack, encode_batch, make_columns
+from protocols.batches import Ack, Batch, Resumption, decode_ack, encode_batch, make_columns
 from protocols.catalog import Presence, Status, StreamOffer
 from protocols.demands import decode_demand
 from protocols.errors import FrameError
@@ -508,6 +508,9 @@ async def test_streams_are_listed_with_who_does_not_feed_them_and_what_was_rejec
     listed = (await run(stream_command, "list")).stdout
     assert "2 samples of stream roads were rejected; the last: proxy 'north' sends stream 'roads' with" in listed
     assert SENTENCE not in listed
+    await service.handle(topics.resumptions("north"), encode(Resumption(1, "north", "e", "traffic", 8)))
+    await service.ingest.writers["traffic"].commit()
+    assert "7 batches of stream traffic were stored once, and are lost" in (await run(stream_command, "list")).stdout
 
 
 async def test_sensors_say_why_they_are_not_asked(run, service):
