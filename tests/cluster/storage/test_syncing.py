@@ -12,8 +12,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from cluster.plan.epoch import Plan, PlanFiles
+from cluster.language.algebra import Column, Source
+from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.hosts import Host
 from cluster.service.registry import Registry
 from cluster.spark.checkpoint_files import CheckpointFiles
@@ -22,11 +24,13 @@ from cluster.spark.gathering import gathered
 from cluster.spark.hosting import storing
 from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset
+from cluster.spark.source import FjordReader, SourceOptions
 from cluster.storage.compaction import Compaction
 from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
+from protocols.streams import FieldType
 from proxy.data_folder import owned_data_folder
 from proxy.database import open_database
 from tests.cluster.storage.test_tables import TRAFFIC, answers, at, rows
@@ -140,6 +144,21 @@ def test_what_an_offset_names_is_on_disk_before_there_is_one(tmp_path: Path, syn
     assert done[0] == commit_of(1)
     assert sorted(done[1:]) == ["places@1", "plans", "traffic/_delta_log"]
     sync_named(last, last, *folders)
+    assert synced() == []
+
+
+def test_the_source_syncs_what_its_offsets_name(tmp_path: Path, synced: Recorded) -> None:
+    table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
+    query = PlannedQuery("q", 1, Source("traffic", (Column("speed", FieldType.REAL),)))
+    PlanFiles(tmp_path / "plans").write(Plan(1, (query,), {"traffic": 0}))
+    table.append([rows(1)], at(1), {("p", "e"): 1})
+    options = SourceOptions(str(tmp_path), str(tmp_path / "plans"), 1, 1, 10, host=Host.STATELESS)
+    reader = FjordReader(options)
+    synced()
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
+    assert (end["epoch"], end["versions"]) == (1, {"traffic": 1})
+    assert {commit_of(1), "traffic/_delta_log", "plans"} <= set(synced())
+    assert reader.latestOffset(end, ReadMaxRows(10)) == end
     assert synced() == []
 
 
