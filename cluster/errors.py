@@ -19,3 +19,22 @@ class StateError(ClusterError):
 
 class StorageError(ClusterError):
     """A stream table, results table or registry that cannot be read or written."""
+
+
+class UnwritableError(StorageError):
+    """Something could not be written; nothing of it is stored, so that it may be tried again.
+
+    Parameters
+    ----------
+    what
+        What was to be written.
+    cause
+        Why it could not be: a full disk, above all.
+    """
+
+    def __init__(self, what: str, cause: Exception) -> None:
+        super().__init__(
+            f"{what} cannot be written: {cause}",
+            hint="nothing of it is stored: is the disk of the data folder full? Free some space, and try again",
+        )
+        self.cause = cause

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import structlog
 
-from cluster.errors import StorageError
+from cluster.errors import StorageError, UnwritableError
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.proxy_clocks import ProxyClocks, not_after
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.compaction import Compaction
 from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
+from cluster.storage.troubles import Troubles
 from protocols import topics
 from protocols.batches import Ack, decode_batch, decode_resumption
 from protocols.catalog import Presence, decode_proxy_clock, decode_status, decode_stream_offer
@@ -51,6 +52,8 @@ class Ingest:
         Seconds since 1970.
     needed
         Returns, by stream, the oldest version of its table that somebody still has to read from; None if nobody has to.
+    troubles
+        Where it is counted what could not be written.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Ingest:
         clock_tolerance_seconds: float = 60.0,
         clock: Callable[[], float] = time.time,
         needed: Callable[[str], int | None] = lambda _: None,
+        troubles: Troubles | None = None,
     ) -> None:
         self._needed = needed
         self._clock = clock
@@ -72,6 +76,9 @@ class Ingest:
         self._quarantine = quarantine
         self._commit_interval = commit_interval_seconds
         self._silence = silence_seconds
+        self._troubles = troubles or Troubles()
+        self._unwritten: dict[tuple[str, ...], Message] = {}
+        """Offers of streams whose tables could not be made."""
         self._link: MqttLink | None = None
         self._online: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
@@ -161,7 +168,11 @@ class Ingest:
     def forget(self, stream: str) -> None:
         """Remove a stream and its table."""
         writer = self.writers[stream]
-        self._dropped.remember(stream, {**self._dropped.recall(stream), **writer.table.sequences()})
+        try:
+            self._dropped.remember(stream, {**self._dropped.recall(stream), **writer.table.sequences()})
+        except UnwritableError as error:
+            self._troubles.note("dropped stream", error.message)
+            raise
         del self.writers[stream]
         if (task := self._running.pop(stream, None)) is not None:
             task.cancel()
@@ -215,6 +226,7 @@ class Ingest:
         await writer.resume(resumption)
 
     def _offer(self, message: Message, names: tuple[str, ...]) -> None:
+        self._unwritten.pop(names, None)
         if not message.payload:
             self.offers.withdraw(*names)
             return
@@ -228,7 +240,13 @@ class Ingest:
                 raise FrameError(
                     "identity", f"there is a {taken_by} {name!r}: proxy {offer.proxy!r} cannot offer a stream"
                 )
-            self.declare(offer.stream)
+            try:
+                self.declare(offer.stream)
+            except UnwritableError as error:
+                # The broker retains the offer and the proxy its batches, but neither comes again by itself.
+                self._unwritten[names] = message
+                self._troubles.note("stream table", error.message)
+                return
             log.info("new stream", stream=name, proxy=offer.proxy)
         elif not judged.fits:
             declaration = self.offers.declared(name)
@@ -265,7 +283,14 @@ class Ingest:
             for writer in self.writers.values():
                 for proxy in self._online:
                     writer.proxy_alive(proxy)
+            await self.retry_offers()
             await asyncio.sleep(1.0)
+
+    async def retry_offers(self) -> None:
+        """Take again the offers of streams whose tables could not be made."""
+        for names, message in list(self._unwritten.items()):
+            if self._unwritten.get(names) is message:
+                await self.handle(message, topics.ParsedTopic("stream_offer", names))
 
     async def _acknowledge(self, ack: Ack) -> None:
         if self._link is None:
@@ -299,6 +324,7 @@ class Ingest:
             quarantine=self._quarantine,
             commit_interval_seconds=self._commit_interval,
             silence_seconds=self._silence,
+            troubles=self._troubles,
         )
         self.writers[writer.stream] = writer
         return writer

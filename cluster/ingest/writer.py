@@ -17,6 +17,7 @@ from cluster.ingest.admission import StreamAdmission, Verdict
 from cluster.ingest.arrow_batches import misfit_of, split_late, to_arrow
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamPosition, StreamTable
+from cluster.storage.troubles import Troubles
 from protocols.batches import START_COLUMN, Ack, Batch, Rejection, Resumption
 from protocols.errors import SchemaError
 from protocols.frames import VERSION
@@ -60,6 +61,8 @@ class StreamWriter:
         At least this long between two commits, so that a busy stream does not make a file per batch.
     silence_seconds
         See :class:`StreamAdmission`.
+    troubles
+        Where it is counted what could not be written.
     """
 
     def __init__(
@@ -71,7 +74,9 @@ class StreamWriter:
         commit_interval_seconds: float = 0.1,
         silence_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
+        troubles: Troubles | None = None,
     ) -> None:
+        self._troubles = troubles or Troubles()
         self.table = table
         self.admission = StreamAdmission(table.position(), silence_seconds)
         self.admission.recall(clock())
@@ -173,7 +178,7 @@ class StreamWriter:
             return
         except StorageError as error:
             # Nothing is acknowledged: the proxies still have it all and will send it again.
-            log.warning("commit failed", stream=self.stream, error=str(error))
+            self._troubles.note("commit", error.message)
             self.admission.forget_unstored()
             self._waiting = _Waiting()
             return

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from cluster.errors import PlanError
+from cluster.errors import PlanError, UnwritableError
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
 from cluster.plan.relations_read import relations_of
@@ -195,6 +195,8 @@ class PlanFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._latest = EMPTY
+        self._prepared: Plan | None = None
+        """Whose file is written and has not got its name yet."""
 
     def path(self, epoch: int) -> Path:
         """Return the file of an epoch's plan."""
@@ -211,21 +213,45 @@ class PlanFiles:
         ------
         PlanError
             If the epoch already has another plan.
+        UnwritableError
+            If it cannot be written now.
         """
-        make_folder(self.folder)
         path = self.path(plan.epoch)
         if path.exists():
             if self.read(plan.epoch) != plan:
                 raise PlanError(f"epoch {plan.epoch} already has another plan at {path}")
             return
-        unfinished = path.with_suffix(".unfinished")
-        with unfinished.open("wb") as file:
-            file.write(msgspec.json.format(encode_plan(self._content(plan))))
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(path)
-        sync([self.folder])
+        if self._prepared is not plan:
+            self.prepare(plan)
+        try:
+            self._unfinished(plan.epoch).rename(path)
+            sync([self.folder])
+        except OSError as error:
+            raise UnwritableError(f"the plan of epoch {plan.epoch}", error) from error
+        finally:
+            self._prepared = None
         self._latest = plan
+
+    def prepare(self, plan: Plan) -> None:
+        """Write all of a plan that needs room on the disk; nobody sees it before :meth:`write`.
+
+        Raises
+        ------
+        UnwritableError
+            If it cannot be written now.
+        """
+        try:
+            make_folder(self.folder)
+            with self._unfinished(plan.epoch).open("wb") as file:
+                file.write(msgspec.json.format(encode_plan(self._content(plan))))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise UnwritableError(f"the plan of epoch {plan.epoch}", error) from error
+        self._prepared = plan
+
+    def _unfinished(self, epoch: int) -> Path:
+        return self.path(epoch).with_suffix(".unfinished")
 
     def _content(self, plan: Plan) -> Plan | PlanChange:
         if plan.epoch % WHOLE_EVERY == 0 or not self.path(plan.epoch - 1).exists():

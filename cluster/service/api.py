@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel, Field
 
-from cluster.errors import PlanError
+from cluster.errors import PlanError, StorageError, UnwritableError
 from cluster.fjord.row_limits import RowLimitError
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
@@ -169,6 +169,8 @@ def _status_of(error: FjordError) -> int:
         (PlanningBusyError, 429),
         (PlanError, 400),
         (TopicError, 400),
+        (UnwritableError, 507),
+        (StorageError, 503),
     ]
     return next((status for kind, status in statuses if isinstance(error, kind)), 500)
 

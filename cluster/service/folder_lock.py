@@ -6,12 +6,22 @@ import fcntl
 import os
 from pathlib import Path
 
-from cluster.errors import StorageError
+from cluster.errors import StorageError, UnwritableError
 
 
 def lock_folder(folder: Path) -> int:
-    """Take the data folder for this process alone."""
-    handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    """Take the data folder for this process alone; it is made unless it is there.
+
+    Raises
+    ------
+    StorageError
+        If another cluster has it, or it cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UnwritableError(f"the data folder {folder}", error) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

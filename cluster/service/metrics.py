@@ -103,6 +103,14 @@ class ClusterMetrics(Collector):
             "fjord_results_lost_rows_total", "Rows in them, as far as is known", value=unread.rows
         )
         yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._server.fjord_restarts)
+        failures = CounterMetricFamily(
+            "fjord_storage_failures_total",
+            "What could not be written, and was tried again or passed over",
+            labels=["what"],
+        )
+        for what, count in self._server.registry.troubles.counts.items():
+            failures.add_metric([what], count)
+        yield failures
         broken = sum(totals.broken for totals in self._server.counters.values())
         yield CounterMetricFamily(
             "fjord_broken_batches_total", "Batches between operators that broke their contract", value=broken

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import structlog
 
-from cluster.errors import StorageError
+from cluster.errors import StorageError, UnwritableError
 from cluster.service.registry import Registry
 from cluster.service.result_messages import error_message, instant_text, result_message
 from cluster.storage.results_table import ERROR, ResultsGoneError, ResultsTable
@@ -57,6 +57,8 @@ class Publisher:
         self._note = note
         self._stale = stale
         self._committed = asyncio.Event()
+        self._position: tuple[int, int] | None = None
+        """How far it has come, if the registry could not be told."""
         self.published_rows = 0
 
     def notify_from(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
@@ -78,7 +80,7 @@ class Publisher:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             except StorageError as error:
-                log.warning("results cannot be read, and wait", error=str(error))
+                self._registry.troubles.note("results", f"results cannot be read, and wait: {error}")
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             if not moved:
@@ -105,7 +107,7 @@ class Publisher:
 
     async def publish_next(self) -> bool:
         """Publish what the next version of the table added; return False if there is none yet."""
-        version, done = self._registry.published()
+        version, done = self._position or self._registry.published()
         if version >= self._results.version:  # what is there beyond that, a power cut may take back
             return False
         try:
@@ -119,8 +121,8 @@ class Publisher:
             done += chunk.height
             self.published_rows += chunk.height
             if done < rows.height:
-                self._registry.set_published(version, done)
-        self._registry.set_published(version + 1, 0)
+                self._note_position(version, done)
+        self._note_position(version + 1, 0)
         return True
 
     def _go_on_after(self, gone: ResultsGoneError, done: int) -> None:
@@ -128,8 +130,19 @@ class Publisher:
         commits = gone.next_version - gone.version
         rows = max(0, (gone.rows or 0) - done)
         lost = self._registry.lose_results(gone.next_version - 1, commits=commits, rows=rows)
+        self._position = None
         if (lost.times & (lost.times - 1)) == 0:  # the 1st, 2nd, 4th, 8th ...
             log.error("results are gone and were not published", commits=lost.commits, rows=lost.rows, reason=str(gone))
+
+    def _note_position(self, version: int, done: int) -> None:
+        """Note how far the broker has everything; if that cannot be written, it goes on: a restart doubles rows."""
+        try:
+            self._registry.set_published(version, done)
+        except UnwritableError as error:
+            self._registry.troubles.note("published position", error.message)
+            self._position = version, done
+        else:
+            self._position = None
 
 
 def _messages(

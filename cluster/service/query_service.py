@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 
 import structlog
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.row_limits import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
@@ -42,6 +43,9 @@ from protocols.frames import VERSION
 from protocols.mqtt import LinkError, Message, MqttLink
 
 log = structlog.get_logger(__name__)
+
+RETRY_SECONDS = 1.0
+"""What the disk has refused is tried again so often."""
 
 
 class QueryService:
@@ -116,10 +120,14 @@ class QueryService:
         """Refresh relations, and start queries that wait for them, for ever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.refresher.run(), name="relations")
+            settled = False
             while True:
-                self.refresher.changed.clear()
-                await self.start_waiting()
-                await self.refresher.changed.wait()
+                if self.refresher.changed.is_set() or not settled:
+                    self.refresher.changed.clear()
+                    settled = await self.start_waiting()
+                self._registry.write_plan()  # unless that has been done, as always but on a full disk
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.refresher.changed.wait(), RETRY_SECONDS)
 
     async def add(self, sql: str, name: str | None = None) -> tuple[RegisteredQuery | WaitingQuery, tuple[str, ...]]:
         """Start a query; return it and the warnings its text gave rise to.
@@ -163,8 +171,9 @@ class QueryService:
             missing = tuple(read.warning for read in self.history(started.node) if read.warning)
             return started, (*query.warnings, *missing)
 
-    async def start_waiting(self) -> None:
-        """Start the queries whose relations have been read meanwhile."""
+    async def start_waiting(self) -> bool:
+        """Start the queries whose relations have been read meanwhile; return False if the disk has refused one."""
+        settled = True
         async with self._lock:
             for waiting in self.waiting.ready():
                 try:
@@ -179,6 +188,8 @@ class QueryService:
                     way_out = "; drop it and add it anew" if isinstance(error, FjordSqlError) else ""
                     self.waiting.troubles[waiting.name] = f"{error.message}{way_out}"
                     log.warning("query cannot begin", query=waiting.name, reason=error.message)
+                    settled = settled and not isinstance(error, UnwritableError)
+        return settled
 
     async def drop(self, name: str) -> None:
         """End a query.

@@ -11,16 +11,19 @@ from pathlib import Path
 
 import msgspec
 
-from cluster.errors import ClusterError, StorageError
+from cluster.errors import ClusterError, StorageError, UnwritableError
 from cluster.language.algebra import Node
 from cluster.plan.epoch import EMPTY, Plan, PlanFiles, PlannedQuery, decode_plan, encode_plan
 from cluster.plan.stored_plans import Stored, restored, stored
+from cluster.service.registry_file import RegistryFile
 from cluster.service.registry_schema import MIGRATIONS
 from cluster.service.relation_registry import RelationRegistry, WaitingQuery
+from cluster.storage.troubles import Troubles
 from cluster.synced_files import make_folder
 from protocols.topics import check_name
 
 QUARANTINE_ROWS = 1000
+OPENING_HINT = "is the disk full, or the file another program's?"
 
 
 class QueryExistsError(ClusterError):
@@ -98,30 +101,38 @@ class Registry:
         Where plan files are written for the Fjord.
     max_queries
         More are refused.
+    troubles
+        Where it is counted what could not be written and was passed over.
     """
 
-    def __init__(self, path: Path, plans: PlanFiles, *, max_queries: int = 10_000) -> None:
-        make_folder(path.parent)
-        path.touch(mode=0o600)  # addresses of relations may hold passwords
+    def __init__(
+        self, path: Path, plans: PlanFiles, *, max_queries: int = 10_000, troubles: Troubles | None = None
+    ) -> None:
         self.folder = path.parent
         self._plans = plans
         self._max_queries = max_queries
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            make_folder(path.parent)
+            path.touch(mode=0o600)  # addresses of relations may hold passwords
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=RegistryFile)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._migrate(path)
-        except sqlite3.DatabaseError as error:
-            raise StorageError(f"the registry {path} cannot be opened: {error}") from error
+        except UnwritableError as error:
+            raise StorageError(f"the registry {path} cannot be opened: {error.cause}", hint=OPENING_HINT) from error
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"the registry {path} cannot be opened: {error}", hint=OPENING_HINT) from error
+        self.troubles = troubles or Troubles()
+        self._plan_written = False
         self._plan: Plan | None = None
         """The plan, once it has been read: what is found out of its nodes is kept with them."""
-        self.relations = RelationRegistry(self._database)
+        self.relations = RelationRegistry(self._database, self.troubles)
         if self.plan.epoch == 0:
             # A first plan without queries lets the Fjord run once, and so be warm when the first query comes.
             with self._database:
                 self._store(Plan(1))
         # A crash between the registry's commit and the plan file leaves the file to be written now.
-        plans.write(self.plan)
+        self.write_plan()
 
     @property
     def fjord(self) -> str:
@@ -199,6 +210,7 @@ class Registry:
         query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads)
         plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
         text = msgspec.json.encode(stored(node))
+        self._prepare(plan)
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.execute(
@@ -207,8 +219,8 @@ class Registry:
             )
             self.relations.stop_waiting(name)
             self._store(plan)
-        self._plan = plan
-        self._plans.write(plan)
+        self._plan, self._plan_written = plan, False
+        self.write_plan()
         return query
 
     def wait(self, name: str | None, sql: str, reads: frozenset[str], relations: frozenset[str]) -> WaitingQuery:
@@ -231,12 +243,30 @@ class Registry:
         before = self.plan
         kept = tuple(query for query in before.queries if query.name != name)
         plan = Plan(before.epoch + 1, kept, dict(positions))
+        self._prepare(plan)
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.execute("DELETE FROM queries WHERE name = ?", (name,))
             self._store(plan)
-        self._plan = plan
-        self._plans.write(plan)
+        self._plan, self._plan_written = plan, False
+        self.write_plan()
+
+    def write_plan(self) -> bool:
+        """Give the Fjord the file of the newest plan unless it has it; return False if that is to be tried again."""
+        if not self._plan_written:
+            try:
+                self._plans.write(self.plan)
+            except UnwritableError as error:
+                self.troubles.note("plan file", error.message)
+                return False
+            self._plan_written = True
+        return True
+
+    def _prepare(self, plan: Plan) -> None:
+        """Write what the Fjord will read, so that nothing but its name is missing once the registry has the plan."""
+        if not self.write_plan():
+            raise UnwritableError(f"the plan of epoch {plan.epoch}", OSError(self.troubles.last))
+        self._plans.prepare(plan)
 
     def created_streams(self) -> dict[str, str]:
         """Return the CREATE STREAM statements that hold by the name of the stream, oldest first."""
@@ -277,7 +307,13 @@ class Registry:
         return lost
 
     def quarantine(self, kind: str, reason: str, origin: str, content: bytes) -> None:
-        """Keep something that was refused; the oldest goes when there are too many."""
+        """Keep something that was refused; the oldest goes when there are too many. What cannot be kept is counted."""
+        try:
+            self._quarantine(kind, reason, origin, content)
+        except UnwritableError as error:
+            self.troubles.note("quarantine", error.message)
+
+    def _quarantine(self, kind: str, reason: str, origin: str, content: bytes) -> None:
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.execute(

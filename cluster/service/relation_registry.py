@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 
 import msgspec
 
+from cluster.errors import UnwritableError
 from cluster.language.algebra import Schema
+from cluster.service.registry_file import RegistryFile
+from cluster.storage.troubles import Troubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,13 @@ class RelationRegistry:
     ----------
     database
         The registry's.
+    troubles
+        Where it is counted what could not be written and was passed over.
     """
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: RegistryFile, troubles: Troubles) -> None:
         self._database = database
+        self._troubles = troubles
 
     def relations(self) -> list[RegisteredRelation]:
         """Return all relations, oldest first."""
@@ -92,8 +97,11 @@ class RelationRegistry:
         self._database.execute("DELETE FROM relations WHERE name = ?", (name,))
 
     def set_fresh(self, name: str, fresh_us: int) -> None:
-        """Note when a relation was last known to be as its source."""
-        self._database.execute("UPDATE relations SET fresh_us = ? WHERE name = ?", (fresh_us, name))
+        """Note when a relation was last known to be as its source; if that cannot be written, the next one is."""
+        try:
+            self._database.execute("UPDATE relations SET fresh_us = ? WHERE name = ?", (fresh_us, name))
+        except UnwritableError as error:
+            self._troubles.note("freshness of a relation", error.message)
 
     def waiting(self) -> list[WaitingQuery]:
         """Return all waiting queries, oldest first."""

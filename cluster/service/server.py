@@ -40,6 +40,7 @@ from cluster.spark.positions import SparkPositions
 from cluster.spark.session import SessionSettings, open_session
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
+from cluster.storage.troubles import Troubles
 from protocols import topics
 from protocols.catalog import Presence, Status
 from protocols.errors import TopicError
@@ -80,11 +81,13 @@ class ClusterServer:
             )
         self.settings = settings
         folder = settings.folder.resolve()
-        folder.mkdir(parents=True, exist_ok=True)
         self._lock = lock_folder(folder)
         self._folder = folder
         plans = PlanFiles(folder / "plans")
-        self.registry = Registry(folder / "registry.sqlite", plans, max_queries=settings.max_queries)
+        self.troubles = Troubles()
+        self.registry = Registry(
+            folder / "registry.sqlite", plans, max_queries=settings.max_queries, troubles=self.troubles
+        )
         self._fjord = self.registry.fjord
         self._checkpoint = folder / f"checkpoint-{self._fjord}"
         check_layout(self._checkpoint)
@@ -96,6 +99,7 @@ class ClusterServer:
             silence_seconds=settings.silence_seconds,
             clock_tolerance_seconds=settings.clock_tolerance_seconds,
             needed=SparkPositions(self._checkpoint, PlanFiles(folder / "plans")),
+            troubles=self.troubles,
         )
         demand_reports = DemandReports()
         self.sensors = SensorCatalog(
@@ -208,6 +212,7 @@ class ClusterServer:
             "lost_results": self.lost_results,
             "results": self.publisher.status(),
             "refused": dict(self.ingest.refused),
+            "storage": self.troubles.as_json(),
             "mismatches": len(self.ingest.offers.mismatches),
             "sensors": {
                 "known": len(self.sensors),
@@ -257,13 +262,18 @@ class ClusterServer:
         )
         log.info("Spark runs", version=self._spark.version, seconds=round(time.monotonic() - began, 1))
         while True:
-            await asyncio.to_thread(self._start_fjord, notify)
-            fjord = self.running_fjord
+            fjord, reason = None, None
+            try:
+                await asyncio.to_thread(self._start_fjord, notify)
+                fjord = self.running_fjord
+            except Exception as error:  # noqa: BLE001 - Java's and Spark's, too: a full disk has many names
+                reason = str(error)
+                self.troubles.note("start of the Fjord", reason[:500])
             while fjord is not None and fjord.active:
                 if ready is not None and self.fjord_ready:
                     ready.set()
                 await asyncio.sleep(0.5)
-            reason = fjord.failure if fjord is not None else None
+            reason = fjord.failure if fjord is not None else reason
             self.fjord_restarts += 1
             log.error("the Fjord stopped and will be started again", reason=str(reason)[:2000])
             await asyncio.to_thread(self._stop_fjord)

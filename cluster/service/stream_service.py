@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import structlog
 
+from cluster.errors import UnwritableError
 from cluster.ingest.service import Ingest
 from cluster.language.catalog import BaseStream, Catalog, CatalogError, DerivedStream, StaticRelation, kind_of
 from cluster.language.errors import FjordSqlError, suggest
@@ -145,10 +146,20 @@ class StreamService:
             name = self._take_up_derived(
                 await self._planning.run(partial(translate_derived, statement.text, self.catalog()))
             )
-        self._registry.create_stream(name, statement.text)
+        try:
+            self._registry.create_stream(name, statement.text)
+        except UnwritableError:
+            self._undo(name)
+            raise
         log.info("stream created", stream=name)
         self._take_up_again({each.name: each.text for each in self.unreadable.all()})
         return name
+
+    def _undo(self, name: str) -> None:
+        """Forget a stream that was just taken up, and that nothing can have used yet."""
+        if self._derived.pop(name, None) is None:
+            self._stamps.pop(name, None)
+            self._ingest.forget(name)
 
     def _take_up_again(self, statements: Mapping[str, str]) -> None:
         """Take up streams that were created before, by name; what cannot be read any more stops nothing else."""
@@ -214,12 +225,14 @@ class StreamService:
                     f"stream {entry.name!r} is fed by proxy {', '.join(sorted(feeding))}",
                     hint="stop the proxy first: it would offer the stream again",
                 )
+            # If the table cannot be dropped after that, it is one of a stream nobody created, and can be dropped again.
+            self._registry.drop_stream(entry.name)
             self._ingest.forget(entry.name)
             self._stamps.pop(entry.name, None)
         else:
+            self._registry.drop_stream(entry.name)
             self._derived.pop(entry.name)
         self.unreadable.remove(entry.name)
-        self._registry.drop_stream(entry.name)
         log.info("stream dropped", stream=entry.name)
         return entry.name
 

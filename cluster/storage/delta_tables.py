@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from cluster.errors import UnwritableError
 from cluster.storage.archived_log import LOG, archive, is_local
 from cluster.storage.mending import LAST_CHECKPOINT
 from cluster.storage.retention import KEEP_HOURS
@@ -32,12 +33,21 @@ CONFIGURATION: dict[str, str | None] = {
 
 
 def created(root: str, schema: pa.Schema, name: str) -> DeltaTable:
-    """Return a new table; it is on disk."""
-    if is_local(root):
-        make_folder(Path(root, LOG))
-    table = DeltaTable.create(root, schema=schema, name=name, configuration=CONFIGURATION)
-    if is_local(root):
-        sync_commits(root, 0, table.version())
+    """Return a new table; it is on disk.
+
+    Raises
+    ------
+    UnwritableError
+        If it cannot be made now; what is left of it does not keep it from being made later.
+    """
+    try:
+        if is_local(root):
+            make_folder(Path(root, LOG))
+        table = DeltaTable.create(root, schema=schema, name=name, configuration=CONFIGURATION)
+        if is_local(root):
+            sync_commits(root, 0, table.version())
+    except (DeltaError, OSError) as error:
+        raise UnwritableError(f"table {root}", error) from error
     return table
 
 

@@ -6,13 +6,14 @@ begins with these numbers; else it would wait for batches that nobody has any mo
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from cluster.errors import StorageError
+from cluster.errors import StorageError, UnwritableError
 from cluster.synced_files import make_folder, sync
 
 FOLDER = ".dropped"
@@ -44,17 +45,26 @@ class DroppedStreams:
         self._folder = streams / FOLDER
 
     def remember(self, stream: str, sequences: Mapping[Lane, int]) -> None:
-        """Note the highest numbers stored; on return they are on disk."""
-        make_folder(self._folder)
+        """Note the highest numbers stored; on return they are on disk.
+
+        Raises
+        ------
+        UnwritableError
+            If they cannot be written now.
+        """
         path = self._path(stream)
         unfinished = path.with_suffix(".new")
         stored = tuple(_Stored(*lane, sequence) for lane, sequence in sorted(sequences.items()))
-        with unfinished.open("wb") as file:
-            file.write(msgspec.json.encode(stored))
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        sync([self._folder])
+        try:
+            make_folder(self._folder)
+            with unfinished.open("wb") as file:
+                file.write(msgspec.json.encode(stored))
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+            sync([self._folder])
+        except OSError as error:
+            raise UnwritableError(f"what was stored of stream {stream!r}", error) from error
 
     def recall(self, stream: str) -> Mapping[Lane, int]:
         """Return the highest numbers stored of a stream when it was dropped; empty if it never was.
@@ -74,8 +84,9 @@ class DroppedStreams:
         return {(each.proxy, each.epoch): each.sequence for each in stored}
 
     def forget(self, stream: str) -> None:
-        """Remove the numbers: a table has them."""
-        self._path(stream).unlink(missing_ok=True)
+        """Remove the numbers: a table has them. Left where they are, they do no harm."""
+        with contextlib.suppress(OSError):
+            self._path(stream).unlink(missing_ok=True)
 
     def _path(self, stream: str) -> Path:
         return self._folder / f"{stream}.json"

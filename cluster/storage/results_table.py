@@ -11,7 +11,7 @@ from threading import Lock
 import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
 from cluster.storage.appending import AppendedTable, OutcomeUnknownError
@@ -192,15 +192,24 @@ class ResultsTable:
             raise StorageError(f"version {version} of table {self.root} cannot be read: {error}") from error
 
     def rows_after(self, query: str, sequence: int, limit: int) -> pl.DataFrame:
-        """Return up to `limit` rows of a query with a higher sequence number, in order."""
-        self._table.update_incremental()
-        return (
-            pl.scan_delta(self._table)
-            .filter((pl.col("query") == query) & (pl.col("sequence") > sequence))
-            .sort("sequence")
-            .head(limit)
-            .collect()
-        )
+        """Return up to `limit` rows of a query with a higher sequence number, in order.
+
+        Raises
+        ------
+        StorageError
+            If they cannot be read.
+        """
+        try:
+            self._table.update_incremental()
+            return (
+                pl.scan_delta(self._table)
+                .filter((pl.col("query") == query) & (pl.col("sequence") > sequence))
+                .sort("sequence")
+                .head(limit)
+                .collect()
+            )
+        except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
+            raise StorageError(f"results of {query!r} cannot be read: {error}") from error
 
     def last_sequence(self, query: str) -> int:
         """Return the number of the query's last row; 0 if it has none."""
@@ -216,5 +225,8 @@ class ResultsTable:
     def _last_sequences(self) -> dict[str, int]:
         if self.version == 0:
             return {}
-        found = pl.scan_delta(self._table).group_by("query").agg(pl.col("sequence").max()).collect()
+        try:
+            found = pl.scan_delta(self._table).group_by("query").agg(pl.col("sequence").max()).collect()
+        except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
+            raise StorageError(f"results table {self.root} cannot be read: {error}") from error
         return dict(found.iter_rows())

@@ -98,7 +98,7 @@ class StreamTable:
     Raises
     ------
     StorageError
-        If the table has another schema, or does not exist and none is given.
+        If the table has another schema, or does not exist and none is given; UnwritableError if it cannot be made now.
     """
 
     def __init__(self, root: str, schema: StreamSchema | None = None, *, compaction: Compaction | None = None) -> None:

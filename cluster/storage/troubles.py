@@ -1,0 +1,31 @@
+"""What could not be written, counted: the process goes on, and says what it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+class Troubles:
+    """Counts failed writes by what was to be written. Threads may note at the same time: a count is no promise."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.last = ""
+        """What went wrong last; it may be over."""
+
+    def note(self, what: str, reason: str) -> None:
+        """Note that something could not be written; the log hears of the 1st, 2nd, 4th, 8th ... of its kind."""
+        self.counts[what] += 1
+        self.last = reason
+        times = self.counts[what]
+        if times & (times - 1) == 0:
+            log.warning("cannot be written", what=what, reason=reason, times=times)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the API's status shows."""
+        return {"failures": dict(self.counts), "last": self.last or None}

@@ -1,0 +1,181 @@
+"""A disk that is full: what cannot be written is refused or tried again, and counted; nothing ends, and all of it
+recovers by itself when there is space again."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+from deltalake import DeltaTable
+
+from cluster.errors import UnwritableError
+from cluster.plan.epoch import PlanFiles
+from cluster.service.publisher import Publisher
+from cluster.storage.results_table import ResultsTable
+from protocols import topics
+from protocols.catalog import StreamOffer
+from protocols.frames import encode
+from protocols.streams import Field, FieldType, StreamSchema
+from tests.cluster.service.test_api import GOOD, client
+from tests.cluster.service.test_publisher import FlakyLink, answers, sequences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cluster.service.registry import Registry
+    from tests.cluster.service.conftest import Service
+
+WEATHER = StreamSchema("weather", (Field("wind", FieldType.REAL),))
+OFFER = encode(StreamOffer(1, "p", WEATHER))
+
+
+@contextmanager
+def full(registry: Registry) -> Iterator[None]:
+    """Let SQLite refuse all that is written, as it does on a full disk."""
+    registry._database.execute("PRAGMA query_only = ON")
+    yield
+    registry._database.execute("PRAGMA query_only = OFF")
+
+
+def no_space(*_: Any, **__: Any) -> NoReturn:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_what_is_refused_and_cannot_be_kept_is_counted(service: Service) -> None:
+    with full(service.registry):
+        await service.handle(topics.batches("p"), b"\xc1")
+        await service.handle(topics.batches("p"), b"\xc1")
+    assert service.ingest.refused == {"garbled": 2}
+    assert service.registry.quarantined() == []
+    assert service.registry.troubles.counts == {"quarantine": 2}
+    await service.handle(topics.batches("p"), b"\xc1")
+    assert len(service.registry.quarantined()) == 1
+
+
+async def test_a_query_is_refused_with_the_reason_and_accepted_later(service: Service) -> None:
+    await service.queries.add(GOOD, "first")
+    async with client(service) as api:
+        with full(service.registry):
+            refused = await api.post("/v1/queries", json={"sql": GOOD, "name": "second"})
+            assert refused.status_code == 507
+            assert refused.json()["error"] == "UnwritableError"
+            assert "disk" in refused.json()["hint"]
+            assert (await api.delete("/v1/queries/first")).status_code == 507
+            assert [query["name"] for query in (await api.get("/v1/queries")).json()] == ["first"]
+        assert (await api.post("/v1/queries", json={"sql": GOOD, "name": "second"})).status_code == 201
+        assert (await api.delete("/v1/queries/first")).status_code == 204
+    assert service.plans.read(service.registry.plan.epoch) == service.registry.plan
+
+
+async def test_a_query_whose_plan_cannot_be_written_is_not_registered(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = service.registry.plan
+    with monkeypatch.context() as patched:
+        patched.setattr("cluster.plan.epoch.os.fsync", no_space)
+        with pytest.raises(UnwritableError, match=r"the plan of epoch 2 cannot be written: .*No space left"):
+            await service.queries.add(GOOD, "mine")
+    assert service.registry.plan == before
+    assert service.registry.queries() == []
+    assert not service.plans.exists(2)
+    await service.queries.add(GOOD, "mine")
+    assert [query.name for query in PlanFiles(service.plans.folder).read(2).queries] == ["mine"]
+
+
+async def test_a_plan_that_only_lacks_its_name_is_registered_and_gets_it_later(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.rename", no_space)
+        await service.queries.add(GOOD, "mine")
+        assert [query.name for query in service.registry.queries()] == ["mine"]
+        assert not service.plans.exists(2)
+        with pytest.raises(UnwritableError):
+            await service.queries.add(GOOD, "later")  # or the Fjord would miss an epoch
+    assert service.registry.troubles.counts["plan file"] == 2
+    assert service.registry.write_plan()
+    assert PlanFiles(service.plans.folder).read(2) == service.registry.plan
+
+
+async def test_the_publisher_goes_on_and_notes_its_position_later(service: Service, tmp_path: Path) -> None:
+    link = FlakyLink()
+    table = ResultsTable(str(tmp_path / "results"), "f")
+    publisher = Publisher(table, service.registry, link)  # type: ignore[arg-type]
+    for number in range(3):
+        table.append(answers(2), number)
+    with full(service.registry):
+        assert await publisher.publish_next()
+        assert await publisher.publish_next()
+    assert service.registry.published() == (0, 0)
+    assert service.registry.troubles.counts == {"published position": 2}
+    assert await publisher.publish_next()
+    assert service.registry.published() == (3, 0)
+    assert sequences(link) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_an_offer_whose_table_cannot_be_made_is_taken_up_later(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create", no_space)
+        await service.handle(topics.stream_offer("p", "weather"), OFFER)
+        await service.ingest.retry_offers()
+    assert "weather" not in service.ingest.writers
+    assert service.ingest._troubles.counts == {"stream table": 2}
+    await service.ingest.retry_offers()
+    assert service.ingest.writers["weather"].table.schema == WEATHER
+    assert service.ingest.feeding("weather") == set()  # nobody said that the proxy is online
+    await service.ingest.retry_offers()
+    assert service.ingest._troubles.counts == {"stream table": 2}
+
+
+async def test_an_offer_that_is_withdrawn_meanwhile_is_not_taken_up(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create", no_space)
+        await service.handle(topics.stream_offer("p", "weather"), OFFER)
+    await service.handle(topics.stream_offer("p", "weather"), b"")
+    await service.ingest.retry_offers()
+    assert "weather" not in service.ingest.writers
+
+
+async def test_a_stream_that_cannot_be_noted_is_neither_created_nor_dropped(service: Service) -> None:
+    create = "CREATE STREAM wind (speed REAL) SOURCE mqtt()"
+    derive = "CREATE STREAM fast AS SELECT sensor FROM traffic WHERE speed > 60"
+    async with client(service) as api:
+        with full(service.registry):
+            for sql in (create, derive):
+                assert (await api.post("/v1/streams", json={"sql": sql})).status_code == 507
+        assert [stream["name"] for stream in (await api.get("/v1/streams")).json()] == ["traffic"]
+        for sql in (create, derive):
+            assert (await api.post("/v1/streams", json={"sql": sql})).status_code == 201
+        with full(service.registry):
+            for name in ("wind", "fast"):
+                assert (await api.delete(f"/v1/streams/{name}")).status_code == 507
+        assert {stream["name"] for stream in (await api.get("/v1/streams")).json()} == {"traffic", "wind", "fast"}
+        for name in ("wind", "fast"):
+            assert (await api.delete(f"/v1/streams/{name}")).status_code == 204
+
+
+async def test_a_stream_whose_numbers_cannot_be_kept_is_not_dropped(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client(service) as api:
+        with monkeypatch.context() as patched:
+            patched.setattr("cluster.storage.dropped_streams.os.fsync", no_space)
+            assert (await api.delete("/v1/streams/traffic")).status_code == 507
+        assert [stream["name"] for stream in (await api.get("/v1/streams")).json()] == ["traffic"]
+        assert (await api.delete("/v1/streams/traffic")).status_code == 204
+
+
+async def test_a_relation_stays_fresh_though_that_cannot_be_noted(service: Service) -> None:
+    service.registry.relations.create("roads", "CREATE ...", ())
+    with full(service.registry):
+        service.registry.relations.set_fresh("roads", 7)
+        with pytest.raises(UnwritableError):
+            service.registry.relations.drop("roads")
+    assert service.registry.troubles.counts == {"freshness of a relation": 1}
