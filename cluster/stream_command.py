@@ -58,6 +58,8 @@ def _remarks(stream: dict[str, Any]) -> list[str]:
             f"stream {stream['name']} was created by an earlier version and cannot be read: {stream['error']}; "
             f"drop it with `fjord stream drop {stream['name']}`, and create it anew: queries that run go on"
         )
+    if stream.get("damage"):
+        remarks.append(f"stream {stream['name']} was damaged when the cluster was started: {stream['damage']}")
     remarks += mismatch_texts([{"stream": stream["name"], **offer} for offer in offers if not offer["fits"]])
     remarks += [
         f"proxy {offer['proxy']} keeps samples of stream {stream['name']} that do not fit it in its spool"

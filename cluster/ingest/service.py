@@ -16,6 +16,7 @@ from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.proxy_clocks import ProxyClocks, not_after
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.compaction import Compaction
+from cluster.storage.damaged_tables import Damage
 from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from cluster.storage.troubles import Troubles
@@ -89,7 +90,9 @@ class Ingest:
         self.taken_by: Callable[[str], str | None] = lambda _: None
         """What has a name already, besides streams with a table: no proxy may offer a stream of this name."""
         self._dropped = DroppedStreams(folder)
-        for table in open_stream_tables(folder, compaction=self._compaction).values():
+        self.damages: dict[str, Damage] = {}
+        """By stream: what was wrong with its table when it was opened."""
+        for table in open_stream_tables(folder, compaction=self._compaction, damages=self._damaged).values():
             self._resume(table)
             self._make_writer(table)
             self.offers.declare(Declaration(table.schema))
@@ -307,10 +310,21 @@ class Ingest:
     def _compaction(self, stream: str) -> Compaction:
         return Compaction(needed=partial(self._needed, stream))
 
+    def _damaged(self, damage: Damage) -> None:
+        self.damages[damage.table] = damage
+        log.error("stream was damaged", stream=damage.table, what=str(damage), lost_commits=damage.lost_commits)
+        if damage.sequences:
+            # Its proxies have deleted these batches and number on.
+            self._dropped.remember(damage.table, damage.sequences)
+
     def _resume(self, table: StreamTable) -> None:
         """Let a table that is new begin where the one of its name ended that was dropped."""
         name = table.schema.name
-        stored = self._dropped.recall(name)
+        try:
+            stored = self._dropped.recall(name)
+        except StorageError as error:
+            log.warning("numbers of a dropped stream are lost", stream=name, reason=error.message)
+            stored = {}
         newer = {lane: sequence for lane, sequence in stored.items() if sequence > table.last_sequence(*lane)}
         if newer:
             table.append([], table.position(), newer)

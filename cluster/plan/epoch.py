@@ -217,7 +217,7 @@ class PlanFiles:
             If it cannot be written now.
         """
         path = self.path(plan.epoch)
-        if path.exists():
+        if path.exists() and path.stat().st_size:  # one without content is what a power cut leaves
             if self.read(plan.epoch) != plan:
                 raise PlanError(f"epoch {plan.epoch} already has another plan at {path}")
             return

@@ -323,10 +323,12 @@ class QueryService:
         return {stream: writer.table for stream, writer in self._ingest.writers.items()}
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
-        missing = streams - self._ingest.writers.keys()
+        # A stream whose table was set aside is away until it is offered again; who reads it keeps the position.
+        kept = {each: at for each, at in self._registry.plan.positions.items() if each not in self._ingest.writers}
+        missing = streams - self._ingest.writers.keys() - kept.keys()
         if missing:
             raise ClusterError(f"stream {min(missing)!r} has no table")
-        return {stream: self._ingest.writers[stream].table.version for stream in streams}
+        return {each: kept[each] if each in kept else self._ingest.writers[each].table.version for each in streams}
 
     async def _publish_demands(self, streams: AbstractSet[str]) -> None:
         running = self._registry.queries()

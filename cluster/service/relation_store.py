@@ -244,6 +244,11 @@ class RelationStore:
 
     @staticmethod
     def _recalled(relation: KnownRelation) -> KnownRelation:
-        number = relation.versions.latest()
-        relation.last = relation.versions.version(number) if number else None
+        for number in reversed(relation.versions.numbers()):
+            try:
+                relation.last = relation.versions.version(number)
+                break
+            except StorageError as error:
+                log.warning("version of a relation is lost", relation=relation.name, reason=error.message)
+                relation.versions.set_aside(number)
         return relation

@@ -112,6 +112,8 @@ class ClusterServer:
             needed=lambda: self.registry.published()[0], backlog_bytes=settings.results_backlog_bytes
         )
         self.results = ResultsTable(str(folder / "results"), self._fjord, compaction=unpublished)
+        if self.results.damage is not None:
+            log.error("results were damaged", what=str(self.results.damage))
         make_up_for_lost(self.ingest.writers, named_versions(self.registry.plan, self._checkpoint))
         self.lost_results = set_back(self.registry, self.results)
         """Versions of results that were published once, and gone when this process began."""
@@ -212,7 +214,11 @@ class ClusterServer:
             "lost_results": self.lost_results,
             "results": self.publisher.status(),
             "refused": dict(self.ingest.refused),
-            "storage": self.troubles.as_json(),
+            "storage": {
+                **self.troubles.as_json(),
+                "damaged": {stream: str(damage) for stream, damage in self.ingest.damages.items()},
+                "lost_commits": sum(damage.lost_commits for damage in self.ingest.damages.values()),
+            },
             "mismatches": len(self.ingest.offers.mismatches),
             "sensors": {
                 "known": len(self.sensors),

@@ -69,6 +69,7 @@ def stream_routes(server: ClusterServer) -> APIRouter:
             for each in server.queries.streams.unreadable.all()
             if each.name not in server.ingest.writers
         ]
+        damages = {name: str(damage) for name, damage in server.ingest.damages.items()}
         base = [
             {
                 "name": writer.stream,
@@ -88,6 +89,7 @@ def stream_routes(server: ClusterServer) -> APIRouter:
                 },
                 "rejected": rejected_of(server.ingest, writer.stream),
                 "error": errors.get(writer.stream),
+                "damage": damages.get(writer.stream),
             }
             for writer in server.ingest.writers.values()
         ]

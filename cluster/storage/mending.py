@@ -74,7 +74,7 @@ def _mend_checkpoints(folder: Path) -> None:
         named = msgspec.json.decode(last.read_bytes(), type=_LastCheckpoint).version
     except FileNotFoundError:
         return
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         named = -1
     if not (folder / f"{named:020d}.checkpoint.parquet").is_file():
         last.unlink()  # who opens the table looks for the checkpoints there are
@@ -93,7 +93,7 @@ def _is_whole(commit: Path) -> bool:
     lines = commit.read_bytes().splitlines()
     try:
         actions = [_action(line) for line in lines]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return False
     said = [str(action.commitInfo[LINES]) for action in actions if action.commitInfo and LINES in action.commitInfo]
     return bool(lines) and said in ([], [str(len(lines))])

@@ -9,6 +9,7 @@ A snapshot is Parquet; beside it a small JSON file says what it is, written last
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Mapping
 from functools import lru_cache
@@ -156,6 +157,12 @@ class RelationVersions:
             if int(path.name.split("-", 1)[0]) not in used:
                 shutil.rmtree(path, ignore_errors=True)
         return len(old)
+
+    def set_aside(self, number: int) -> None:
+        """Take a version whose description is damaged for one that was never made."""
+        path = self._description(number)
+        with contextlib.suppress(OSError):
+            path.replace(path.with_suffix(".damaged"))
 
     def _description(self, number: int) -> Path:
         return self.folder / f"{number:012d}.json"

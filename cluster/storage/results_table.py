@@ -6,6 +6,7 @@ transaction, so one that is replayed is stored once.
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Lock
 
 import polars as pl
@@ -15,8 +16,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
 from cluster.storage.appending import AppendedTable, OutcomeUnknownError
+from cluster.storage.archived_log import is_local
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
+from cluster.storage.damaged_tables import Damage, mended
 from cluster.storage.delta_tables import created
 from cluster.storage.disk_use import DiskUse
 from cluster.storage.mending import mend_log
@@ -80,15 +83,29 @@ class ResultsTable:
         self._compaction = compaction or Compaction()
         self._fjord = f"fjord/{fjord}"
         self._appending = Lock()
-        try:
-            if appends:
-                mend_log(root)
-            found = DeltaTable(root)
-        except TableNotFoundError:
-            found = created(root, RESULT_SCHEMA, "results")
-        self._appended = AppendedTable(root, found)
+        self.damage: Damage | None = None
+        """What was wrong with the table when it was opened."""
+        if appends:
+            mend_log(root)
+        self._appended = AppendedTable(root, self._opened())
         self.log = CommitLog(root)
         self._known_sequences: dict[str, int] | None = None
+
+    def _opened(self) -> DeltaTable:
+        try:
+            return DeltaTable(self.root)
+        except TableNotFoundError:
+            return created(self.root, RESULT_SCHEMA, "results")
+        except DeltaError as error:
+            if not is_local(self.root):
+                raise StorageError(f"results table {self.root} cannot be read: {error}") from error
+        try:
+            self.damage = mended(Path(self.root), "results", RESULT_SCHEMA)
+            return DeltaTable(self.root)
+        except (StorageError, DeltaError, OSError) as error:
+            raise StorageError(
+                f"results table {self.root} is damaged: {error}", hint="restore its folder, or move it away"
+            ) from error
 
     @property
     def _table(self) -> DeltaTable:

@@ -6,6 +6,7 @@ for an exact position in the stream, and a restarted ingest goes on where it was
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import Compaction
+from cluster.storage.damaged_tables import Damage, is_suspicious, mended, set_aside
 from cluster.storage.delta_tables import created
 from cluster.storage.disk_use import DiskUse
 from cluster.storage.mending import mend_log
@@ -111,6 +113,8 @@ class StreamTable:
             if schema is None:
                 raise StorageError(f"there is no stream table at {root}") from error
             found = created(root, arrow_schema(schema), schema.name)
+        except (DeltaError, OSError) as error:
+            raise StorageError(f"stream table {root} cannot be read: {str(error).partition(chr(10))[0]}") from error
         self._appended = AppendedTable(root, found)
         self.schema = _schema_of(found, root)
         if schema is not None and schema != self.schema:
@@ -266,7 +270,10 @@ def watermark_of(metadata: Mapping[str, str]) -> int | None:
 
 
 def open_stream_tables(
-    root: Path, *, compaction: Callable[[str], Compaction] = lambda _: Compaction()
+    root: Path,
+    *,
+    compaction: Callable[[str], Compaction] = lambda _: Compaction(),
+    damages: Callable[[Damage], None] = lambda _: None,
 ) -> dict[str, StreamTable]:
     """Return all stream tables below a folder, by stream name.
 
@@ -276,15 +283,36 @@ def open_stream_tables(
         The folder.
     compaction
         Returns when small files of a stream's table are merged.
+    damages
+        Called with what was wrong with a table. It was put right or, if that could not be done, set aside.
     """
     if not root.is_dir():
         return {}
     found = {}
     for path in sorted(root.iterdir()):
-        mend_log(str(path))
+        if path.name.startswith("."):
+            continue
+        with contextlib.suppress(OSError):  # who opens it says what is wrong
+            mend_log(str(path))
         if any((path / LOG).glob("*.json")):  # else the process ended while it made the table
-            found[path.name] = StreamTable(str(path), compaction=compaction(path.name))
+            table = _opened(path, compaction(path.name), damages)
+            if table is not None:
+                found[path.name] = table
     return found
+
+
+def _opened(path: Path, compaction: Compaction, damages: Callable[[Damage], None]) -> StreamTable | None:
+    if not is_suspicious(path):
+        with contextlib.suppress(StorageError):
+            return StreamTable(str(path), compaction=compaction)
+    try:
+        damage = mended(path, path.name)
+        table = StreamTable(str(path), compaction=compaction)
+    except StorageError:
+        damages(set_aside(path))
+        return None
+    damages(damage)
+    return table
 
 
 def _writer(proxy: str, epoch: str) -> str:
