@@ -74,6 +74,15 @@ def run_cluster(
         int,
         duration_option("--commit-interval", help="Least time between two commits of a stream.", shown_default="100ms"),
     ] = 100_000,
+    broker_silence: Annotated[
+        int,
+        duration_option(
+            "--broker-silence",
+            help="A broker that sends nothing for so long has hung.",
+            shown_default="15s",
+            least_us=1_000_000,
+        ),
+    ] = 15_000_000,
     silence_after: Annotated[
         int,
         duration_option(
@@ -121,6 +130,7 @@ def run_cluster(
             history_rows=history_rows,
             trigger_seconds=trigger / 1e6,
             commit_interval_seconds=commit_interval / 1e6,
+            broker_silence_seconds=broker_silence / 1e6,
             silence_seconds=silence_after / 1e6,
             clock_tolerance_seconds=clock_tolerance / 1e6,
             results_backlog_bytes=results_backlog,

@@ -17,7 +17,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from protocols.byte_sizes import parse_byte_size
-from protocols.durations import parse_duration_us
+from protocols.durations import DurationError, format_duration, parse_duration_us
 from protocols.errors import FjordError
 from protocols.event_log import LEVEL_VARIABLE, configure_logging
 
@@ -148,7 +148,12 @@ def _options(
     configure_logging(log_level, json=log_json)
 
 
-def duration_option(*names: str, help: str, shown_default: str | bool = True) -> Any:  # noqa: A002 (typer's word)
+def duration_option(
+    *names: str,
+    help: str,  # noqa: A002 (typer's word)
+    shown_default: str | bool = True,
+    least_us: int = 0,
+) -> Any:
     """Give a typer option for a parameter in microseconds that people write as ``30s``.
 
     Parameters
@@ -159,14 +164,21 @@ def duration_option(*names: str, help: str, shown_default: str | bool = True) ->
         One line for the help text.
     shown_default
         The default as the help shows it, for instance "30s"; True shows microseconds.
+    least_us
+        Shorter ones are refused.
 
     Examples
     --------
     ``duration_us: Annotated[int, duration_option("--duration", help="How long.", shown_default="1m")] = 60_000_000``
     """
-    return typer.Option(
-        *names, help=help, metavar="DURATION", parser=_from_text(parse_duration_us), show_default=shown_default
-    )
+
+    def parse(text: str) -> int:
+        found = parse_duration_us(text)
+        if found < least_us:
+            raise DurationError(text, f"it is {format_duration(least_us)} at least")
+        return found
+
+    return typer.Option(*names, help=help, metavar="DURATION", parser=_from_text(parse), show_default=shown_default)
 
 
 def byte_size_option(*names: str, help: str, shown_default: str | bool = True) -> Any:  # noqa: A002 (typer's word)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import structlog
 
-from protocols.mqtt_connection import Connection, connect
+from protocols.mqtt_connection import SILENCE_SECONDS, Connection, connect
 from protocols.mqtt_messages import DEFAULT_PORT, BrokerAddress, LinkError, Message, Subscription
 
 log = structlog.get_logger(__name__)
@@ -50,6 +50,9 @@ class MqttLink:
     max_queued
         Received messages that may wait for the handler. When full, further ones with a quality of service of 0 are
         dropped and logged; those of 1 wait at the broker, which sends only so many before they are acknowledged.
+    silence_seconds
+        A broker that sends nothing for so long, not even when asked for a sign of life, has hung: the connection is
+        given up, and another one tried.
     """
 
     def __init__(
@@ -62,17 +65,23 @@ class MqttLink:
         will: Message | None = None,
         on_connect: Callable[[], Awaitable[None]] | None = None,
         max_queued: int = 65_536,
+        silence_seconds: float = SILENCE_SECONDS,
         random_source: random.Random | None = None,
     ) -> None:
         self.address = address
         self.connected = asyncio.Event()
         self.connects_total = 0
+        self.hangs_total = 0
+        """Times the broker was given up because it sent nothing any more."""
+        self.trouble: str | None = None
+        """Why there is no connection; None while there is one."""
         self._client_id = client_id
         self._subscriptions = list(subscriptions)
         self._births = tuple(births)
         self._will = will
         self._on_connect = on_connect
         self._max_queued = max_queued
+        self._silence = silence_seconds
         self._random = random_source or random.Random()  # noqa: S311 - jitter is no secret
         self._connection: Connection | None = None
 
@@ -98,6 +107,9 @@ class MqttLink:
                 if self.connected.is_set():
                     waiting = pauses(self._random)
                 self.connected.clear()
+                self.trouble = error.message
+                if self._connection is not None and self._connection.hung:
+                    self.hangs_total += 1
                 self._connection = None
                 pause = next(waiting)
                 log.warning(
@@ -129,7 +141,11 @@ class MqttLink:
 
     async def _connect_and_receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         async with connect(
-            self.address, client_id=self._client_id, will=self._will, max_queued=self._max_queued
+            self.address,
+            client_id=self._client_id,
+            will=self._will,
+            max_queued=self._max_queued,
+            silence_seconds=self._silence,
         ) as connection:
             self._connection = connection
             # Who answers a birth must find us listening.
@@ -139,10 +155,20 @@ class MqttLink:
                 await connection.publish(birth)
             self.connects_total += 1
             self.connected.set()
+            self.trouble = None
             log.info("connected to the broker", broker=str(self.address), client=self._client_id)
             if self._on_connect is not None:
                 await self._on_connect()
             await connection.receive(take)
 
 
-__all__ = ["DEFAULT_PORT", "BrokerAddress", "LinkError", "Message", "MqttLink", "Subscription", "pauses"]
+__all__ = [
+    "DEFAULT_PORT",
+    "SILENCE_SECONDS",
+    "BrokerAddress",
+    "LinkError",
+    "Message",
+    "MqttLink",
+    "Subscription",
+    "pauses",
+]

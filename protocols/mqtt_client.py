@@ -75,6 +75,8 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         As in :class:`protocols.mqtt.MqttLink`.
     on_messages
         Called with messages that came together, and the numbers to acknowledge them by, 0 where that is not to be done.
+    on_bytes
+        Called whenever the broker has sent anything.
     on_lost
         Called when the connection is gone, whoever ended it.
     on_subscribed
@@ -88,6 +90,7 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         will: Message | None,
         *,
         on_messages: Callable[[list[Message], list[int]], None],
+        on_bytes: Callable[[], None],
         on_lost: Callable[[], None],
         on_subscribed: Callable[[int, tuple[int, ...]], None],
     ) -> None:
@@ -95,6 +98,7 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         self._address = address
         self._writer: asyncio.StreamWriter | None = None
         self._hand_over = on_messages
+        self._heard = on_bytes
         self._incomplete = b""
         testament = gmqtt.Message(will.topic, will.payload, qos=will.qos, retain=will.retain) if will else None
         super().__init__(client_id, clean_session=True, will_message=testament, persistent_storage=self.outgoing)
@@ -138,6 +142,12 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
             if packets:
                 self._connection.send_package(b"".join(packets))
 
+    def ping(self) -> None:
+        """Ask the broker for a sign of life."""
+        transport = self.transport
+        if transport is not None and not transport.is_closing():
+            self._connection._send_ping_request()  # noqa: SLF001 - not public in gmqtt
+
     async def drain(self) -> None:
         """Wait while too much lies in the buffer of the socket; raises ConnectionError."""
         transport = self.transport
@@ -163,6 +173,7 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
 
         gmqtt would acknowledge messages before it hands them over, and take several times as long. All else is for it.
         """
+        self._heard()
         received = self._incomplete + data
         messages: list[Message] = []
         numbers: list[int] = []

@@ -26,6 +26,10 @@ MOST_IN_FLIGHT = 1_000
 """Published messages that the broker may not have acknowledged yet; further ones wait."""
 BURST_MESSAGES = 256
 """Handed over before others have their turn."""
+SILENCE_SECONDS = 15.0
+"""A broker that sends nothing for so long, though it has been asked for a sign of life, has hung."""
+LOOKS = 6
+"""Times within which it is looked whether the broker has sent something; it is asked after a third of them."""
 BUSY_MESSAGES = 16
 BUSY_SECONDS = 0.01
 """More than so many messages within this time are many."""
@@ -38,13 +42,25 @@ class Connection:
 
     Parameters
     ----------
-    address, client_id, will, max_queued
+    address, client_id, will, max_queued, silence_seconds
         As in :class:`protocols.mqtt.MqttLink`.
     """
 
-    def __init__(self, address: BrokerAddress, *, client_id: str, will: Message | None, max_queued: int) -> None:
+    def __init__(
+        self,
+        address: BrokerAddress,
+        *,
+        client_id: str,
+        will: Message | None,
+        max_queued: int,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
         self._address = address
         self._max_queued = max_queued
+        self._silence = silence_seconds
+        self._quiet_looks = 0
+        self.hung = False
+        """True once the broker has been given up because it sent nothing any more."""
         self._dropped = 0
         self._messages: list[Message] = []
         self._numbers: list[int] = []
@@ -59,6 +75,7 @@ class Connection:
             client_id,
             will,
             on_messages=self._arrived,
+            on_bytes=self._heard,
             on_lost=self._connection_lost,
             on_subscribed=self._subscribed,
         )
@@ -89,6 +106,27 @@ class Connection:
         except (TimeoutError, OSError):
             transport.abort()
         self._connection_lost()
+
+    async def watch(self) -> None:
+        """Give the connection up once the broker has sent nothing for too long, though it was asked to.
+
+        What is counted are looks between which the socket has had its turn, and not seconds: who was stopped or busy
+        for long itself finds what the broker has sent meanwhile before it can take it for hung.
+        """
+        while not self._lost.is_set():
+            await asyncio.sleep(self._silence / LOOKS)
+            self._quiet_looks += 1
+            if self._quiet_looks == LOOKS // 3:
+                self._client.ping()
+            elif self._quiet_looks >= LOOKS:
+                self.hung = True
+                transport = self._client.transport
+                if transport is not None:
+                    transport.abort()
+                self._connection_lost()
+
+    def _heard(self) -> None:
+        self._quiet_looks = 0
 
     async def publish(self, message: Message) -> None:
         """Publish, as :meth:`protocols.mqtt.MqttLink.publish` says."""
@@ -127,7 +165,7 @@ class Connection:
             while self._messages:
                 await self._hand_over(take)
             if self._lost.is_set():
-                raise LinkError(f"the connection to the broker at {self._address} broke")
+                raise LinkError(f"the connection to the broker at {self._address} {self._end}")
             await self._let_pile_up()
 
     async def _hand_over(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
@@ -164,9 +202,13 @@ class Connection:
             raise self._failure(message) from error
         return acknowledged
 
+    @property
+    def _end(self) -> str:
+        return f"was given up: it sent nothing for {self._silence:g} s" if self.hung else "broke"
+
     def _failure(self, message: Message) -> LinkError:
         return LinkError(
-            f"the broker at {self._address} did not take a message on {message.topic}: the connection broke"
+            f"the broker at {self._address} did not take a message on {message.topic}: the connection {self._end}"
         )
 
     def _arrived(self, messages: list[Message], numbers: list[int]) -> None:
@@ -204,7 +246,12 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def connect(
-    address: BrokerAddress, *, client_id: str, will: Message | None, max_queued: int
+    address: BrokerAddress,
+    *,
+    client_id: str,
+    will: Message | None,
+    max_queued: int,
+    silence_seconds: float = SILENCE_SECONDS,
 ) -> AsyncIterator[Connection]:
     """Keep a connection while the block runs.
 
@@ -213,9 +260,15 @@ async def connect(
     LinkError
         If the broker cannot be reached, or refuses.
     """
-    connection = Connection(address, client_id=client_id, will=will, max_queued=max_queued)
+    connection = Connection(
+        address, client_id=client_id, will=will, max_queued=max_queued, silence_seconds=silence_seconds
+    )
+    watching: asyncio.Task[None] | None = None
     try:
         await connection.open()
+        watching = asyncio.create_task(connection.watch(), name=f"watch over the broker for {client_id}")
         yield connection
     finally:
+        if watching is not None:
+            watching.cancel()
         await connection.close()

@@ -25,6 +25,9 @@ def proxy(
     username: Annotated[
         str | None, typer.Option(help="User at the broker; the password comes from FJORD_BROKER_PASSWORD.")
     ] = None,
+    broker_silence: Annotated[
+        int | None, duration_option(help="A broker that sends nothing for so long has hung.", shown_default="15s")
+    ] = None,
     data: Annotated[
         str | None, typer.Option(help="Folder of catalog and spool.", show_default=".fjord/proxy-<name>")
     ] = None,
@@ -75,6 +78,7 @@ def proxy(
         "name": name,
         "broker": broker,
         "username": username,
+        "broker_silence": broker_silence,
         "data": data,
         "drivers": drivers,
         "flush_interval": flush_interval,
@@ -114,7 +118,9 @@ async def _run(settings: ProxySettings, password: str | None) -> None:
         stores = stack.enter_context(
             open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries)
         )
-        service = ProxyService(settings, stores, mqtt_link(address), drivers=drivers)
+        service = ProxyService(
+            settings, stores, mqtt_link(address, silence_seconds=settings.broker_silence / 1e6), drivers=drivers
+        )
         if settings.metrics_port is not None:
             stack.callback(serve_metrics(service.metrics, settings.metrics_port))
         typer.echo(f"proxy: {settings.name} at broker {address}, data in {settings.folder}")

@@ -31,5 +31,6 @@ def read_gauges(fleet: Fleet, stores: Stores, link: Link) -> Gauges:
             "stream",
             {name: each.watermark_us / 1e6 for name, each in streams if each.watermark_us is not None},
         ),
+        "broker_hangs": ("Times the broker was given up because it sent nothing any more.", "", {"": link.hangs_total}),
         "connected": ("1 while there is a connection to the broker.", "", {"": float(link.connected.is_set())}),
     }

@@ -11,13 +11,15 @@ from typing import Protocol
 from protocols import topics
 from protocols.catalog import Presence, Status
 from protocols.frames import VERSION, encode
-from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+from protocols.mqtt import SILENCE_SECONDS, BrokerAddress, Message, MqttLink, Subscription
 
 
 class Link(Protocol):
     """What the service needs of :class:`protocols.mqtt.MqttLink`."""
 
     connected: asyncio.Event
+    hangs_total: int
+    """Times the broker was given up because it sent nothing any more."""
 
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Receive until cancelled."""
@@ -81,8 +83,8 @@ def greeting(
     )
 
 
-def mqtt_link(address: BrokerAddress) -> MakeLink:
-    """Return what makes the real link."""
+def mqtt_link(address: BrokerAddress, *, silence_seconds: float = SILENCE_SECONDS) -> MakeLink:
+    """Return what makes the real link, which gives up a broker that has been silent for so long."""
 
     def make(greet: Greeting) -> Link:
         return MqttLink(
@@ -92,6 +94,7 @@ def mqtt_link(address: BrokerAddress) -> MakeLink:
             births=(greet.birth,),
             will=greet.death,
             on_connect=greet.on_connect,
+            silence_seconds=silence_seconds,
         )
 
     return make

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from protocols.byte_sizes import parse_byte_size
 from protocols.durations import format_duration, parse_duration_us
 from protocols.errors import FjordError, TopicError
-from protocols.mqtt import DEFAULT_PORT, BrokerAddress
+from protocols.mqtt import DEFAULT_PORT, SILENCE_SECONDS, BrokerAddress
 from protocols.programs import ListenSchedule
 from protocols.topics import check_name
 from proxy.errors import ConfigurationError
@@ -55,6 +55,11 @@ class ProxySettings(BaseModel):
     broker: str = Field("127.0.0.1:1883", description="The MQTT broker, as HOST or HOST:PORT.")
     username: str = Field(
         "", description=f"User at the broker; empty for none. The password is read from {PASSWORD_VARIABLE} only."
+    )
+    broker_silence: Duration = Field(
+        round(SILENCE_SECONDS * 1e6),
+        ge=1_000_000,
+        description="A broker that sends nothing for so long has hung: connect anew.",
     )
     data: str = Field("", description="Folder of catalog, spool and quarantine; empty takes .fjord/proxy-<name>.")
     drivers: str = Field("", description="TOML file of drivers for devices of other makers; empty for none.")

@@ -127,8 +127,13 @@ class ClusterServer:
             births=[Message(status, self._status(Presence.ONLINE), retain=True)],
             will=Message(status, self._status(Presence.OFFLINE), retain=True),
             on_connect=self._connected,
+            silence_seconds=settings.broker_silence_seconds,
         )
-        self._result_link = MqttLink(settings.broker, client_id=f"fjord-results-{settings.name}")
+        self._result_link = MqttLink(
+            settings.broker,
+            client_id=f"fjord-results-{settings.name}",
+            silence_seconds=settings.broker_silence_seconds,
+        )
         self.ingest.attach(self._link)
         limits = Limits(max_bytes=settings.max_relation_bytes)
         self.queries = QueryService(
@@ -192,9 +197,16 @@ class ClusterServer:
         """Return what the API's status shows."""
         fjord = self.running_fjord
         progress = {} if fjord is None else fjord.progress()
+        links = (self._link, self._result_link)
         return {
             "name": self.settings.name,
-            "broker": {"address": str(self.settings.broker), "connected": self._link.connected.is_set()},
+            "broker": {
+                "address": str(self.settings.broker),
+                "connected": all(link.connected.is_set() for link in links),
+                "trouble": next((link.trouble for link in links if link.trouble), None),
+                "connects": self._link.connects_total,
+                "hangs": self._link.hangs_total,
+            },
             "fjord": {
                 "running": fjord is not None and fjord.active,
                 "ready": self.fjord_ready,

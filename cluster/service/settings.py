@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocols.mqtt import BrokerAddress
+from protocols.mqtt import SILENCE_SECONDS, BrokerAddress
 
 DEFAULT_API_PORT = 8642
 
@@ -22,6 +22,8 @@ class ClusterSettings:
         Where stream tables, results, plans, registry and checkpoint are kept.
     broker
         The MQTT broker.
+    broker_silence_seconds
+        A broker that sends nothing for so long, though it is asked to, has hung: the connection is tried anew.
     api_host, api_port
         Where the HTTP API listens; loopback unless a token is set.
     api_token
@@ -70,6 +72,7 @@ class ClusterSettings:
     name: str = "cluster"
     folder: Path = Path(".fjord/cluster")
     broker: BrokerAddress = field(default_factory=BrokerAddress)
+    broker_silence_seconds: float = SILENCE_SECONDS
     api_host: str = "127.0.0.1"
     api_port: int = DEFAULT_API_PORT
     api_token: str | None = field(default=None, repr=False)

@@ -41,6 +41,7 @@ class FakeLink:
     def __init__(self, greeting):
         self.greeting = greeting
         self.connected = asyncio.Event()
+        self.hangs_total = 0
         self.published = []
         self.fails = False
         self.take = None
