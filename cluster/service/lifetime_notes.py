@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from protocols.catalog import MoteEntry
 
 
-def lifetime_note(entries: Iterable[MoteEntry], streams: Iterable[str]) -> dict[str, Any] | None:
-    """Return the note for a query's results; None if its sensors do as it asked and last as long as they should.
+def lifetime_notes(
+    entries: Iterable[MoteEntry], streams: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, Any] | None]:
+    """Return the notes for the results of queries; None where sensors do as they were asked and last as they should.
 
     Parameters
     ----------
     entries
-        Of the catalog.
+        Of the catalog; each is looked at once, however many queries there are.
     streams
-        That the query reads.
+        By query: the streams that it reads.
 
     Returns
     -------
-    dict or None
+    dict
         ``slower``: how many times as long sample periods are, at most; ``too_short_lived``: how many sensors will not
         last as long as queries or their owners want, even so.
     """
-    wanted = set(streams)
-    mine = [entry for entry in entries if entry.stream in wanted]
-    slower = max((entry.stretched for entry in mine), default=1)
-    too_short_lived = sum(not entry.lifetime_kept for entry in mine)
-    if slower == 1 and not too_short_lived:
-        return None
-    return {"slower": slower, "too_short_lived": too_short_lived}
+    wanted = frozenset[str]().union(*streams.values())
+    slower: dict[str, int] = {}
+    too_short_lived: dict[str, int] = {}
+    for entry in entries:
+        if entry.stream in wanted:
+            slower[entry.stream] = max(slower.get(entry.stream, 1), entry.stretched)
+            too_short_lived[entry.stream] = too_short_lived.get(entry.stream, 0) + (not entry.lifetime_kept)
+    return {
+        query: _note(
+            max((slower.get(each, 1) for each in read), default=1), sum(too_short_lived.get(each, 0) for each in read)
+        )
+        for query, read in streams.items()
+    }
+
+
+def _note(slower: int, too_short_lived: int) -> dict[str, Any] | None:
+    return {"slower": slower, "too_short_lived": too_short_lived} if slower > 1 or too_short_lived else None

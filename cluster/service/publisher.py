@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import polars as pl
@@ -18,7 +18,8 @@ from protocols.mqtt import LinkError, Message, MqttLink
 
 log = structlog.get_logger(__name__)
 
-Note = Callable[[str], dict[str, Any] | None]
+Notes = Callable[[Collection[str]], Mapping[str, dict[str, Any] | None]]
+"""Returns, by query, what its subscribers are to know; asked once for all queries of a commit."""
 PAUSE_SECONDS = 0.5
 """Before what failed is tried again."""
 IN_FLIGHT = 200
@@ -36,7 +37,7 @@ class Publisher:
         Keeps the position up to which the broker has acknowledged everything.
     link
         Where to publish.
-    note
+    notes
         Says, by query, what subscribers are to know of its sensors.
     stale
         Says, by query, which relations it reads are stale, and since when.
@@ -48,13 +49,13 @@ class Publisher:
         registry: Registry,
         link: MqttLink,
         *,
-        note: Note = lambda _: None,
-        stale: Note = lambda _: None,
+        notes: Notes = lambda _: {},
+        stale: Notes = lambda _: {},
     ) -> None:
         self._results = results
         self._registry = registry
         self._link = link
-        self._note = note
+        self._notes = notes
         self._stale = stale
         self._committed = asyncio.Event()
         self._position: tuple[int, int] | None = None
@@ -115,7 +116,9 @@ class Publisher:
         except ResultsGoneError as gone:
             self._go_on_after(gone, done)
             return True
-        notes = {query: (self._note(query), self._stale(query)) for query in rows["query"].unique().to_list()}
+        queries = rows["query"].unique().to_list()
+        sensors, stale = self._notes(queries), self._stale(queries)
+        notes = {query: (sensors.get(query), stale.get(query)) for query in queries}
         for chunk in rows.slice(done).iter_slices(IN_FLIGHT):
             await asyncio.gather(*(self._link.publish(message) for message in _messages(chunk, notes)))
             done += chunk.height

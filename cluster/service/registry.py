@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -184,6 +184,11 @@ class Registry:
             if query.name == name:
                 return query
         raise UnknownQueryError(name, [query.name for query in running])
+
+    def nodes(self, names: Collection[str]) -> dict[str, Node]:
+        """Return what those of the queries mean that are running, by name."""
+        wanted = set(names)
+        return {query.name: query.node for query in self.plan.queries if query.name in wanted}
 
     def add(
         self,

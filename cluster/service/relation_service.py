@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from cluster.relations.source import (
     SourceTooLargeError,
 )
 from cluster.service.planning import Planning
-from cluster.service.registry import Registry, UnknownQueryError
+from cluster.service.registry import Registry
 from cluster.service.relation_refresh import RelationRefresher
 from cluster.service.relation_store import KnownRelation, RelationStore
 from cluster.service.stream_service import StreamService
@@ -206,22 +207,22 @@ class RelationService:
             "used_by": readers,
         }
 
-    def stale_for(self, query: str) -> dict[str, Any] | None:
-        """Return by name the ages, in seconds, of the stale relations that a query reads; None if none is stale."""
+    def stale_for(self, queries: Collection[str]) -> Mapping[str, dict[str, Any]]:
+        """Return, by query, the names and ages in seconds of the stale relations that it reads, where there are any."""
         now = self._store.clock()
-        if all(each.freshness.state(now) is State.FRESH for each in self._store.all()):
-            return None
-        try:
-            node = self._registry.query(query).node
-        except UnknownQueryError:
-            return None
-        identities = {each.identity for each in relations_of(node)}
-        ages = {
-            each.name: round(each.freshness.age(now) or 0.0, 3)
+        stale = {
+            each.identity: (each.name, round(each.freshness.age(now) or 0.0, 3))
             for each in self._store.all()
-            if each.identity in identities and each.freshness.state(now) is not State.FRESH
+            if each.freshness.state(now) is not State.FRESH
         }
-        return ages or None
+        if not stale:
+            return {}
+        nodes = self._registry.nodes(queries)
+        ages = {
+            query: dict(stale[each.identity] for each in relations_of(node) if each.identity in stale)
+            for query, node in nodes.items()
+        }
+        return {query: found for query, found in ages.items() if found}
 
     def _check_name(self, name: str) -> None:
         if (unreadable := self._streams.unreadable.find(name)) is not None:

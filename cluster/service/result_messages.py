@@ -52,7 +52,7 @@ def result_message(
     row
         The row as a JSON object.
     sensors
-        What is to be known of its sensors; see :func:`cluster.service.lifetime_notes.lifetime_note`.
+        What is to be known of its sensors; see :func:`cluster.service.lifetime_notes.lifetime_notes`.
     stale
         By name of a relation that is stale: seconds since it was last known to be as its source.
     """

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,13 @@ from cluster.relations.source import Limits
 from cluster.service.api import make_api
 from cluster.service.demand_reports import DemandReports
 from cluster.service.folder_lock import lock_folder
-from cluster.service.lifetime_notes import lifetime_note
+from cluster.service.lifetime_notes import lifetime_notes
 from cluster.service.listening import ApiServer, listen
 from cluster.service.lost_versions import make_up_for_lost, named_versions, set_back
 from cluster.service.metrics import ClusterMetrics
 from cluster.service.publisher import Publisher
 from cluster.service.query_service import QueryService
-from cluster.service.registry import Registry, UnknownQueryError
+from cluster.service.registry import Registry
 from cluster.service.relation_store import RelationStore
 from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
@@ -151,7 +151,7 @@ class ClusterServer:
             demand_reports=demand_reports,
         )
         stale = self.queries.relations.stale_for
-        self.publisher = Publisher(self.results, self.registry, self._result_link, note=self._note_on, stale=stale)
+        self.publisher = Publisher(self.results, self.registry, self._result_link, notes=self._notes_on, stale=stale)
         self.metrics = ClusterMetrics(self, CollectorRegistry())
         self._spark: SparkSession | None = None
         self.running_fjord: RunningFjord | None = None
@@ -358,13 +358,10 @@ class ClusterServer:
                 Message(topics.cluster_status(self.settings.name), self._status(Presence.OFFLINE), retain=True)
             )
 
-    def _note_on(self, query: str) -> dict[str, Any] | None:
-        """Return what subscribers of a query are to know of its sensors."""
-        try:
-            node = self.registry.query(query).node
-        except UnknownQueryError:
-            return None
-        return lifetime_note(self.sensors.snapshot()[0], streams_of(node))
+    def _notes_on(self, queries: Collection[str]) -> Mapping[str, dict[str, Any] | None]:
+        """Return what subscribers of queries are to know of their sensors."""
+        streams = {name: streams_of(node) for name, node in self.registry.nodes(queries).items()}
+        return lifetime_notes(self.sensors.snapshot()[0], streams)
 
     def _status(self, presence: Presence) -> bytes:
         return encode(Status(VERSION, self.settings.name, presence, self._fjord, time.time_ns() // 1000))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
-from cluster.service.lifetime_notes import lifetime_note
+from cluster.service.lifetime_notes import lifetime_notes
 from cluster.service.result_messages import result_message
 from protocols.catalog import MoteEntry, MoteState
 
@@ -15,12 +17,28 @@ def entry(mote: str, stream: str = "traffic", **rest: object) -> MoteEntry:
 
 
 def test_nothing_is_said_of_sensors_that_do_as_they_were_asked() -> None:
-    assert lifetime_note([entry("m1"), entry("m2", "weather", stretched=4)], {"traffic"}) is None
+    assert lifetime_notes([entry("m1"), entry("m2", "weather", stretched=4)], {"q": {"traffic"}}) == {"q": None}
     assert "sensors" not in msgspec.json.decode(result_message("q", 1, 0, 1, "{}"))
 
 
 def test_the_slowest_and_how_many_die_too_early() -> None:
     entries = [entry("m1", stretched=4), entry("m2", stretched=2, lifetime_kept=False), entry("m3")]
-    note = lifetime_note(entries, {"traffic"})
+    note = lifetime_notes(entries, {"q": {"traffic"}})["q"]
     assert note == {"slower": 4, "too_short_lived": 1}
     assert msgspec.json.decode(result_message("q", 1, 0, 1, "{}", sensors=note))["sensors"] == note
+
+
+def test_each_sensor_is_looked_at_once_for_all_queries() -> None:
+    looked_at = []
+
+    def entries() -> Iterator[MoteEntry]:
+        for number in range(100):
+            looked_at.append(number)
+            yield entry(f"m{number}", f"s{number % 2}", stretched=number)
+
+    streams = {f"q{number}": {f"s{number % 3}"} for number in range(500)}
+    notes = lifetime_notes(entries(), streams)
+    assert looked_at == list(range(100))
+    assert (notes["q0"], notes["q1"], notes["q2"]) == (
+        {"slower": 98, "too_short_lived": 0}, {"slower": 99, "too_short_lived": 0}, None,
+    )  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -119,7 +121,7 @@ async def test_rows_say_which_relations_were_stale(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
     table = ResultsTable(str(tmp_path / "results"), "f")
     ages = [{"roads": 72.5}, None]
-    publisher = Publisher(table, registry, link, stale=lambda _: ages.pop(0))  # type: ignore[arg-type]
+    publisher = Publisher(table, registry, link, stale=lambda queries: dict.fromkeys(queries, ages.pop(0)))  # type: ignore[arg-type]
     table.append(answers(1), 0)
     table.append(answers(1), 1)
     while await publisher.publish_next():
@@ -263,3 +265,22 @@ async def test_nothing_is_published_that_is_not_on_disk(tmp_path: Path, monkeypa
     assert table.committed(0)
     assert await publisher.publish_next()
     assert sequences(link) == [1]
+
+
+async def test_notes_are_made_once_for_all_queries_of_a_commit(tmp_path: Path) -> None:
+    """One by one they took the registry, every query and every sensor for each of five hundred queries."""
+    link, asked = FlakyLink(), []
+    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
+    table = ResultsTable(str(tmp_path / "results"), "f")
+
+    def notes(queries: Collection[str]) -> Mapping[str, dict[str, Any] | None]:
+        asked.append(sorted(queries))
+        return {"q7": {"slower": 2, "too_short_lived": 0}}
+
+    publisher = Publisher(table, registry, link, notes=notes)  # type: ignore[arg-type]
+    names = [f"q{number}" for number in range(500)]
+    table.append(answers(500).with_columns(pl.Series("query", names)), 0)
+    await publisher.publish_next()
+    assert asked == [sorted(names)]
+    found = {each["query"]: each.get("sensors") for each in (msgspec.json.decode(m.payload) for m in link.published)}
+    assert (found["q7"], found["q8"], len(found)) == ({"slower": 2, "too_short_lived": 0}, None, 500)

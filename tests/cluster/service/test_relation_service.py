@@ -261,13 +261,12 @@ async def test_results_say_which_relations_are_stale_and_for_how_long(relations)
     await relations.create()
     query, _ = await relations.queries.add(JOINED)
     other, _ = await relations.queries.add("SELECT sensor FROM traffic")
-    assert relations.queries.relations.stale_for(query.name) is None
+    assert relations.queries.relations.stale_for([query.name]) == {}
     relations.source.away()
     await relations.passes(30)
     await relations.passes(12)
-    assert relations.queries.relations.stale_for(query.name) == {"roads": 42}
-    assert relations.queries.relations.stale_for(other.name) is None
-    assert relations.queries.relations.stale_for("nobody") is None
+    assert relations.queries.relations.stale_for([query.name, other.name]) == {query.name: {"roads": 42}}
+    assert relations.queries.relations.stale_for(["nobody"]) == {}
 
 
 # For real
