@@ -23,7 +23,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What is known of a relation's source. Times are seconds since 1970.
+    """What is known of a relation's source. Times are seconds of a clock that is never set.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ class RelationRefresher:
         relation.trouble = None
         self._store.fresh(relation)
         if last is not relation.last:
-            now = self._store.clock()
+            now = self._store.wall()  # files are stamped by it
             await self.in_thread(lambda: relation.versions.prune(now_seconds=now))
 
     def _made(self, relation: KnownRelation, version: RelationVersion) -> None:

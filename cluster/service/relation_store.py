@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import shutil
 import threading
@@ -74,8 +75,8 @@ class KnownRelation:
     freshness: Freshness
     statement: CreateRelation | None = None
     condition: tuple[Comparison, ...] = ()
-    next_look: float = 0.0
-    """When its source is looked at again, in seconds since 1970."""
+    next_look: float = -math.inf
+    """When its source is looked at again, by the clock of the store."""
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while its source is looked at."""
     idle: threading.Event = field(default_factory=_set_event)
@@ -113,7 +114,9 @@ class RelationStore:
     sensors
         The catalog of sensors, which is a relation without being created; None for none.
     clock
-        Seconds since 1970.
+        Seconds of a clock that is never set: periods and ages are measured by it.
+    wall
+        Seconds since 1970, which somebody may set: what is remembered from one run to the next is stamped by it.
     chance
         Random numbers from 0 to 1.
     pause
@@ -127,7 +130,8 @@ class RelationStore:
         *,
         limits: Limits | None = None,
         sensors: SensorsSource | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -136,6 +140,7 @@ class RelationStore:
         self._limits = limits or Limits()
         self._sensors = sensors
         self.clock = clock
+        self.wall = wall
         self.chance = chance
         self.pause = pause
         self._by_name: dict[str, KnownRelation] = {}
@@ -187,14 +192,13 @@ class RelationStore:
         if statement.warnings:
             log.warning("relation created before", relation=registered.name, warnings=statement.warnings)
         stale = None if statement.stale_us is None else statement.stale_us / 1e6
-        fresh_at = None if registered.fresh_us is None else registered.fresh_us / 1e6
         relation = KnownRelation(
             registered.name,
             registered.identity,
             registered.columns,
             self.source_of(statement),
             RelationVersions(self._folder / registered.identity),
-            Freshness(statement.refresh_us / 1e6, stale, fresh_at),
+            Freshness(statement.refresh_us / 1e6, stale, self._fresh_at(registered)),
             statement,
             statement.condition_on(registered.columns),
         )
@@ -209,10 +213,9 @@ class RelationStore:
 
     def fresh(self, relation: KnownRelation) -> None:
         """Note that a relation is as its source is now."""
-        now = self.clock()
-        relation.freshness = relation.freshness.succeeded(now)
+        relation.freshness = relation.freshness.succeeded(self.clock())
         if relation.statement is not None:
-            self._registry.set_fresh(relation.name, int(now * 1e6))
+            self._registry.set_fresh(relation.name, int(self.wall() * 1e6))
 
     def remove_dropped(self) -> None:
         """Remove versions of relations that have been gone for long."""
@@ -226,11 +229,16 @@ class RelationStore:
         """Let what queries have of a relation go on, though the statement that created it cannot be read any more."""
         log.warning("relation cannot be read", relation=registered.name, reason=error.message, hint=error.hint)
         source, versions = UnreadableSource(error), RelationVersions(self._folder / registered.identity)
-        fresh_at = None if registered.fresh_us is None else registered.fresh_us / 1e6
-        freshness = Freshness(UNREADABLE_REFRESH_SECONDS, None, fresh_at)
+        freshness = Freshness(UNREADABLE_REFRESH_SECONDS, None, self._fresh_at(registered))
         relation = KnownRelation(registered.name, registered.identity, registered.columns, source, versions, freshness)
         relation.unreadable = registered.text
         self._by_name[relation.name.casefold()] = self._recalled(relation)
+
+    def _fresh_at(self, registered: RegisteredRelation) -> float | None:
+        """Return by the store's clock when a relation was fresh; now, if the wall clock has been set back since."""
+        if registered.fresh_us is None:
+            return None
+        return self.clock() - max(self.wall() - registered.fresh_us / 1e6, 0.0)
 
     def _add_sensors(self, sensors: SensorsSource) -> None:
         identity = f"{SENSORS}@0"

@@ -71,6 +71,7 @@ class Relations:
         self.service = service
         self.folder = folder
         self.clock = clock or Clock()
+        self.set_back = 0.0
         self.source = ScriptedSource()
         self.sensors = sensors
         self.pause = asyncio.sleep
@@ -86,8 +87,8 @@ class Relations:
                 return relations.source
 
         self.store = Store(
-            self.service.registry.relations, self.folder, sensors=self.sensors, clock=self.clock, chance=lambda: 0.5,
-            pause=self.patience,
+            self.service.registry.relations, self.folder, sensors=self.sensors, clock=self.clock, wall=self.wall,
+            chance=lambda: 0.5, pause=self.patience,
         )  # fmt: skip
         self.queries = QueryService(
             "cluster", self.service.registry, self.service.ingest, self.service.link, relations=self.store
@@ -96,6 +97,10 @@ class Relations:
     async def patience(self, seconds):
         """Wait for a source, as long as the test wants it now."""
         await self.pause(seconds)
+
+    def wall(self):
+        """Tell the time of a clock that somebody may have set."""
+        return self.clock.now + 1.7e9 - self.set_back
 
     async def create(self, text=CREATE):
         return await self.queries.relations.execute(text)

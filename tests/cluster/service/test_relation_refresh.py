@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -16,6 +17,7 @@ from cluster.language.algebra import Column
 from cluster.relations.freshness import Freshness, State
 from cluster.relations.source import SourceTooLargeError
 from cluster.service.relation_refresh import PATIENCE_SECONDS
+from cluster.service.relation_store import RelationStore
 from protocols.streams import FieldType
 from tests.cluster.service.relation_cases import CREATE, DECLARED, Relations
 
@@ -236,3 +238,36 @@ def test_times_between_looks_vary_a_little():
 
 def test_a_relation_that_was_never_read_is_away():
     assert Freshness(30.0).failed("no").state(0) is State.AWAY
+
+
+SIX_HOURS = 6 * 3600
+
+
+@pytest.mark.parametrize("set_back", [SIX_HOURS, -SIX_HOURS])
+async def test_a_clock_on_the_wall_that_is_set_changes_no_period(relations, set_back):
+    await relations.create()
+    relations.set_back = set_back
+    await relations.passes(29)
+    assert relations.source.asked == 1
+    await relations.passes(1)
+    assert (relations.source.asked, relations.shown["age"], relations.shown["state"]) == (2, 0, "fresh")
+    relations.source.away()
+    await relations.passes(30)
+    assert (relations.shown["state"], relations.shown["age"]) == ("stale", 30)
+
+
+async def test_how_old_a_relation_is_is_known_after_a_restart(relations):
+    await relations.create()
+    relations.clock.now += 100
+    relations.start()
+    assert relations.shown["age"] == 100
+    relations.set_back = SIX_HOURS
+    relations.start()
+    assert relations.shown["age"] == 0, "nobody knows; at least it is looked at at once"
+    await relations.passes(0)
+    assert relations.source.asked == 2
+
+
+def test_periods_are_measured_by_a_clock_that_nobody_sets(service, tmp_path):
+    store = RelationStore(service.registry.relations, tmp_path / "relations")
+    assert store.clock is time.monotonic
