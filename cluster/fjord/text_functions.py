@@ -5,12 +5,17 @@ A text is a sequence of Unicode code points. Capitals and small letters are thos
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import reduce
 
 import polars as pl
 
 from cluster.fjord.scalar_functions import aligned, choice
+
+LONGEST_TEXT = 10_000
+"""Code points of a text that operators and functions make of others: what doubles its length again and again would fill
+the memory. A longer one is NULL, as is a number that leaves the reals."""
 
 
 def matching(pattern: str, escape: str | None = None) -> Callable[[pl.Series], pl.Series]:
@@ -80,10 +85,27 @@ def substring(value: pl.Series, start: pl.Series, count: pl.Series | None = None
 
 
 def joined(left: pl.Series, right: pl.Series) -> pl.Series:
-    """Return two texts, one behind the other."""
-    return left.cast(pl.String) + right.cast(pl.String)
+    """Return two texts, one behind the other; NULL if that is too long."""
+    return _behind_each_other(left.cast(pl.String), right.cast(pl.String))
 
 
 def concatenated(*values: pl.Series) -> pl.Series:
-    """Return texts, one behind the other; NULLs do not count."""
-    return reduce(lambda left, right: left + right, (value.cast(pl.String).fill_null("") for value in values))
+    """Return texts, one behind the other; NULLs do not count; NULL if that is too long."""
+    return _behind_each_other(*(value.cast(pl.String).fill_null("") for value in values))
+
+
+def _behind_each_other(*texts: pl.Series) -> pl.Series:
+    # A code point takes a byte at least, and bytes need not be counted.
+    if sum(longest_bytes(each) for each in texts) > LONGEST_TEXT:
+        texts = aligned(*texts)
+        letters = reduce(operator.add, (each.str.len_chars().cast(pl.Int64) for each in texts))
+        # What would be too long is left out before it is made.
+        first = choice(letters <= LONGEST_TEXT, texts[0], pl.Series([None], dtype=pl.String))
+        texts = (first, *texts[1:])
+    return reduce(operator.add, texts)
+
+
+def longest_bytes(texts: pl.Series) -> int:
+    """Return how many bytes the longest of texts has."""
+    longest = texts.str.len_bytes().max()
+    return longest if isinstance(longest, int) else 0

@@ -15,6 +15,7 @@ import structlog
 
 from cluster.errors import PlanError
 from cluster.fjord.compilation import check_supported
+from cluster.fjord.text_growth import check_text
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import Query, translate
@@ -59,6 +60,8 @@ class Known:
         query = translate(sql, self.catalog, registered=registered)
         if registered and query.warnings:
             log.warning("query added before", query=sql, warnings=query.warnings)
+        if not registered:
+            check_text(query.node)
         return query, rewrite(query.node, large=self.large, sizes=self.sizes)
 
     def understood(self, sql: str, *, registered: bool = False) -> tuple[Query, Node]:

@@ -85,7 +85,7 @@ def _value(node: exp.Expr, row: Row) -> Value:  # noqa: C901, PLR0911, PLR0912 -
             known = [float(each) for each in known] if is_real(node) else known
             return (min if isinstance(node, exp.Least) else max)(known) if known else None
         case exp.Concat():
-            return "".join(found for each in node.expressions if (found := value_of(each, row)) is not None)
+            return short("".join(found for each in node.expressions if (found := value_of(each, row)) is not None))
         case exp.Cast():
             return cast(value_of(node.this, row), node.args["to"].this)
         case exp.Escape():
@@ -115,6 +115,11 @@ def _number(text: str) -> int | float | None:
 def settled(number: float) -> float | None:
     """Return a real as it may be in a tuple."""
     return number + 0.0 if math.isfinite(number) else None
+
+
+def short(text: str) -> str | None:
+    """Return a text that is made of others as it may be in a tuple."""
+    return text if len(text) <= 10_000 else None
 
 
 def wrapped(number: int) -> int:
@@ -284,6 +289,6 @@ _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
     exp.Length: len,
     exp.Trim: lambda text: text.strip(" "),
     exp.Substring: _substring,
-    exp.DPipe: lambda left, right: left + right,
+    exp.DPipe: lambda left, right: short(left + right),
 }
 """What is None if one of its operands is."""

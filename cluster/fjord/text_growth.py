@@ -1,0 +1,96 @@
+"""Refuses queries that join the same text to itself so often that nothing but an empty one would be left of it.
+
+    SELECT x || x AS x FROM (SELECT x || x AS x FROM ...)        of how many parts each x is made:  4, 2, 1
+
+A text of more parts than letters are allowed (:mod:`cluster.fjord.text_functions`) is NULL, unless its parts are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from cluster.errors import PlanError
+from cluster.fjord.scalar_rules import operands_of
+from cluster.fjord.text_functions import LONGEST_TEXT
+from cluster.language.algebra import Aggregate, Node, Project, Scalar, inputs_of
+from cluster.language.dialect import parse_scalar
+from cluster.language.walks import from_below
+from cluster.planning_budget import spend
+from protocols.streams import FieldType
+
+Parts = Mapping[str, int]
+"""By column: how many texts are joined in it; columns that are not there are as they came."""
+
+
+class TextGrowthError(PlanError):
+    """A query that makes texts of too many parts."""
+
+
+def check_text(root: Node) -> None:
+    """Refuse a plan that makes texts of more parts than a text may have letters.
+
+    Raises
+    ------
+    TextGrowthError
+        Says which column it is.
+    """
+    known: dict[int, Parts] = {}
+    for node in from_below(root):
+        spend(1)
+        below: dict[str, int] = {}
+        for each in inputs_of(node):
+            below |= known[id(each)]
+        known[id(node)] = _parts(node, below)
+
+
+def _parts(node: Node, below: Parts) -> Parts:
+    match node:
+        case Project():
+            made = {output.name: _parts_of(output.name, output.scalar, below) for output in node.outputs}
+        case Aggregate():
+            called = ((call.name, call.argument) for call in node.calls if call.type is FieldType.TEXT)
+            made = {name: _parts_of(name, argument, below) for name, argument in called if argument is not None}
+            made |= {key: below[key] for key in node.keys if key in below}
+        case _:
+            made = dict(below)
+    return {name: count for name, count in made.items() if count > 1}
+
+
+def _parts_of(name: str, scalar: Scalar, below: Parts) -> int:
+    if scalar.type is not FieldType.TEXT:
+        return 1
+    count = _counted(parse_scalar(scalar.sql), below)
+    if count > LONGEST_TEXT:
+        raise TextGrowthError(
+            f"{name} would be a text of {count:,} parts, one behind the other",
+            hint=f"a text that is made of others has {LONGEST_TEXT:,} characters at most; what is longer is NULL",
+        )
+    return count
+
+
+def _counted(root: exp.Expr, below: Parts) -> int:
+    """Return of how many parts an expression is made; without recursion, as expressions may be deep."""
+    counts: dict[int, int] = {}
+    made: list[tuple[exp.Expr, ...]] = []  # so that no part is forgotten and its identity given to another
+    waiting: list[tuple[exp.Expr, tuple[exp.Expr, ...] | None]] = [(root, None)]
+    while waiting:
+        node, operands = waiting.pop()
+        if operands is None:
+            operands = operands_of(node)
+            made.append(operands)
+            waiting.append((node, operands))
+            waiting.extend((operand, None) for operand in operands)
+            continue
+        found = [counts[id(operand)] for operand in operands]
+        match node:
+            case exp.Column():
+                counts[id(node)] = below.get(node.name, 1)
+            case exp.Concat() | exp.DPipe():
+                counts[id(node)] = sum(found)
+            case exp.Length() | exp.Predicate():
+                counts[id(node)] = 1
+            case _:
+                counts[id(node)] = max(found, default=1)
+    return counts[id(root)]
