@@ -149,7 +149,7 @@ class MoteEntry(Frame, frozen=True):
     doing: Annotated[str, Meta(max_length=2048)] = ""
     milliwatts: float = 0.0
     lifetime_days: float | None = None
-    stretched: Annotated[int, Meta(ge=1)] = 1
+    stretched: Annotated[int, Meta(ge=1, le=2**62)] = 1
     lifetime_kept: bool = True
     clock_offset_us: Microseconds | None = None
     wanted: SamplingProgram | None = None

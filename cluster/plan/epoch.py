@@ -169,7 +169,10 @@ def decode_plan(text: bytes | str) -> Plan | PlanChange:
     msgspec.DecodeError
         If it is none.
     """
-    found = _decoder.decode(text)
+    try:
+        found = _decoder.decode(text)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
     written = found.queries if isinstance(found, _StoredPlan) else found.added
     try:
         queries = tuple(PlannedQuery(query.name, query.since_epoch, restored(query.node)) for query in written)
@@ -292,6 +295,8 @@ class PlanFiles:
             _check_format(path, epoch)
             raise PlanError(f"plan of epoch {epoch} at {path} is not a plan: {error}") from error
         _check_format(path, epoch)
+        if plan.epoch != epoch:
+            raise PlanError(f"plan of epoch {epoch} at {path} is that of epoch {plan.epoch}")
         return plan
 
 
@@ -302,7 +307,7 @@ class _FormatOnly(msgspec.Struct):
 def _check_format(path: Path, epoch: int) -> None:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_FormatOnly).format
-    except (msgspec.DecodeError, OSError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
         return  # not even that much of a plan
     if found not in (FORMAT, FORMAT_OF_LISTS):
         raise PlanError(

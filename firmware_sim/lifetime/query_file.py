@@ -94,9 +94,14 @@ def load_queries(path: Path, schema: StreamSchema) -> list[AskingQuery]:
         If the language is not installed.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"the queries {path} cannot be read: {error.strerror}") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"line {line} of {path} is not UTF-8", hint="save the file as UTF-8") from error
     language = _Language(schema)
     found: list[AskingQuery] = []
     for query in split_queries(text, str(path)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -17,9 +18,15 @@ from firmware_sim.errors import TraceError
 from firmware_sim.mote_events import MoteDescription
 from protocols.errors import SchemaError
 from protocols.packets import SampleValue
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.streams import Field, FieldName, FieldType, StreamSchema
 
 MAX_SENSORS = 100_000
+LATEST_US = 2**61
+"""No instant of a trace is further from 1970."""
+LONGEST_TEXT = 1_024
+"""Characters of a text that packets take."""
+SHOWN = 80
+"""Characters of a value that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +140,33 @@ class Trace:
 
     def _make_schema(self, rows: pl.DataFrame, stream: str) -> StreamSchema:
         units = self._columns.fields
+        for name in (self._columns.sensor, *self._fields):
+            if not _is_field_name(name):
+                raise TraceError(
+                    f"column {name!r} of the trace {self._path} cannot be a field of a stream",
+                    hint="names of fields are up to 64 letters, digits and _, the first a letter: rename it, "
+                    "or choose columns with --field",
+                )
         try:
-            return StreamSchema(
+            schema = StreamSchema(
                 stream,
                 (
                     Field(self._columns.sensor, FieldType.TEXT, fixed=True),
                     *(Field(name, _field_type(rows.schema[name]), units.get(name, "")) for name in self._fields),
                 ),
             )
-        except SchemaError as error:
+            # Proxies would refuse what does not fit the protocol, and nobody would be told why.
+            return msgspec.convert(msgspec.to_builtins(schema), StreamSchema)
+        except (SchemaError, msgspec.ValidationError) as error:
             raise TraceError(f"the trace {self._path} cannot be a stream: {error}") from error
+
+
+def _is_field_name(name: str) -> bool:
+    try:
+        msgspec.convert(name, FieldName)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def mote_names(sensors: list[str]) -> list[str]:
@@ -188,44 +212,87 @@ def _typed(rows: pl.DataFrame, columns: TraceColumns, path: Path) -> pl.DataFram
             )
     if not wanted:
         raise TraceError(f"the trace {path} has no column to sample besides {columns.time} and {columns.sensor}")
+    if "fjord_time" in (columns.sensor, *wanted):
+        raise TraceError(f"the trace {path} has a column 'fjord_time', a name that Fjord needs for itself")
     instants = _instants(rows[columns.time], path)
-    if rows[columns.sensor].null_count():
-        row = int(rows[columns.sensor].is_null().arg_true()[0])
-        raise TraceError(f"row {row + 2} of the trace {path} has no {columns.sensor}")
     typed = [_as_field(rows[name], path) for name in wanted]
-    return pl.DataFrame([instants, rows[columns.sensor].cast(pl.String), *typed])
+    return pl.DataFrame([instants, _sensors(rows[columns.sensor], path), *typed])
 
 
 def _instants(column: pl.Series, path: Path) -> pl.Series:
-    if column.dtype.is_integer():
-        found = column.cast(pl.Int64)
-    elif isinstance(column.dtype, pl.Datetime | pl.Date):
-        found = column.cast(pl.Datetime("us")).dt.epoch("us")
-    else:
-        text = column.cast(pl.String)
-        local = text.str.to_datetime(time_unit="us", strict=False, exact=True)
-        found = local.dt.replace_time_zone(None).dt.epoch("us")
-    unclear = found.is_null()
+    try:
+        found = _microseconds(column)
+    except PolarsError:  # not even like a time
+        found = pl.Series([None] * column.len(), dtype=pl.Int64)
+    # What is beyond would leave the stamps of the protocol.
+    unclear = ~found.is_between(-LATEST_US, LATEST_US).fill_null(value=False)
     if unclear.any():
         row = int(unclear.arg_true()[0])
         raise TraceError(
-            f"row {row + 2} of the trace {path} has the time {column[row]!r}, which is no instant",
+            f"row {row + 2} of the trace {path} has the time {_shown(column, row)}, which is no instant",
             hint="write ISO 8601 (2012-03-01T00:05:00) or microseconds since 1970",
         )
     return found.alias("fjord_time")
 
 
+def _microseconds(column: pl.Series) -> pl.Series:
+    if column.dtype.is_integer():
+        return column.cast(pl.Int64, strict=False)
+    if isinstance(column.dtype, pl.Datetime | pl.Date):
+        return column.cast(pl.Datetime("us"), strict=False).dt.epoch("us")
+    local = column.cast(pl.String).str.to_datetime(time_unit="us", strict=False, exact=True)
+    return local.dt.replace_time_zone(None).dt.epoch("us")
+
+
+def _sensors(column: pl.Series, path: Path) -> pl.Series:
+    names = _converted(column, pl.String(), path)
+    unfit = names.is_null() | (names.str.len_chars() > LONGEST_TEXT)
+    if unfit.any():
+        row = int(unfit.arg_true()[0])
+        reason = "no" if names[row] is None else f"more than {LONGEST_TEXT:,} characters of"
+        raise TraceError(f"row {row + 2} of the trace {path} has {reason} {column.name}")
+    return names
+
+
 def _as_field(column: pl.Series, path: Path) -> pl.Series:
     kind = column.dtype
     if kind.is_integer():
-        return column.cast(pl.Int64)
-    if kind.is_float() or isinstance(kind, pl.Decimal):
-        return column.cast(pl.Float64)
+        return _converted(column, pl.Int64(), path)
+    if kind.is_float() or isinstance(kind, pl.Decimal | pl.Null):
+        reals = _converted(column, pl.Float64(), path)
+        return reals.set(~reals.is_finite(), None)  # as everywhere, what is infinite or no number is NULL
+    if isinstance(kind, pl.String) and (long := column.str.len_chars() > LONGEST_TEXT).any():
+        row = int(long.arg_true()[0])
+        raise TraceError(
+            f"row {row + 2} of the trace {path} has more than {LONGEST_TEXT:,} characters of {column.name}"
+        )
     if isinstance(kind, pl.String | pl.Boolean):
         return column
-    if isinstance(kind, pl.Null):
-        return column.cast(pl.Float64)
     raise TraceError(f"column {column.name!r} of the trace {path} holds {kind}, which no field can hold")
+
+
+def _converted(column: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
+    """Return a column of another type, of which nothing is lost."""
+    try:
+        found = column.cast(kind, strict=False)
+    except PolarsError as error:
+        raise TraceError(
+            f"column {column.name!r} of the trace {path} holds {column.dtype}, which cannot be {kind}"
+        ) from error
+    lost = found.is_null() & column.is_not_null()
+    if lost.any():
+        row = int(lost.arg_true()[0])
+        reason = "is too large" if column.dtype.is_numeric() else f"cannot be {kind}"
+        raise TraceError(
+            f"row {row + 2} of the trace {path} has the {column.name} {_shown(column, row)}, which {reason}"
+        )
+    return found
+
+
+def _shown(column: pl.Series, row: int) -> str:
+    """Return a value in words; an instant that is out of range could not even be shown."""
+    value = column.to_physical()[row] if column.dtype.is_temporal() else column[row]
+    return repr(value)[:SHOWN]
 
 
 def _field_type(kind: pl.DataType) -> FieldType:

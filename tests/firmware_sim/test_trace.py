@@ -85,6 +85,22 @@ def test_parquet_and_other_column_names(tmp_path: Path) -> None:
         ("time,sensor,speed\n2012-03-01T00:00:00,,1\n", "row 2 .* has no sensor"),
         ("time,sensor,speed\n", "no rows"),
         ("", "cannot be read"),
+        ("\n", "cannot be read"),
+        ("time,sensor,speed\n1,a,99999999999999999999\n", "row 2 .* has the speed 99999999999999999999, .* too large"),
+        ("time,sensor,speed\n1,a,1\n99999999999999999999,a,1\n", "row 3 .* 99999999999999999999, which is no instant"),
+        (f"time,sensor,speed\n{2**63 - 1},a,1\n", f"row 2 .* {2**63 - 1}, which is no instant"),
+        ("time,sensor,speed\n1.5,a,1\n", "row 2 .* 1.5, which is no instant"),
+        ("time,sensor,speed\ntrue,a,1\n", "row 2 .* True, which is no instant"),
+        ("time,sensor,fjord_time\n1,a,1\n", "'fjord_time'"),
+        ("time,sensor,fjord_mote\n1,a,1\n", "reserved"),
+        ("time,sensor,mean speed\n1,a,1\n", "column 'mean speed' .* cannot be a field"),
+        ("time,sensor,1st\n1,a,1\n", "column '1st' .* cannot be a field"),
+        (f"time,sensor,{'s' * 65}\n1,a,1\n", "cannot be a field"),
+        (f"time,sensor,{','.join(f'c{n}' for n in range(300))}\n1,a{',1' * 300}\n", "cannot be a stream: .* <= 256"),
+        (f"time,sensor,note\n1,a,b\n2,a,{'x' * 1025}\n", "row 3 .* more than 1,024 characters of note"),
+        (f"time,sensor,speed\n1,{'x' * 1025},1\n", "row 2 .* more than 1,024 characters of sensor"),
+        ("time,sensor,speed\n1,a,1,2\n", "cannot be read"),
+        ('time,sensor,speed\n1,"a,1\n', "cannot be read"),
     ],
 )
 def test_bad_trace_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
@@ -124,3 +140,29 @@ def test_motes_of_a_trace_say_that_they_replay_and_those_of_a_world_do_not(tmp_p
         first = Fleet(phenomenon, FleetSettings()).motes[0].handle(PowerOn(0))[0]
         assert isinstance(first, Announce)
         assert first.announcement.replays is replays
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("speed", pl.Series([2**64 - 1], dtype=pl.UInt64), "row 2 .* has the speed 18446744073709551615, .* too large"),
+        ("speed", pl.Series([2**100], dtype=pl.Int128), "row 2 .* too large"),
+        ("speed", pl.Series([[1]]), "which no field can hold"),
+        ("time", pl.Series([2**64 - 1], dtype=pl.UInt64), "row 2 .* no instant"),
+        ("time", pl.Series([2**62], dtype=pl.Datetime("ms")), "row 2 .* no instant"),
+        ("time", pl.Series([1], dtype=pl.Duration("us")), "row 2 .* no instant"),
+        ("time", pl.Series([{"a": 1}]), "row 2 .* no instant"),
+        ("sensor", pl.Series([[1]]), "column 'sensor' .* cannot be String"),
+        ("sensor", pl.Series([b"\xff"]), "column 'sensor' .* cannot be String"),
+    ],
+)
+def test_a_parquet_file_of_other_types_is_refused(tmp_path: Path, column: str, values: pl.Series, message: str) -> None:
+    rows = pl.DataFrame({"time": [1], "sensor": ["a"], "speed": [1.0]}).with_columns(values.alias(column))
+    rows.write_parquet(tmp_path / "odd.parquet")
+    with pytest.raises(TraceError, match=message):
+        Trace(tmp_path / "odd.parquet")
+
+
+def test_what_is_no_number_is_no_reading_and_a_byte_order_mark_no_letter(tmp_path: Path) -> None:
+    trace = Trace(write(tmp_path, "\ufefftime,sensor,speed\n1,a,NaN\n2,a,inf\n3,a,5\n"))
+    assert [trace.sense(0, instant, ("speed",)) for instant in (1, 2, 3)] == [(None,), (None,), (5.0,)]

@@ -89,6 +89,25 @@ def test_plan_files_are_never_changed(tmp_path: Path) -> None:
         files.read(7)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"type":"Plan","epoch":1,"queries":[{"name":"\xff","since_epoch":1,"node":null}]}',
+        b'{"type":"Plan\xff","epoch":1}',
+        b'{"type":"Plan","epoch":1,"format":"\xff"}',
+        b'{"type":"Plan","epoch":1,"x":' + b"[" * 100_000,
+        b'{"type":"Plan","epoch":1,"queries":[{"name":"\\ud800"}]}',
+        b'{"type":"Plan","epoch":2}',
+        b'{"type":"Plan","epoch":999999999999999999999999}',
+    ],
+)
+def test_garbled_plan_files_are_refused_with_their_name(tmp_path: Path, content: bytes) -> None:
+    files = PlanFiles(tmp_path)
+    files.path(1).write_bytes(content)
+    with pytest.raises(PlanError, match=r"plan of epoch 1 at .*000001.json"):
+        files.read(1)
+
+
 def test_a_registry_from_before_relations_is_taken_up(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "registry.sqlite")) as database:
         for script in MIGRATIONS[:2]:

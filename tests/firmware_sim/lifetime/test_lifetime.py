@@ -158,3 +158,10 @@ def test_without_the_cluster_it_says_what_to_install(fleet, monkeypatch):
     monkeypatch.setattr(query_file, "LANGUAGE_GROUP", "fjord.none")
     with pytest.raises(MissingLibraryError, match=r"fjord\[cluster\]"):
         load_queries(HIGHWAY / "queries.sql", fleet.motes[0].description.stream)
+
+
+def test_queries_that_are_not_utf8_are_refused_with_their_line(fleet, tmp_path):
+    path = tmp_path / "queries.sql"
+    path.write_bytes(b"SELECT speed\nFROM traffic WHERE segment = '\xff';")
+    with pytest.raises(SettingsError, match=r"line 2 of .*queries\.sql is not UTF-8"):
+        load_queries(path, fleet.motes[0].description.stream)
