@@ -130,7 +130,7 @@ class CommitLog:
                         for key, value in action.commitInfo.items()
                         if key.startswith(METADATA_PREFIX)
                     }
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StorageError(f"commit {version} of table {self._table} is not a Delta commit: {error}") from error
         return Commit(version, tuple(files), metadata)
 

@@ -158,7 +158,7 @@ def _newest_checkpoint(root: Path) -> int | None:
     if last.exists():
         try:
             named = msgspec.json.decode(last.read_bytes(), type=_LastCheckpoint).version
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             named = -1
         if named not in readable:
             _keep_aside(root, last)
@@ -212,7 +212,7 @@ def _is_commit(path: Path) -> bool:
         lines = path.read_bytes().splitlines()
         for line in lines:
             _actions.decode(line)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return False
     return bool(lines)
 

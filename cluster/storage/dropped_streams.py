@@ -79,7 +79,7 @@ class DroppedStreams:
             stored = _decode.decode(path.read_bytes())
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StorageError(f"what was stored of dropped stream {stream!r} cannot be read: {error}") from error
         return {(each.proxy, each.epoch): each.sequence for each in stored}
 

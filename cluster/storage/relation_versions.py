@@ -84,7 +84,7 @@ class RelationVersions:
         """
         try:
             return _described(self._description(number))
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             reason = f"version {number} of relation {self.folder.name} cannot be read: {error}"
             raise StorageError(reason) from error
 

@@ -23,6 +23,7 @@ from protocols.power.constants_file import convert, line_of, read_table
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile
 from protocols.programs import ListenSchedule
+from protocols.text_files import read_text_file
 
 DAY_US = 86_400_000_000
 SHORT_US = 600_000_000
@@ -104,11 +105,7 @@ def load_fleet(path: Path) -> FleetPlan:
     SettingsError
         If it cannot be read or understood; names the line and the field.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"the fleet {path} cannot be read: {error.strerror}") from error
-    return read_fleet(text, str(path))
+    return read_fleet(read_text_file(path, "the fleet"), str(path))
 
 
 def read_fleet(text: str, origin: str) -> FleetPlan:

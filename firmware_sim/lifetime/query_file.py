@@ -17,6 +17,7 @@ from firmware_sim.errors import MissingLibraryError
 from protocols.demands import QueryDemand
 from protocols.errors import FjordError, SettingsError
 from protocols.streams import StreamSchema
+from protocols.text_files import read_text_file
 
 LANGUAGE_GROUP = "fjord.language"
 _PART = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|;|[^'\";/-]+|.", re.DOTALL)
@@ -93,15 +94,7 @@ def load_queries(path: Path, schema: StreamSchema) -> list[AskingQuery]:
     MissingLibraryError
         If the language is not installed.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"the queries {path} cannot be read: {error.strerror}") from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"line {line} of {path} is not UTF-8", hint="save the file as UTF-8") from error
+    text = read_text_file(path, "the queries")
     language = _Language(schema)
     found: list[AskingQuery] = []
     for query in split_queries(text, str(path)):

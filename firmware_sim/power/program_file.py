@@ -24,6 +24,7 @@ from protocols.programs import (
     VehicleCount,
     VehicleEvents,
 )
+from protocols.text_files import read_text_file
 
 
 class _Listen(msgspec.Struct, forbid_unknown_fields=True, rename={"window": "for"}):
@@ -80,12 +81,7 @@ def load_program(path: Path) -> SamplingProgram:
     ProgramError
         If no mote could run it.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(
-            f"the program {path} cannot be read: {error.strerror}", hint="name a file, or one of raw, events, count"
-        ) from error
+    text = read_text_file(path, "the program", hint="name a file, or one of raw, events, count")
     return read_program(text, str(path))
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import Meta
 
 from firmware_sim.radio.losses import Bernoulli, Link, LossModel, Probability
-from protocols.errors import SettingsError
 from protocols.power.constants_file import convert, read_table
+from protocols.text_files import read_text_file
 
 SECOND_US = 1_000_000
 
@@ -182,8 +182,5 @@ def read_faults(path: Path) -> RadioFaults:
     SettingsError
         If it cannot be read or understood; says where.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"the radio file {path} cannot be read: {error.strerror}") from error
+    text = read_text_file(path, "the radio file")
     return convert(read_table(text, str(path)), RadioFaults, text=text, origin=str(path))

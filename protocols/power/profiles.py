@@ -11,6 +11,7 @@ import msgspec
 from protocols.errors import SettingsError
 from protocols.power.constants_file import convert, read_table, without_sources
 from protocols.power.profile import DeviceProfile
+from protocols.text_files import read_text_file
 
 _FOLDER = "presets"
 
@@ -32,10 +33,7 @@ def find_profile(name: str) -> DeviceProfile:
         If there is none, or it is wrong; says which there are, or what is wrong where.
     """
     if name.endswith(".toml"):
-        try:
-            return read_profile(Path(name).read_text(encoding="utf-8"), name)
-        except OSError as error:
-            raise SettingsError(f"the profile {name} cannot be read: {error}") from error
+        return read_profile(read_text_file(Path(name), "the profile"), name)
     if name not in preset_names():
         raise SettingsError(f"there is no preset {name!r}", hint=f"there are {', '.join(preset_names())}")
     text = (resources.files("protocols.power") / _FOLDER / f"{name}.toml").read_text(encoding="utf-8")
