@@ -107,10 +107,11 @@ def run_cluster(
     """Run the cluster until Ctrl-C.
 
     The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD, a token for the API from
-    FJORD_API_TOKEN.
+    FJORD_API_TOKEN: without one, or with an empty one, the API asks for none and listens on the loopback address only.
     """
     import os
 
+    from cluster.service.api_token import api_token
     from cluster.service.settings import ClusterSettings
     from protocols.broker_address import parse_broker
 
@@ -121,7 +122,7 @@ def run_cluster(
             broker=parse_broker(broker, os.environ),
             api_host=api_host,
             api_port=api_port,
-            api_token=os.environ.get("FJORD_API_TOKEN"),
+            api_token=api_token(os.environ),
             master=master,
             buckets=buckets,
             partitions=partitions,
@@ -296,9 +297,10 @@ def make_client(api: str) -> ApiClient:
     """Return a client of the API at an address, with the token of the environment."""
     import os
 
+    from cluster.service.api_token import api_token
     from cluster.service.client import ApiClient
 
-    return ApiClient(api, token=os.environ.get("FJORD_API_TOKEN"))
+    return ApiClient(api, token=api_token(os.environ))
 
 
 def mismatch_texts(mismatches: list[dict[str, Any]]) -> list[str]:

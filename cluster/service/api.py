@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request, Response
@@ -17,6 +16,7 @@ from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.plan.demand import streams_of
+from cluster.service.api_token import carries
 from cluster.service.energy_routes import EnergyBooks, energy_routes
 from cluster.service.planning import PlanningBusyError
 from cluster.service.published_demands import TooManyDemandsError
@@ -52,11 +52,11 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
     metrics
         What ``/metrics`` shows.
     token
-        If set, requests must carry it.
+        If there is one, requests must carry it; an empty one is none.
     """
 
     def authorise(authorization: Annotated[str | None, Header()] = None) -> None:
-        if token is not None and not secrets.compare_digest(authorization or "", f"Bearer {token}"):
+        if token and not carries(authorization, token):
             raise HTTPException(401, "this cluster asks for a token: set FJORD_API_TOKEN")
 
     api = FastAPI(title="Fjord", version="1", dependencies=[Depends(authorise)], docs_url="/docs", redoc_url=None)

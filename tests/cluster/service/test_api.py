@@ -10,8 +10,10 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.errors import ClusterError
 from cluster.fjord.counters import Totals
 from cluster.service.api import make_api
+from cluster.service.api_token import api_token
 from cluster.service.sensor_catalog import SensorCatalog
 from tests.cluster.service.conftest import Service
 
@@ -100,6 +102,38 @@ async def test_with_a_token_nothing_answers_without_it(service: Service) -> None
         assert (await api.get("/v1/queries")).status_code == 401
         assert (await api.get("/v1/queries", headers={"Authorization": "Bearer wrong"})).status_code == 401
         assert (await api.get("/v1/queries", headers={"Authorization": "Bearer secret"})).status_code == 200
+
+
+@pytest.mark.parametrize("token", [None, ""])
+async def test_an_empty_token_is_none(service: Service, token: str | None) -> None:
+    async with client(service, token=token) as api:
+        assert (await api.get("/v1/queries")).status_code == 200
+        assert (await api.get("/v1/queries", headers={"Authorization": "Bearer "})).status_code == 200
+
+
+@pytest.mark.parametrize("header", [b"Bearer \xff", b"\xc3\xa4", b"Bearer", b"Bearer secret2", b""])
+async def test_odd_headers_carry_no_token(service: Service, header: bytes) -> None:
+    async with client(service, token="secret") as api:
+        assert (await api.get("/v1/queries", headers={b"Authorization": header})).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("environment", "token"),
+    [
+        ({}, None),
+        ({"FJORD_API_TOKEN": ""}, None),
+        ({"FJORD_API_TOKEN": " \n"}, None),
+        ({"FJORD_API_TOKEN": "a\n"}, "a"),
+    ],
+)
+def test_a_token_of_the_environment(environment: dict[str, str], token: str | None) -> None:
+    assert api_token(environment) == token
+
+
+@pytest.mark.parametrize("token", ["ä", "a\nb", "a\0b"])
+def test_a_token_that_cannot_be_sent_is_refused(token: str) -> None:
+    with pytest.raises(ClusterError, match="FJORD_API_TOKEN has characters"):
+        api_token({"FJORD_API_TOKEN": token})
 
 
 async def test_streams_are_created_listed_and_dropped(api: httpx.AsyncClient) -> None:

@@ -1,0 +1,33 @@
+"""The token of the HTTP API, as the environment has it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from cluster.errors import ClusterError
+
+VARIABLE = "FJORD_API_TOKEN"
+
+
+def api_token(environment: Mapping[str, str]) -> str | None:
+    """Return the token, None for none: a variable that is empty, as compose files have it, is no token.
+
+    Raises
+    ------
+    ClusterError
+        If it has characters that the header of a request cannot carry.
+    """
+    token = environment.get(VARIABLE, "").strip()
+    if not token:
+        return None
+    if not (token.isascii() and token.isprintable()):
+        raise ClusterError(
+            f"{VARIABLE} has characters that cannot be sent", hint="use letters, digits and punctuation of ASCII"
+        )
+    return token
+
+
+def carries(authorization: str | None, token: str) -> bool:
+    """Return whether a header ``Authorization`` has the token; it takes as long whichever letter is wrong."""
+    return secrets.compare_digest((authorization or "").encode(), f"Bearer {token}".encode())
