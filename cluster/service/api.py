@@ -109,7 +109,7 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
     @api.get("/v1/queries/{name}/results")
     async def read_results(
         name: str,
-        after: Annotated[int, Query(ge=0)] = 0,
+        after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> Response:
         """Return rows with a higher sequence number than `after`: what a subscriber missed."""

@@ -24,6 +24,7 @@ from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.functions import AGGREGATES
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
+from cluster.language.quantities import NO_NUMBER
 from cluster.language.scope import Context, unique_name
 from cluster.language.selects import NAME
 from cluster.language.syntax import span_of, too_deep
@@ -180,8 +181,12 @@ def _parse(sql: str) -> exp.Select:
         _check_part(part, sql)
     for aggregate in (each for part in _parts(tree, "where") for each in part.find_all(exp.AggFunc)):
         raise _error(sql, aggregate, "an aggregate cannot stand in WHERE", "HAVING is asked of groups")
-    for number in tree.find_all(exp.Literal):
-        if not number.is_string and not math.isfinite(float(number.this)):
+    for number in (each for each in tree.find_all(exp.Literal) if not each.is_string):
+        try:
+            real = float(number.this)
+        except ValueError:
+            raise _error(sql, number, *NO_NUMBER) from None
+        if not math.isfinite(real):
             raise _error(sql, number, "this number is larger than every real", "the largest is about 1.8e308")
     refuse_ignored_syntax(tree, Context(sql, Catalog()), ONE_SHOT_QUESTIONS)
     return tree

@@ -121,6 +121,10 @@ def test_names_given_in_select_are_not_known_in_where():
 @pytest.mark.parametrize(
     "sql",
     [
+        # no numbers
+        "SELECT 10E FROM sensors",
+        "SELECT sensor FROM sensors WHERE segment > 10E",
+        "SELECT sensor FROM sensors LIMIT 10E",
         # other tables, and files
         "SELECT * FROM other",
         'SELECT * FROM "/etc/passwd"',

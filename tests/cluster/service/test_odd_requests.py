@@ -1,0 +1,78 @@
+"""Whatever is sent to the API, it refuses what it cannot take: nothing is an error of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from tests.cluster.service.conftest import Service
+from tests.cluster.service.test_api import client
+
+DEEP = 100_000
+GOOD = b"SELECT speed FROM traffic"
+ODD_BODIES = {
+    "nothing": b"",
+    "null": b"null",
+    "cut": b"{",
+    "list": b"[]",
+    "number": b"1",
+    "deep list": b"[" * DEEP,
+    "deep object": b'{"sql":' * DEEP,
+    "deep value": b'{"sql":' + b"[" * DEEP + b"]" * DEEP + b"}",
+    "deep rest": b'{"sql":"SELECT","x":' + b"[" * DEEP + b"]" * DEEP + b"}",
+    "huge integer": b'{"sql":' + b"9" * 5000 + b"}",
+    "infinite": b'{"sql":1e400}',
+    "no number": b'{"sql":NaN}',
+    "ten megabytes": b'{"sql":"' + b"a" * 10_000_000 + b'"}',
+    "half a surrogate": b'{"sql":"SELECT \\ud800 FROM traffic"}',
+    "not UTF-8": b'{"sql":"\xff"}',
+    "NUL": b'{"sql":"SELECT\\u0000"}',
+    "true": b'{"sql":true}',
+    "UTF-16": '{"sql":"SELECT"}'.encode("utf-16"),
+    "double keys": b'{"sql":"' + GOOD + b'","sql":"SELECT nothing"}',
+}
+ODD_QUERIES = {
+    "half a surrogate as a name": b'{"sql":"' + GOOD + b'","name":"\\ud800"}',
+    "number as a name": b'{"sql":"' + GOOD + b'","name":1}',
+    "NUL as a name": b'{"sql":"' + GOOD + b'","name":"\\u0000"}',
+}
+ODD_NAMES = ["..%2F..", "%00", "%ff", "%ed%a0%80", "a" * 5000, "%F0%9F%98%80", "a%0Ab", "%27"]
+ODD_NUMBERS = ["-1", "9223372036854775808", "9" * 5000, "1e400", "nan", "", "%00", "%ff", "1&after=x"]
+
+
+@pytest.fixture
+async def api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+    async with client(service) as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", ["/v1/queries", "/v1/explain", "/v1/explain/energy", "/v1/streams", "/v1/relations"])
+@pytest.mark.parametrize("body", ODD_BODIES.values(), ids=ODD_BODIES)
+async def test_odd_bodies_are_refused(api: httpx.AsyncClient, path: str, body: bytes) -> None:
+    answer = await api.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert 400 <= answer.status_code < 500
+    assert len(answer.content) < 10_000, "what was sent is not sent back"
+
+
+@pytest.mark.parametrize("body", ODD_QUERIES.values(), ids=ODD_QUERIES)
+async def test_queries_of_odd_names_are_refused(api: httpx.AsyncClient, body: bytes) -> None:
+    answer = await api.post("/v1/queries", content=body, headers={"Content-Type": "application/json"})
+    assert 400 <= answer.status_code < 500
+    assert (await api.get("/v1/queries")).json() == []
+
+
+@pytest.mark.parametrize("path", ["/v1/queries/{}", "/v1/streams/{}", "/v1/relations/{}"])
+@pytest.mark.parametrize("name", ODD_NAMES)
+async def test_odd_names_are_unknown(api: httpx.AsyncClient, path: str, name: str) -> None:
+    answer = await api.delete(path.format(name))
+    assert answer.status_code in {404, 405, 409}
+    if "streams" not in path:
+        assert (await api.get(path.format(name))).status_code == 404
+
+
+@pytest.mark.parametrize("number", ODD_NUMBERS)
+async def test_odd_numbers_are_refused(api: httpx.AsyncClient, number: str) -> None:
+    answer = await api.get(f"/v1/queries/x/results?limit=1&after={number}")
+    assert answer.status_code == 422
