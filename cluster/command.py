@@ -20,6 +20,7 @@ Broker = Annotated[str, typer.Option("--broker", envvar="FJORD_BROKER", help="MQ
 Api = Annotated[str, typer.Option("--api", envvar="FJORD_API", help="Address of the cluster's HTTP API.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DEFAULT_BROKER = "127.0.0.1:1883"
+MOST_ROWS = 10**12
 DEFAULT_API = "http://127.0.0.1:8642"
 
 
@@ -40,10 +41,13 @@ def run_cluster(
     partitions: Annotated[int, typer.Option(min=1, max=1024, help="Spark tasks for stateful operators.")] = 2,
     driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     max_rows: Annotated[
-        int, typer.Option(min=1, help="Rows of a stream that one micro-batch reads at most.")
+        int, typer.Option(min=1, max=MOST_ROWS, help="Rows of a stream that one micro-batch reads at most.")
     ] = 2_000_000,
     history_rows: Annotated[
-        int, typer.Option(min=1, help="Rows of history that one micro-batch reads, about, for all queries with SINCE.")
+        int,
+        typer.Option(
+            min=1, max=MOST_ROWS, help="Rows of history that one micro-batch reads, about, for all queries with SINCE."
+        ),
     ] = 500_000,
     max_queries: Annotated[int, typer.Option(min=1, help="More queries are refused.")] = 10_000,
     max_state: Annotated[
@@ -56,7 +60,7 @@ def run_cluster(
         int, typer.Option(min=1, help="Queries with which windows would make more rows in a second are refused.")
     ] = 2_000_000,
     planning_seconds: Annotated[
-        float, typer.Option(min=0.1, help="Statements that take longer to plan are refused.")
+        float, typer.Option(min=0.1, max=86_400.0, help="Statements that take longer to plan are refused.")
     ] = 10.0,
     max_relation: Annotated[
         int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")

@@ -32,7 +32,12 @@ def run(
     motes: Annotated[int, typer.Option(min=1, max=100_000, help="How many, in a generated world.")] = 64,
     period: Annotated[
         int | None,
-        duration_option("--period", help="Sample period for queries that ask for none.", shown_default="the world's"),
+        duration_option(
+            "--period",
+            help="Sample period for queries that ask for none.",
+            shown_default="the world's",
+            least_us=1_000,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides everything random.")] = 1,
     trace: Annotated[

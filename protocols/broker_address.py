@@ -47,7 +47,7 @@ def parse_broker(text: str, environment: Mapping[str, str]) -> BrokerAddress:
         host, port_text = host.split(":")
     if not host or any(letter.isspace() or letter == "/" for letter in host):
         raise BrokerAddressError(text)
-    if not port_text.isdecimal() or not 0 < int(port_text) <= HIGHEST_PORT:
+    if not port_text.isdecimal() or len(port_text) > len(str(HIGHEST_PORT)) or not 0 < int(port_text) <= HIGHEST_PORT:
         raise BrokerAddressError(text)
     return BrokerAddress(
         host,

@@ -18,6 +18,9 @@ _BYTES_PER_UNIT: Final = {
     "gib": 1024**3,
     "tib": 1024**4,
 }
+LARGEST_SIZE: Final = 2**63 - 1
+"""Sizes are int64 everywhere."""
+MOST_DIGITS: Final = 20
 _SIZE: Final = re.compile(r"\s*(?P<number>[0-9]+)\s*(?P<unit>[a-z]+)\s*", re.ASCII | re.IGNORECASE)
 
 
@@ -38,7 +41,7 @@ def parse_byte_size(text: str) -> int:
     Raises
     ------
     ByteSizeError
-        No whole number, no unit, or an unknown one.
+        No whole number, no unit, or an unknown one; or more than int64 holds.
 
     Examples
     --------
@@ -48,7 +51,11 @@ def parse_byte_size(text: str) -> int:
     size = _SIZE.fullmatch(text)
     if size is None or size["unit"].lower() not in _BYTES_PER_UNIT:
         raise ByteSizeError(text)
-    return int(size["number"]) * _BYTES_PER_UNIT[size["unit"].lower()]
+    number = size["number"].lstrip("0") or "0"
+    found = int(number) * _BYTES_PER_UNIT[size["unit"].lower()] if len(number) <= MOST_DIGITS else LARGEST_SIZE + 1
+    if found > LARGEST_SIZE:
+        raise ByteSizeError(text)
+    return found
 
 
 def format_byte_size(amount: float) -> str:

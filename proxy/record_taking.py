@@ -207,7 +207,7 @@ class RecordTaking:
                     known = None if measure.value == "sum" and counted == 0 else check_value(stream_field, value)
                     measures.append((measure_column(measure, name), known))
                 elif measure.value == "count":
-                    measures.append((measure_column(measure, name), value))
+                    measures.append((measure_column(measure, name), _checked_count(name, value)))
         told = Aggregated(None, None, partial.pane_us, partial.samples, tuple(measures))
         self._tell(self._told(partial.part, tally=True), stamp_us, told, position, taken)
 
@@ -240,3 +240,10 @@ class RecordTaking:
             fields = tuple(name for name in self._program.fields if name in shown)
             found = self._rows[parts] = RowDecoder(self._announcement, SamplingProgram(fields, self._program.period_us))
         return found
+
+
+def _checked_count(name: str, value: Value) -> Value:
+    """Return a count as a batch can hold it."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63):
+        return value
+    raise SchemaError(f"a count of values of {name!r} that is none: {value!r}")

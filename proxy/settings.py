@@ -145,7 +145,9 @@ def parse_host_port(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not host or any(each.isspace() for each in host) or "/" in host:
         raise ConfigurationError(f"{text!r} is not the address of a broker", hint="write HOST or HOST:PORT")
-    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= _LARGEST_PORT):
+    if not (
+        port.isascii() and port.isdigit() and len(port) <= len(str(_LARGEST_PORT)) and 1 <= int(port) <= _LARGEST_PORT
+    ):
         raise ConfigurationError(
             f"{port!r} is not a port, in the broker's address {text!r}", hint=f"a port is 1 to {_LARGEST_PORT}"
         )

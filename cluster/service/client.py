@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -42,7 +43,10 @@ class ApiClient:
     def __init__(self, address: str, *, token: str | None = None) -> None:
         self._address = address
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=address, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+        try:
+            self._http = httpx.Client(base_url=address, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+        except httpx.InvalidURL as error:
+            raise ApiUnreachableError(f"{address!r} is no address: {error}", hint="write http://HOST:PORT") from error
 
     def __enter__(self) -> Self:
         return self
@@ -62,11 +66,11 @@ class ApiClient:
 
     def query(self, name: str) -> dict[str, Any]:
         """Return one query, running or waiting."""
-        return dict(self._ask("GET", f"/v1/queries/{name}").json())
+        return dict(self._ask("GET", f"/v1/queries/{_quoted(name)}").json())
 
     def drop(self, name: str) -> None:
         """End a query."""
-        self._ask("DELETE", f"/v1/queries/{name}")
+        self._ask("DELETE", f"/v1/queries/{_quoted(name)}")
 
     def explain(self, sql: str) -> str:
         """Return how a query would be run, as text."""
@@ -82,7 +86,9 @@ class ApiClient:
 
     def results(self, name: str, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
         """Return stored rows of a query with a higher sequence number than `after`."""
-        return list(self._ask("GET", f"/v1/queries/{name}/results", params={"after": after, "limit": limit}).json())
+        return list(
+            self._ask("GET", f"/v1/queries/{_quoted(name)}/results", params={"after": after, "limit": limit}).json()
+        )
 
     def streams(self) -> list[dict[str, Any]]:
         """Return all streams."""
@@ -107,7 +113,7 @@ class ApiClient:
 
     def drop_stream(self, name: str) -> None:
         """Forget a stream."""
-        self._ask("DELETE", f"/v1/streams/{name}")
+        self._ask("DELETE", f"/v1/streams/{_quoted(name)}")
 
     def relations(self) -> list[dict[str, Any]]:
         """Return all relations."""
@@ -115,7 +121,7 @@ class ApiClient:
 
     def relation(self, name: str) -> dict[str, Any]:
         """Return one relation."""
-        return dict(self._ask("GET", f"/v1/relations/{name}").json())
+        return dict(self._ask("GET", f"/v1/relations/{_quoted(name)}").json())
 
     def declare_relation(self, sql: str) -> dict[str, Any]:
         """Execute CREATE RELATION or DROP RELATION; return the relation."""
@@ -123,7 +129,7 @@ class ApiClient:
 
     def drop_relation(self, name: str) -> None:
         """Forget a relation."""
-        self._ask("DELETE", f"/v1/relations/{name}")
+        self._ask("DELETE", f"/v1/relations/{_quoted(name)}")
 
     def status(self) -> dict[str, Any]:
         """Return how the cluster is."""
@@ -132,7 +138,7 @@ class ApiClient:
     def _ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
             response = self._http.request(method, path, **arguments)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ApiUnreachableError(
                 f"no cluster answers at {self._address}: {error}",
                 hint="start one with `fjord cluster`, or name another with --api",
@@ -143,4 +149,13 @@ class ApiClient:
             except ValueError:
                 body = {"message": f"the cluster answered {response.status_code} {response.reason_phrase}"}
             raise RefusedError(body if isinstance(body, dict) else {"message": str(body)})
+        if response.headers.get("content-type", "").startswith("text/html"):
+            raise ApiUnreachableError(
+                f"what answers at {self._address} is no cluster", hint="name the cluster's address with --api"
+            )
         return response
+
+
+def _quoted(name: str) -> str:
+    """Return a name as one part of a path, whatever is in it."""
+    return quote(name, safe="")

@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from cluster.errors import StorageError, UnwritableError
+from cluster.errors import StorageError
 
 
 def lock_folder(folder: Path) -> int:
@@ -21,7 +21,10 @@ def lock_folder(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise UnwritableError(f"the data folder {folder}", error) from error
+        raise StorageError(
+            f"the data folder {folder} cannot be used: {error.strerror}",
+            hint="choose another --data, or free some space",
+        ) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

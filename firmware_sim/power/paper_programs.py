@@ -14,7 +14,8 @@ from protocols.programs import (
     VehicleEvents,
 )
 
-FASTEST_HZ = 1e6
+SLOWEST_HZ, FASTEST_HZ = 1e-9, 1e6
+"""One sample in thirty years, and in the shortest period there is."""
 """Periods are whole microseconds."""
 FIELD = "level"
 """What the sensor of the paper measures: how much of a vehicle is over it."""
@@ -38,9 +39,7 @@ def paper_program(
     SettingsError
         If there is no such program, or the rate is not positive.
     """
-    if not 0 < rate_hz <= FASTEST_HZ:
-        raise SettingsError(f"{rate_hz:g} Hz is no rate", hint="give one above 0, up to 1,000,000 Hz")
-    period_us = max(1, round(1e6 / rate_hz))
+    period_us = period_of(rate_hz)
     fields = (FIELD,)
     match name:
         case "raw":
@@ -53,3 +52,16 @@ def paper_program(
             return SamplingProgram(fields, period_us, 1, listen, report=VehicleCount(OVER, max(1_000_000, period_us)))
         case _:
             raise SettingsError(f"there is no program {name!r}", hint=f"there are {', '.join(PAPER_PROGRAMS)}")
+
+
+def period_of(rate_hz: float) -> int:
+    """Return the sample period of a rate, in whole microseconds.
+
+    Raises
+    ------
+    SettingsError
+        If it is no rate that anything samples at.
+    """
+    if not SLOWEST_HZ <= rate_hz <= FASTEST_HZ:
+        raise SettingsError(f"{rate_hz:g} Hz is no rate", hint=f"give one from {SLOWEST_HZ:g} to {FASTEST_HZ:,.0f} Hz")
+    return max(1, round(1e6 / rate_hz))

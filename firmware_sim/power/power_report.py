@@ -12,7 +12,7 @@ import numpy as np
 
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery
-from firmware_sim.power.paper_programs import PAPER_PROGRAMS, paper_program
+from firmware_sim.power.paper_programs import PAPER_PROGRAMS, paper_program, period_of
 from firmware_sim.power.program_file import load_program
 from protocols.errors import OverloadError, ProgramError, SettingsError
 from protocols.power.component import Power, named
@@ -146,9 +146,7 @@ def program_at(question: PowerQuestion, profile: DeviceProfile, rate_hz: float |
     program = load_program(Path(question.program))
     if rate_hz is None:
         return program
-    if not 0 < rate_hz <= 1e6:  # noqa: PLR2004 - periods are whole microseconds
-        raise SettingsError(f"{rate_hz:g} Hz is no rate", hint="give one above 0, up to 1,000,000 Hz")
-    return msgspec.structs.replace(program, period_us=max(1, round(1e6 / rate_hz)))
+    return msgspec.structs.replace(program, period_us=period_of(rate_hz))
 
 
 def curve(question: PowerQuestion, profile: DeviceProfile) -> tuple[tuple[float, ...], tuple[Power, ...]]:

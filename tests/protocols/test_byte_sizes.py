@@ -5,13 +5,23 @@ from protocols.byte_sizes import ByteSizeError, parse_byte_size
 
 @pytest.mark.parametrize(
     ("text", "size_bytes"),
-    [("0B", 0), ("64KiB", 65_536), ("64 kib", 65_536), ("10MB", 10_000_000), ("1GiB", 2**30), ("2TB", 2 * 10**12)],
+    [
+        ("0B", 0),
+        ("64KiB", 65_536),
+        ("64 kib", 65_536),
+        ("10MB", 10_000_000),
+        ("1GiB", 2**30),
+        ("2TB", 2 * 10**12),
+        ("0" * 30 + "1B", 1),
+    ],
 )
 def test_reads_what_people_write(text, size_bytes):
     assert parse_byte_size(text) == size_bytes
 
 
-@pytest.mark.parametrize("text", ["", "64", "KiB", "1.5MiB", "-1B", "1XB", "1 KiB 2 B"])
+@pytest.mark.parametrize(
+    "text", ["", "64", "KiB", "1.5MiB", "-1B", "1XB", "1 KiB 2 B", f"{2**63}B", "8388608TiB", "9" * 5000 + "B"]
+)
 def test_refuses_anything_else_with_a_hint(text):
     with pytest.raises(ByteSizeError) as refusal:
         parse_byte_size(text)

@@ -61,7 +61,7 @@ def test_address(text, expected):
     assert parse_host_port(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", ":1883", "a b", "h:0", "h:65536", "h:1x", "mqtt://h:1"])
+@pytest.mark.parametrize("text", ["", ":1883", "a b", "h:0", "h:65536", "h:1x", "mqtt://h:1", "h:" + "9" * 5000])
 def test_bad_address(text):
     with pytest.raises(ConfigurationError):
         parse_host_port(text)

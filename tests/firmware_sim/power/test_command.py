@@ -69,6 +69,8 @@ def test_listening_is_asked_for_explicitly_with_the_papers_programs():
 @pytest.mark.parametrize(("arguments", "error", "told"), [
     (("--program", "raw"), SettingsError, "give --rate"),
     (("--program", "raw", "--rate", "-1"), SettingsError, "-1 Hz is no rate"),
+    (("--program", "raw", "--rate", "1e-320"), SettingsError, "Hz is no rate"),
+    (("--program", "raw", "--rate", "nan"), SettingsError, "nan Hz is no rate"),
     (("--program", "raw", "--rate", "20000"), ProgramError, r"1.667e\+04 Hz"),
     (("--program", "rwa", "--rate", "1"), SettingsError, "raw, events, count"),
     (("--preset", "mica3", "--rate", "1"), SettingsError, "mica2"),

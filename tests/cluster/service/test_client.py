@@ -1,0 +1,43 @@
+"""The client of the API: addresses and names that are odd, and answers of something else than a cluster."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from cluster.service.client import ApiClient, ApiUnreachableError
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "http://\0", "http://127.0.0.1:99999", "", "nonsense", "ftp://x"])
+def test_what_is_no_address_is_said(address: str) -> None:
+    with pytest.raises(ApiUnreachableError), ApiClient(address) as client:
+        client.queries()
+
+
+def answering(answer: httpx.Response, asked: list[str]) -> ApiClient:
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(f"{request.method} {request.url.raw_path.decode()}")
+        return answer
+
+    client = ApiClient("http://cluster")
+    client._http = httpx.Client(base_url="http://cluster", transport=httpx.MockTransport(handle))
+    return client
+
+
+def test_a_page_of_something_else_is_no_answer() -> None:
+    page = httpx.Response(200, html="<html>Welcome</html>")
+    with answering(page, []) as client, pytest.raises(ApiUnreachableError, match="is no cluster"):
+        client.queries()
+
+
+def test_a_name_never_leads_elsewhere() -> None:
+    asked: list[str] = []
+    with answering(httpx.Response(204), asked) as client:
+        client.drop("../streams/traffic")
+        client.drop_stream("a?b#c")
+        client.drop_relation("a%2Fb")
+    assert asked == [
+        "DELETE /v1/queries/..%2Fstreams%2Ftraffic",
+        "DELETE /v1/streams/a%3Fb%23c",
+        "DELETE /v1/relations/a%252Fb",
+    ]

@@ -1,0 +1,45 @@
+"""Entries of sensors whose values are as extreme as their format allows break nothing that reads the catalog."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.service.energy import explain_energy, kind_of
+from cluster.service.sensor_catalog import SensorCatalog, sensors_relation
+from cluster.service.sensor_routes import answer
+from protocols import topics
+from protocols.catalog import MoteEntry, decode_mote_entry
+from protocols.errors import FrameError
+from protocols.frames import encode
+from protocols.mqtt import Message
+from tests.cluster.service.test_lifetime_notes import entry
+from tests.protocols.extreme_frames import frames
+
+
+def catalog_of(entries: list[MoteEntry]) -> SensorCatalog:
+    found = SensorCatalog()
+    for each in entries:
+        topic = topics.mote_entry(each.proxy, each.mote)
+        found.handle(Message(topic, encode(each)), topics.parse(topic))
+    return found
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(frames(MoteEntry), min_size=1, max_size=3))
+def test_nothing_breaks(entries: list[MoteEntry]) -> None:
+    catalog = catalog_of(entries)
+    known, online = catalog.snapshot()
+    rows = sensors_relation(known, online)
+    assert rows.height == len(known)
+    assert answer(rows, condition=None, sql="SELECT SUM(packets_lost), AVG(battery), MAX(stretched) FROM sensors")
+    explain_energy({}, {}, {}, known, catalog.ledger.measured_mw())
+    assert [kind_of(each, {}).stream for each in known] == [each.stream for each in known]
+
+
+@pytest.mark.parametrize("stretched", [0, 2**63, 2**64 - 1])
+def test_counters_that_no_column_can_hold_are_refused(stretched: int) -> None:
+    with pytest.raises(FrameError, match="does not fit its format"):
+        decode_mote_entry(encode(msgspec.structs.replace(entry("m1"), stretched=stretched)))
