@@ -10,7 +10,7 @@ import msgspec
 from cluster.language.algebra import PASSING, Column, Detector, Node, Source, Tolerance
 from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, period_us, read_quantity, read_real, written
-from cluster.language.syntax import LifetimeClause, span_of
+from cluster.language.syntax import LifetimeClause, place_of
 from cluster.language.walks import rebuilt
 from protocols.frames import LONGEST_PERIOD_US
 from protocols.streams import FieldType
@@ -137,7 +137,7 @@ def with_lifetime(node: Node, lifetime: LifetimeClause, context: Context) -> Nod
         If it is no duration.
     """
     wanted = read_quantity(lifetime.this, duration_us, context, meant="DAYS")
-    place = span_of(lifetime) or (0, 0)
+    place = place_of(lifetime)
 
     def lasting(source: Source) -> Source:
         if source.lifetime_us:
@@ -157,7 +157,7 @@ def refuse_lifetimes_without_streams(tree: exp.Expr, context: Context) -> None:
         If there is one, in a text that is new.
     """
     for lifetime in tree.find_all(LifetimeClause):
-        if (span_of(lifetime) or (0, 0)) not in context.lasting:
+        if place_of(lifetime) not in context.lasting:
             context.refuse_ignored(lifetime, OWN.format("that this query reads", "LIFETIME"), LEAVE_OUT)
 
 

@@ -88,6 +88,8 @@ def unknown_function(name: str, *, elsewhere: bool, of_query: bool = False) -> t
         True if its argument is a query.
     """
     written = name.upper()
+    if written in QUANTIFIERS:
+        return f"{written} is followed by a query in parentheses", None
     if written in KEEP_ALL:
         return f"{written} keeps every value it sees, so its size has no bound", "aggregate to a number"
     if written in INSTEAD:

@@ -160,6 +160,8 @@ def check_cast(checker: Checker, cast: exp.Cast) -> Typed:
     FjordSqlError
         If the target is none of the four types.
     """
+    if cast.this is None:  # sqlglot makes a CAST of some calls without arguments
+        raise checker.context.error(cast, "a value is missing here")
     target = cast.args["to"]
     found = FIELD_TYPES.get(target.this) if isinstance(target, exp.DataType) and not target.expressions else None
     word = _type_word(checker.context, cast, target)
@@ -221,7 +223,7 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
             )
         case exp.Func() if "called" in expression.meta or isinstance(expression, exp.Anonymous):
             return unsupported_call(context, expression, expression)
-        case exp.Tuple() | exp.Paren() if not (expression.this or expression.expressions):
+        case exp.Tuple() if not expression.expressions:
             return context.error(expression, "there is nothing in these parentheses")
         case _ if (operator := _operator(context, expression)) is not None:
             instead = FOREIGN_OPERATORS.get(operator) if isinstance(expression, exp.Binary | exp.Func) else None
@@ -237,7 +239,7 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
 def unsupported_call(context: Context, at: exp.Expr, call: exp.Expr) -> FjordSqlError:
     """Return the error for a call of a function that FjordSQL does not have; `at` is what it stands in."""
     elsewhere = not isinstance(call, exp.Anonymous)
-    of_query = any(isinstance(each, QUERIES) for each in call.expressions)
+    of_query = any(isinstance(each, QUERIES) for each in call.iter_expressions())
     name = called(call, call.name)
     return context.error(at, *unknown_function(name, elsewhere=elsewhere, of_query=of_query))
 

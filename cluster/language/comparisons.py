@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from cluster.language.syntax import span_of
+from cluster.language.syntax import place_of
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def comparisons_of(condition: exp.Expr, context: Context) -> Iterator[WrittenCom
                     "joined by AND",
                     "a database can be asked for more: QUERY 'SELECT ... WHERE ...'",
                 )
-            span = span_of(condition.find(exp.Column) or condition) or (0, 0)
+            span = place_of(condition.find(exp.Column) or condition)
             yield from (WrittenComparison(each, span) for each in found)
 
 

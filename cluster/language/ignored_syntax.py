@@ -12,7 +12,7 @@ from sqlglot import exp
 from cluster.language.accepted_syntax import STATEMENTS, Accepted, Occurrence, ignored
 from cluster.language.errors import FjordSqlError
 from cluster.language.spelling import written_words
-from cluster.language.syntax import StreamItem, span_of
+from cluster.language.syntax import StreamItem, place_of, span_of
 from cluster.language.text_words import words_of
 
 if TYPE_CHECKING:
@@ -132,5 +132,5 @@ def _refuse_swallowed_words(tree: exp.Expr, context: Context) -> None:
 def _near(explained: tuple[exp.Expr, list[str]], context: Context) -> bool:
     """Return whether the first word of a node stands in its text, or just before it."""
     node, words = explained
-    start, end = span_of(node) or (0, 0)
+    start, end = place_of(node)
     return words[0] in context.words[max(start - len(words[0]) - 2, 0) : end + 2].upper()

@@ -41,8 +41,7 @@ class MatchingKeys:
         # Nothing is checked that cannot be a key, and so no part of a long expression more often than once a key.
         self._shapes = {_shape(key) for key, _ in computed}
         self._checker = Checker(checker.scope, replace(checker.context, warnings=[]))
-        self._sizes: dict[int, int] = {}
-        self._counted: list[exp.Expr] = []
+        self._sizes: dict[int, tuple[exp.Expr, int]] = {}
 
     def name_of(self, part: exp.Expr) -> str | None:
         """Return the column that holds the key that a part is; None if it is none."""
@@ -57,8 +56,7 @@ class MatchingKeys:
     def _size(self, part: exp.Expr) -> int:
         if id(part) not in self._sizes:
             self._sizes |= _sizes(part)
-            self._counted.append(part)  # kept, so that nothing else has its identity
-        return self._sizes[id(part)]
+        return self._sizes[id(part)][1]
 
 
 def _meaning(scalar: Scalar) -> tuple[exp.Expr, FieldType]:
@@ -78,7 +76,7 @@ def _is_piece(part: exp.Expr) -> bool:
 
 
 def _shape(key: exp.Expr) -> tuple[type[exp.Expr], int]:
-    return _kind(key), _sizes(key)[id(key)]
+    return _kind(key), _sizes(key)[id(key)][1]
 
 
 def _kind(part: exp.Expr) -> type[exp.Expr]:
@@ -88,15 +86,15 @@ def _kind(part: exp.Expr) -> type[exp.Expr]:
     return exp.Case if isinstance(bare, exp.If) else type(bare)
 
 
-def _sizes(root: exp.Expr) -> dict[int, int]:
-    """Return how many leaves each part of an expression has."""
-    found: dict[int, int] = {}
+def _sizes(root: exp.Expr) -> dict[int, tuple[exp.Expr, int]]:
+    """Return each part of an expression, by its identity, and how many leaves it has."""
+    found: dict[int, tuple[exp.Expr, int]] = {}
     waiting = [(root, False)]
     while waiting:
         part, ready = waiting.pop()
         inner = () if isinstance(part, (*_LEAVES, *QUERIES)) else tuple(part.iter_expressions())
         if ready or not inner:
-            found[id(part)] = sum(found[id(each)] for each in inner) or 1
+            found[id(part)] = part, sum(found[id(each)][1] for each in inner) or 1
         else:
             waiting.append((part, True))
             waiting += [(each, False) for each in inner]

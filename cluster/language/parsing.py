@@ -51,8 +51,8 @@ LITERALS = (TokenType.NUMBER, TokenType.STRING)
 ENDS = (TokenType.COMMA, TokenType.R_PAREN, TokenType.WHEN, TokenType.ELSE, TokenType.END)
 """What ends an expression, whatever it is."""
 
-CASTS_ELSEWHERE = ("SAFE_CAST", "CONVERT", "TRY_CONVERT")
-"""Of these sqlglot makes a CAST."""
+CASTS = ("CAST", "TRY_CAST")
+"""Of other functions, too, sqlglot makes a CAST."""
 
 SQLGLOT_TRIPS = (ParseError, ValueError, TypeError, LookupError, AttributeError)
 """What sqlglot raises on its way through text that is far from SQL, besides the errors it means to."""
@@ -208,7 +208,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
         if isinstance(error, ArgumentsError) and error.name:
             reason, hint = wrong_number(error.name)
             return FjordSqlError(reason, text=self.sql, start=error.start, end=error.end, hint=hint)
-        return explained(self._stop(error.start), error.errors[0]["description"])
+        return explained(self._stop(error.start), str(error))
 
     def _stop(self, start: int) -> Stop:
         """Return the place of the token that begins at a character."""
@@ -318,13 +318,13 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
         return query
 
     def _parse_quantified(self) -> exp.Expr | None:
-        """Return ALL, SOME or EXISTS of a query in more than one pair of parentheses, which sqlglot does not know."""
+        """Return ALL, SOME or EXISTS of a query, which may have parentheses of its own; sqlglot knows one pair only."""
         predicate = self.SUBQUERY_PREDICATES.get(self._curr.token_type) if self._curr else None
         place = self._index + 1
         while place < len(self._tokens) and self._tokens[place].token_type == TokenType.L_PAREN:
             place += 1
-        nested = place > self._index + 2 and place < len(self._tokens)
-        if predicate is None or not nested or self._tokens[place].token_type not in self.SUBQUERY_TOKENS:
+        opened = self._index + 1 < place < len(self._tokens)
+        if predicate is None or not opened or self._tokens[place].token_type not in self.SUBQUERY_TOKENS:
             return None
         start = self._curr
         self._advance(2)
@@ -341,14 +341,14 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
         except ArgumentsError as error:
             if error.name:
                 raise
-            if token.text.upper() in ("CAST", "TRY_CAST"):
+            if token.text.upper() in CASTS:
                 self.raise_error("Expected AS")
             last = self._curr if self._curr and self._curr.token_type == TokenType.R_PAREN else self._prev
             if self._tokens[start + 2 : start + 3] and self._tokens[start + 2].token_type == TokenType.DISTINCT:
                 reason, hint = without_distinct(token.text)
                 self.refuse_span(reason, token.start, last.end + 1, hint=hint)
             raise ArgumentsError(token.text, start=token.start, end=last.end + 1) from None
-        if call is not None and token.text.upper() in CASTS_ELSEWHERE:
+        if isinstance(call, exp.Cast) and token.text.upper() not in CASTS:
             reason, hint = unknown_function(token.text, elsewhere=True)
             self.refuse_span(reason, token.start, self._prev.end + 1, hint=hint)
         function = call

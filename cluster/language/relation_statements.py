@@ -10,7 +10,7 @@ from cluster.language.comparisons import Comparison, WrittenComparison, comparis
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.quantities import duration_us, read_quantity, written
 from cluster.language.secrets import masked
-from cluster.language.syntax import span_of
+from cluster.language.syntax import place_of
 from cluster.language.type_words import column_type
 from protocols.streams import RESERVED_PREFIX
 
@@ -121,11 +121,11 @@ def create_relation(tree: CreateRelationStatement, context: Context) -> CreateRe
     FjordSqlError
         If a column has no type or name of its own, or a duration is none or too short.
     """
-    spans = {part: span_of(found) or (0, 0) for part in ("source", "query", "table") if (found := tree.args.get(part))}
+    spans = {part: place_of(found) for part in ("source", "query", "table") if (found := tree.args.get(part))}
     columns: list[Column] = []
     for column in tree.args.get("expressions") or ():
         columns.append(_column(column, columns, context))
-        spans[f"column {column.this.name.casefold()}"] = span_of(column.this) or (0, 0)
+        spans[f"column {column.this.name.casefold()}"] = place_of(column.this)
     if len(columns) > MOST_COLUMNS:
         raise context.error(tree.this, f"a relation has at most {MOST_COLUMNS} columns")
     refresh_us = read_quantity(tree.args["refresh"], duration_us, context)

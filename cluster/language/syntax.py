@@ -224,6 +224,15 @@ def span_of(expression: exp.Expr) -> tuple[int, int] | None:
     return (min(starts), max(ends)) if starts else None
 
 
+def place_of(expression: exp.Expr) -> tuple[int, int]:
+    """Return start and end of the text an expression was read from; the start of the whole if that is not known.
+
+    >>> place_of(exp.Null())
+    (0, 0)
+    """
+    return span_of(expression) or (0, 0)
+
+
 def first_part(value: Any, otherwise: exp.Expr) -> exp.Expr:
     """Return the first node of what an argument holds, if its text is known, for an error about it."""
     part = value[0] if isinstance(value, list) else value

@@ -29,7 +29,7 @@ from cluster.language.syntax import (
     CreateSource,
     DropStatement,
     StreamWindow,
-    span_of,
+    place_of,
 )
 from cluster.language.type_words import column_type
 from cluster.language.unclosed import unclosed
@@ -123,7 +123,7 @@ class DropStream:
 
 
 _NO_STREAMS = Catalog()
-_FIRST_WORDS = re.compile(r"\s*(?P<words>\w+\s+\w+)")
+_FIRST_WORDS = re.compile(r"\w+\s+\w+")
 
 LONGEST_TEXT = 100_000
 """Characters of a statement."""
@@ -158,8 +158,7 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
         of_relation = isinstance(tree, CreateRelationStatement) or tree.args.get("kind") == "RELATION"
         reason, kind = "a query was expected here, not a declaration", "relation" if of_relation else "stream"
         hint = f"{kind}s are made with `fjord {kind} create`"
-        words = _FIRST_WORDS.match(without_comments(text))
-        start, end = words.span("words") if words else (0, len(text))
+        start, end = next(_FIRST_WORDS.finditer(without_comments(text))).span()
         raise FjordSqlError(reason, text=text, start=start, end=end, hint=hint)
     return _translated(tree, tree, Context(text, catalog, registered=registered))
 
@@ -228,7 +227,7 @@ def parse_statement(text: str, *, registered: bool = False) -> Statement:
     context = Context(text, _NO_STREAMS, registered)
     if isinstance(tree, CreateDerived):
         _check_name(tree.this, context)
-        start = (span_of(tree.this) or (0, 0))[1]
+        start = place_of(tree.this)[1]
         words = without_comments(text).rstrip("; \t\r\n")
         behind_name = len(words) - len(words[start:].lstrip())
         body = text[behind_name + len("AS") : len(words)].strip()
@@ -316,7 +315,7 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
     except FjordError as error:
         raise context.error(tree.expressions[0], error.message, error.hint) from None
     arguments = tuple(value_of(each, context) for each in tree.args.get("arguments") or ())
-    spans = [span_of(each) or (0, 0) for each in (tree.args["source"], *(tree.args.get("arguments") or ()))]
+    spans = [place_of(each) for each in (tree.args["source"], *(tree.args.get("arguments") or ()))]
     span = spans[0][0], spans[-1][1]
     return CreateStream(context.text, BaseStream(schema, found), tree.args["source"].name, arguments, span)
 

@@ -85,6 +85,7 @@ def _suite_files() -> list[Path]:
     return sorted(
         [
             *(tests / "cluster").rglob("*.py"),
+            tests / "test_docstrings.py",
             *(tests / "mutants" / f"{name}.py" for name in ("suite", "shortening", "seeded_oracles")),
         ]
     )

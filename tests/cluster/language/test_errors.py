@@ -6,6 +6,7 @@ import pytest
 
 from cluster.errors import ClusterError
 from cluster.language.errors import FjordSqlError
+from cluster.language.parsing import FjordSqlParser
 from cluster.language.translation import parse_statement, translate
 from tests.cluster.language.example_catalog import CATALOG
 
@@ -348,6 +349,17 @@ def test_a_statement_has_a_longest_length():
         translate("SELECT lane FROM traffic" + " " * 100_000, CATALOG)
 
 
+@pytest.mark.parametrize("trip", [ValueError, TypeError, IndexError, KeyError, AttributeError])
+def test_where_sqlglot_trips_is_said(monkeypatch, trip):
+    def tripping(*_):
+        raise trip
+
+    monkeypatch.setattr(FjordSqlParser, "_parse_group", tripping)
+    with pytest.raises(FjordSqlError, match="this cannot be read as SQL") as caught:
+        translate("SELECT lane FROM traffic WHERE lane = 1 GROUP BY lane", CATALOG)
+    assert (caught.value.start, caught.value.offending) == (40, "GROUP BY")
+
+
 def test_error_in_a_derived_stream_points_into_the_whole_statement():
     with pytest.raises(FjordSqlError) as caught:
         parse_statement("CREATE STREAM x AS SELECT FROM WHERE")
@@ -360,6 +372,9 @@ def test_error_in_a_derived_stream_points_into_the_whole_statement():
         ("CREATE »TABLE« x (a INT)", "STREAM was expected", "CREATE STREAM"),
         ("CREATE STREAM x (a »INTT«) SOURCE mqtt()", "no type 'INTT'", "types are"),
         ("CREATE STREAM x (a TEXT) »FROM« mqtt()", "SOURCE was expected", None),
+        ('CREATE STREAM »"a b"« (a TEXT) SOURCE mqtt()', "'a b' is no name for a stream", "letters"),
+        ('CREATE STREAM »"1a"« AS SELECT lane FROM traffic', "'1a' is no name for a stream", "letters"),
+        ("CREATE RELATION »é« FROM 'b' REFRESH EVERY 1 HOUR", "'é' is no name for a relation", "letters"),
         (
             "CREATE STREAM x (a TEXT, ts TIMESTAMP) SOURCE mqtt() ORDERED BY »tss«",
             "no column 'tss'",

@@ -164,6 +164,8 @@ def test_both_bounds_are_looked_at(text, offending, reason, hint):
     ("rate", "2 MHZ", "MHZ", "no unit of frequency"),
     ("rate", "1e7 HZ", "1e7 HZ", "whole number of microseconds"),
     ("rate", "10", "10", "a rate needs a unit"),
+    ("rate", "0 HZ", "0 HZ", "the rate is not positive"),
+    ("slowest rate", "0.0 KHZ", "0.0 KHZ", "the rate is not positive"),
     ("sample", f"{2**60 + 1} US", f"{2**60 + 1} US", "the duration is too long"),
     ("sample", "13343000 DAYS", "13343000 DAYS", "a sample period is at most 366 DAYS"),
     ("sample", f"{LONGEST_PERIOD_US + 1} US", f"{LONGEST_PERIOD_US + 1} US", "a sample period is at most 366 DAYS"),

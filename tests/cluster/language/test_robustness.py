@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from sqlglot import exp
 
 from cluster.language import algebra
 from cluster.language.errors import FjordSqlError
+from cluster.language.parsing import FjordSqlParser
 from cluster.language.translation import SelectStatement, parse_statement, translate, translate_derived
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.language.fixture_files import pairs
@@ -165,6 +167,13 @@ def test_odd_numbers_and_characters_are_underlined(text, offending, reason):
         (parse_statement if text.startswith("CREATE") else lambda text: translate(text, CATALOG))(text)
     assert reason in caught.value.reason
     assert caught.value.offending == offending
+
+
+@pytest.mark.parametrize("arguments", ["", "sensor", "sensor, 'a'", "lane, lane, lane"])
+def test_whatever_functions_there_are_elsewhere_each_gets_an_answer(arguments):
+    for name in {**FjordSqlParser.FUNCTIONS, **FjordSqlParser.FUNCTION_PARSERS}:
+        with contextlib.suppress(FjordSqlError):
+            translate(f"SELECT {name}({arguments}) AS x FROM traffic", CATALOG)
 
 
 def test_a_byte_order_mark_is_skipped():
