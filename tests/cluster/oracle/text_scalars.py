@@ -184,7 +184,8 @@ class Scalars:
         style, _ = self.dice.choice(PLAIN_STYLES) if self._plain else self.turns.choose(self.dice, STYLES, of)
         if style == "null" and null:
             return self._in_parentheses(self.null(kind))
-        if style == "computed" and (depth > 0 or self.dice.random() < 0.3):
+        # Conditions are seldom arguments as it is.
+        if style == "computed" and (depth > 0 or kind is BOOLEAN or self.dice.random() < 0.3):
             found = self._computed(kind, depth)
             # What is huge and not exact may be infinite here and not there.
             if found.exactness >= need and not (found.exactness is Exactness.NEARLY and found.wild):
