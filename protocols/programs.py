@@ -261,7 +261,7 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
                     f"a part looks every {part.every_us} us at samples taken every {self.period_us} us",
                     hint="take a multiple",
                 )
-            SamplingProgram(part.fields, part.every_us, bands=part.bands, report=part.report)
+            _as_program(part, 1, self.listen)
 
     @property
     def interval_us(self) -> int | None:
@@ -297,10 +297,13 @@ def parts_of(program: SamplingProgram) -> tuple[SamplingProgram, ...]:
     """Return a program's parts, each as the program it would be alone; a program without parts is its own."""
     if not isinstance(program.report, Several):
         return (program,)
-    return tuple(
-        SamplingProgram(part.fields, part.every_us, program.samples_per_packet, program.listen, part.bands, part.report)
-        for part in program.report.parts
-    )
+    return tuple(_as_program(part, program.samples_per_packet, program.listen) for part in program.report.parts)
+
+
+@lru_cache(maxsize=16_384)
+def _as_program(part: Part, samples_per_packet: int, listen: ListenSchedule) -> SamplingProgram:
+    """Return a part as the program it would be alone; the same parts are in many programs that are weighed."""
+    return SamplingProgram(part.fields, part.every_us, samples_per_packet, listen, part.bands, part.report)
 
 
 SLEEP = SamplingProgram()
