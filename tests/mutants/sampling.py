@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -20,11 +21,15 @@ def all_mutants(root: Path) -> dict[str, list[Mutant]]:
 
 
 def drawn(root: Path, seed: int, count: int) -> dict[str, list[Mutant]]:
-    """Return `count` mutants, as many of each area.
+    """Return `count` mutants, as many of each area."""
+    return drawn_of(all_mutants(root), root, seed, count)
+
+
+def drawn_of(mutants: Mapping[str, Sequence[Mutant]], root: Path, seed: int, count: int) -> dict[str, list[Mutant]]:
+    """Return `count` of these mutants, as many of each area.
 
     Each mutant has a place in a queue that depends on the seed and on itself only: a change elsewhere moves nobody.
     """
-    mutants = all_mutants(root)
     shares = [count * (number + 1) // len(mutants) - count * number // len(mutants) for number in range(len(mutants))]
     return {
         area: list(islice((each for each in _queue(found, seed) if differs(each, _source(root, each))), share))
@@ -32,7 +37,7 @@ def drawn(root: Path, seed: int, count: int) -> dict[str, list[Mutant]]:
     }
 
 
-def _queue(mutants: list[Mutant], seed: int) -> list[Mutant]:
+def _queue(mutants: Sequence[Mutant], seed: int) -> list[Mutant]:
     return sorted(mutants, key=lambda each: _place(seed, each))
 
 

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.mutants.areas import AREAS, files_of
 from tests.mutants.results import equivalent_among
-from tests.mutants.sampling import all_mutants, drawn
+from tests.mutants.sampling import all_mutants, drawn, drawn_of
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_each_area_has_its_share_and_a_seed_decides():
-    first, again, other = (drawn(ROOT, seed, 50) for seed in (1, 1, 2))
+@pytest.fixture(scope="module")
+def mutants():
+    """All there are: to find them every file is parsed."""
+    return all_mutants(ROOT)
+
+
+def test_each_area_has_its_share_and_a_seed_decides(mutants):
+    first, other = (drawn_of(mutants, ROOT, seed, 50) for seed in (1, 2))
+    again = drawn(ROOT, 1, 50)
     assert [len(mutants) for mutants in first.values()] == [16, 17, 17]
     assert list(first) == list(AREAS)
     assert first == again
     assert first != other
-    more = drawn(ROOT, 1, 200)
+    more = drawn_of(mutants, ROOT, 1, 100)
     assert all(first[area] == more[area][: len(first[area])] for area in AREAS)
 
 
@@ -33,6 +42,6 @@ def test_a_change_elsewhere_moves_no_mutant(tmp_path):
     assert len(set(before) - set(after)) <= 1
 
 
-def test_every_argument_is_about_a_mutant_that_there_is():
-    mutants = (mutant for area in all_mutants(ROOT).values() for mutant in area)
-    equivalent_among(mutants, Path(__file__).parent / "equivalent.toml")
+def test_every_argument_is_about_a_mutant_that_there_is(mutants):
+    every = (mutant for area in mutants.values() for mutant in area)
+    equivalent_among(every, Path(__file__).parent / "equivalent.toml")

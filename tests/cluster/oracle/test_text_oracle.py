@@ -82,10 +82,9 @@ def test_the_same_seed_draws_the_same() -> None:
     assert one == other
 
 
-def _found(monkeypatch: pytest.MonkeyPatch, texts: int = 60) -> str:
-    monkeypatch.setattr(text_shrinking, "SECONDS", 5.0)
+def _found(texts: int = 60, *, shrink: bool = False) -> str:
     with pytest.raises(MismatchError) as mismatch:
-        search_texts(SEED, texts, worlds=2)
+        search_texts(SEED, texts, worlds=2, shrink=shrink)
     return str(mismatch.value)
 
 
@@ -96,13 +95,14 @@ def test_a_row_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return run(*arguments)[1:]  # type: ignore[arg-type]
 
     monkeypatch.setattr(text_differences, "run_text", forgetful)
-    assert "missing" in _found(monkeypatch)
+    monkeypatch.setattr(text_shrinking, "SECONDS", 5.0)
+    assert "missing" in _found(shrink=True)
 
 
 def test_a_word_that_is_not_heard_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = text_differences.planned
     monkeypatch.setattr(text_differences, "planned", lambda derived, query: plan(derived, _deaf(query)))
-    report = _found(monkeypatch, 200)
+    report = _found(200)
     assert " DISTINCT " in report.upper()
 
 

@@ -196,7 +196,7 @@ def _same(plan: Node, other: Node, streams) -> None:
     assert [+bag for bag in after] == [+bag for bag in before]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plans(), STREAMS)
 def test_rewritten_plan_means_the_same(plan, streams):
     rewritten = rewrite(plan)
