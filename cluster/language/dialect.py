@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp, generator, tokens
@@ -82,6 +83,16 @@ class FjordSQL(Dialect):
     Tokenizer = FjordSqlTokenizer
     Parser = FjordSqlParser
     Generator = FjordSqlGenerator
+
+
+@lru_cache(maxsize=2)
+def _tokens_kept(text: str) -> tuple[Token, ...]:
+    return tuple(FjordSQL().tokenize(text))
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens of a statement, which is looked at more than once."""
+    return list(_tokens_kept(text))
 
 
 CHARACTERS_KEPT = 2_000_000

@@ -361,7 +361,22 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
     def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:  # noqa: FBT001, FBT002 - sqlglot's
         if not self._match(TokenType.L_PAREN, advance=False):
             self.refuse("IN is followed by a list or a query in parentheses", hint="x IN (1, 2)")
-        return super()._parse_in(this, alias)
+        literals = self._parse_literals()
+        return super()._parse_in(this, alias) if literals is None else exp.In(this=this, expressions=literals)
+
+    def _parse_literals(self) -> list[exp.Expr] | None:
+        """Return the numbers and texts in parentheses if there is nothing else in them: such lists may be long."""
+        found: list[exp.Expr] = []
+        for place in range(self._index + 1, len(self._tokens) - 1, 2):
+            token, behind = self._tokens[place], self._tokens[place + 1].token_type
+            if token.token_type not in LITERALS or behind not in (TokenType.COMMA, TokenType.R_PAREN):
+                return None
+            literal = exp.Literal(this=token.text, is_string=token.token_type == TokenType.STRING)
+            found.append(literal.update_positions(token))
+            if behind == TokenType.R_PAREN:
+                self._advance(place + 2 - self._index)
+                return found
+        return None
 
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
         # sqlglot overlooks it if nothing stands between two commas, or before the first one.

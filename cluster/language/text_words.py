@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.dialect import FjordSQL
+from cluster.language.dialect import tokens_of
 from cluster.language.spelling import CANONICAL_NAMES, SYNONYMS, TYPE
 
 TYPES = (TokenType.BIGINT, TokenType.DOUBLE, TokenType.TEXT, TokenType.BOOLEAN)
@@ -58,7 +58,7 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
     aliases
         Where names end that may have AS before them.
     """
-    tokens = FjordSQL().tokenize(text)
+    tokens = tokens_of(text)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     words = [_canonical(token, leaves) for token in tokens]

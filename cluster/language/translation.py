@@ -13,7 +13,7 @@ from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.comments import without_comments
 from cluster.language.comparisons import value_of
-from cluster.language.dialect import FjordSQL
+from cluster.language.dialect import FjordSQL, tokens_of
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.nesting import FLATTER, TOO_DEEP, check_nesting, levels_too_deep
@@ -265,15 +265,14 @@ def _parse(text: str) -> exp.Expr:
 
 
 def _tree(text: str) -> exp.Expr:
-    dialect = FjordSQL()
     try:
-        tokens = dialect.tokenize(text)
+        tokens = tokens_of(text)
     except TokenError as error:
         reason, start, hint = unclosed(text) or ("this cannot be read as SQL", 0, None)
         raise FjordSqlError(reason, text=text, start=start, end=len(text), hint=hint) from error
     check_numbers(tokens, text)
     check_nesting(tokens, text)
-    return FjordSqlParser(dialect=dialect).parse_one(tokens, text)
+    return FjordSqlParser(dialect=FjordSQL()).parse_one(tokens, text)
 
 
 def _refuse_unbounded(node: Node, tree: exp.Expr, context: Context) -> None:
