@@ -24,8 +24,6 @@ COMMITS_BETWEEN_CHECKPOINTS = 100
 CONFIGURATION: dict[str, str | None] = {
     # For logs that are not archived.
     "delta.logRetentionDuration": f"interval {KEEP_HOURS} hours",
-    # By their age alone; who is behind still has to read them, and archived logs are cleaned with that in mind.
-    "delta.enableExpiredLogCleanup": "false",
     # As long as compaction leaves the files themselves.
     "delta.deletedFileRetentionDuration": f"interval {KEEP_HOURS} hours",
     "delta.checkpointInterval": str(COMMITS_BETWEEN_CHECKPOINTS),

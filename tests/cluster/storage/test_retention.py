@@ -6,7 +6,6 @@ kept         |==============================>
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -91,18 +90,6 @@ def test_what_nobody_needs_goes(tmp_path: Path) -> None:
     assert archived
     assert not list((tmp_path / "t" / archived_log.ARCHIVE).iterdir())
     assert StoredFiles.at(table.root, table.version).rows_between(0, None) == COMMITS
-
-
-def test_commits_of_a_quiet_table_do_not_go_by_their_age(tmp_path: Path) -> None:
-    """Its log is too short to be archived; Delta would clean it at the next checkpoint."""
-    table = StreamTable(str(tmp_path / "t"), TRAFFIC)
-    for number in range(120):
-        if number == 90:
-            days_ago = time.time() - 10 * 24 * HOUR_SECONDS
-            for entry in (tmp_path / "t" / archived_log.LOG).iterdir():
-                os.utime(entry, (days_ago, days_ago))
-        table.append([rows(number)], at(number), {("p", "e"): number})
-    assert read_on(table, 0) == list(range(120))
 
 
 def test_a_position_that_cannot_be_read_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
