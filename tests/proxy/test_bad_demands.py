@@ -49,6 +49,7 @@ class FakeLink:
         self.published: list[Message] = []
         self.take: Any = None
         self.fails = False
+        self.hangs_total = 0
 
     async def run_in_bursts(self, take: Any) -> None:
         self.take = take

@@ -131,7 +131,7 @@ def test_catalog_remembers(tmp_path, frames):
 
 def test_catalog_with_an_unreadable_row_is_refused(tmp_path):
     store = CatalogStore(tmp_path / "c")
-    store._connection.execute("INSERT INTO announcements VALUES ('m', x'00')")
+    store._connection.execute("INSERT INTO announcements VALUES ('m', x'c1')")
     with pytest.raises(StoreCorruptError):
         store.announcements()
     store.close()

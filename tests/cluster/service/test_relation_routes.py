@@ -259,7 +259,9 @@ async def test_metrics(relations):
         queries=relations.queries,
         registry=relations.service.registry,
         ingest=relations.service.ingest,
-        publisher=SimpleNamespace(published_rows=0),
+        sensors=SensorCatalog(),
+        results=SimpleNamespace(use=None),
+        publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
         fjord_restarts=0,
         counters={},
     )

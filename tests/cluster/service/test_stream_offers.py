@@ -440,8 +440,8 @@ async def server(service):
         ingest=service.ingest,
         sensors=catalog,
         counters={},
-        results=SimpleNamespace(last_sequence=lambda name: 0),
-        publisher=SimpleNamespace(published_rows=0),
+        results=SimpleNamespace(last_sequence=lambda name: 0, use=None),
+        publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
         fjord_restarts=0,
     )
 
