@@ -12,7 +12,7 @@ import structlog
 
 from protocols.demands import StreamDemand, read_demands
 from protocols.errors import FjordError, FrameError
-from protocols.frames import encode
+from protocols.frames import VERSION, encode
 from protocols.packets import Announcement, decode_announcement
 from protocols.programs import SLEEP, SamplingProgram, program_number
 from proxy.database import open_database, transaction
@@ -100,9 +100,15 @@ class CatalogStore:
                 try:
                     found.append(decode(payload))
                 except FrameError as error:
-                    if error.reason != "shape":
+                    if error.reason != "shape" or not _is_frame(payload):
                         raise
                     log.warning("left out what an earlier version stored", file=self.path.name, reason=error.message)
         except (FjordError, msgspec.MsgspecError, sqlite3.DatabaseError) as error:
             raise StoreCorruptError(self.path, str(error)) from error
         return found
+
+
+def _is_frame(payload: bytes) -> bool:
+    """Return whether a payload is one of our frames, whatever it may hold: no damage has made it."""
+    found = msgspec.msgpack.decode(payload)
+    return isinstance(found, list) and found[:1] == [VERSION]
