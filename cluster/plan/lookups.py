@@ -138,7 +138,7 @@ def _sunk(lookup: Lookup, large: frozenset[str]) -> Node:
     """Return a lookup moved down to where its tuples come from."""
     below = lookup.input
     match below:
-        case Source() | Filter() if is_chain(below) and any(_spread_by(each, large) for each in _apart(lookup)):
+        case Source() | Filter() if any(_spread_by(each, large) for each in _apart(lookup)):
             return _placed(lookup, large)
         case Source():
             return _placed(lookup, large)
@@ -169,7 +169,7 @@ def _placed(lookup: Lookup, large: frozenset[str]) -> Node:
             case Source():
                 node = _in_source(each, node)
             case Filter() if is_chain(node):
-                node = replace(node, input=_sunk(replace(each, input=node.input), large))
+                node = _sunk(each, large)
             case _:
                 node = each
     return node

@@ -9,12 +9,14 @@ from cluster.fjord.compilation import check_supported
 from cluster.fjord.made_rows import RowFlows
 from cluster.fjord.row_limits import RowLimitError, RowLimits, check_rows, made_per_second
 from cluster.fjord.state_size import StateLimitError, check_state
+from cluster.language.algebra import Difference, Distinct, Union
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.running import Arrival, run_plan
+from tests.cluster.plan.plans import A, window
 
 CATALOG = Catalog.of([StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("speed", FieldType.REAL)))])
 RATES = {"traffic": 100.0}
@@ -73,6 +75,15 @@ def test_no_tuple_makes_more(text):
         found = run_plan(node, [{"traffic": Arrival((((at, ("s", 1.0)),),), NEVER)}])
         # A row may be cut in two where another begins or ends.
         assert len(found) <= 2 * most + 1
+
+
+def test_a_part_counts_with_its_copies_if_they_matter_to_any_of_those_above():
+    part = window(window(A, 99), 1_000)
+    counted = RowFlows(part, {}).of(part)
+    assert counted.per_tuple == 99 + 1 + 1  # its size, its slide and the tuple itself
+    assert RowFlows(Distinct(part), {}).of(part).per_tuple == 1
+    for above in (Union(Distinct(part), part), Union(part, Distinct(part)), Difference(part, part)):
+        assert RowFlows(above, {}).of(part) == counted
 
 
 def test_a_year_of_silence_makes_no_rows():

@@ -6,7 +6,25 @@ import polars as pl
 import pytest
 
 from cluster.fjord.pull_plan import pulled
-from cluster.language.algebra import Column, Distinct, Filter, Node, Output, Project, Relation, Scalar
+from cluster.language.algebra import (
+    Aggregate,
+    AggregateCall,
+    AntiJoin,
+    Column,
+    Difference,
+    Distinct,
+    Filter,
+    Intersection,
+    Join,
+    Lookup,
+    Node,
+    Output,
+    Project,
+    Relation,
+    Scalar,
+    SemiJoin,
+    Union,
+)
 from protocols.streams import FieldType
 
 PLACES = Relation("places", "places@1", (Column("segment", FieldType.INTEGER),))
@@ -28,3 +46,37 @@ def test_and_never_without_a_row() -> None:
     beyond = Filter(PLACES, Scalar('"segment" > 9', FieldType.BOOLEAN))
     assert _pulled(Project(beyond, ONE.outputs), 7, 8) == []
     assert _pulled(Project(beyond, ONE.outputs), 10, 8) == [(1,)]
+
+
+ABOVE_7 = Scalar('"segment" > 7', FieldType.BOOLEAN)
+AS_IT_IS = (Output("segment", Scalar('"segment"', FieldType.INTEGER)),)
+DOUBLE = (Output("double", Scalar('"segment" * 2', FieldType.INTEGER)),)
+COUNT = AggregateCall("count", "count", None, FieldType.INTEGER)
+OTHERS = Project(PLACES, (Output("other", Scalar('"segment"', FieldType.INTEGER)),))
+EQUAL = Scalar('"segment" = "other"', FieldType.BOOLEAN)
+
+
+@pytest.mark.parametrize(("node", "expected"), [
+    (Filter(PLACES, ABOVE_7), [(8,), (9,)]),
+    (Project(PLACES, DOUBLE), [(14,), (14,), (16,), (18,)]),
+    (Distinct(PLACES), [(7,), (8,), (9,)]),
+    (Filter(Distinct(PLACES), ABOVE_7), [(8,), (9,)]),
+    (Project(Distinct(PLACES), DOUBLE), [(14,), (16,), (18,)]),
+    (Project(Filter(Distinct(PLACES), ABOVE_7), ONE.outputs), [(1,), (1,)]),
+    (Union(PLACES, Filter(PLACES, ABOVE_7)), [(7,), (7,), (8,), (8,), (9,), (9,)]),
+    (Difference(PLACES, Distinct(PLACES)), [(7,)]),
+    (Intersection(PLACES, Distinct(PLACES)), [(7,), (8,), (9,)]),
+    (Aggregate(PLACES, (), (COUNT,)), [(4,)]),
+    (Aggregate(PLACES, ("segment",), (COUNT,)), [(7, 2), (8, 1), (9, 1)]),
+    (Filter(Aggregate(PLACES, ("segment",), (COUNT,)), Scalar('"count" > 1', FieldType.BOOLEAN)), [(7, 2)]),
+    (Aggregate(Filter(PLACES, Scalar('"segment" > 9', FieldType.BOOLEAN)), ("segment",), (COUNT,)), []),
+    (Project(Join(Distinct(PLACES), OTHERS, EQUAL), AS_IT_IS), [(7,), (7,), (8,), (9,)]),
+    (SemiJoin(PLACES, Filter(OTHERS, Scalar('"other" < 8', FieldType.BOOLEAN)), EQUAL), [(7,), (7,)]),
+    (AntiJoin(PLACES, Filter(OTHERS, Scalar('"other" < 8', FieldType.BOOLEAN)), EQUAL), [(8,), (9,)]),
+    (Lookup(Filter(PLACES, ABOVE_7), OTHERS, EQUAL), [(8, 8), (9, 9)]),
+    (Lookup(PLACES, Filter(OTHERS, Scalar('"other" > 8', FieldType.BOOLEAN)), EQUAL, "left"),
+     [(7, None), (7, None), (8, None), (9, 9)]),
+    (Lookup(PLACES, Filter(OTHERS, Scalar('"other" > 8', FieldType.BOOLEAN)), EQUAL, "anti"), [(7,), (7,), (8,)]),
+])  # fmt: skip
+def test_rows_of_a_plan(node: Node, expected: list[tuple[object, ...]]) -> None:
+    assert sorted(_pulled(node, 7, 9, 7, 8), key=repr) == expected

@@ -66,6 +66,14 @@ def test_many_partners_come_late_however_small_the_relation() -> None:
     assert order(f"{INCIDENTS} {ROADS}", crowded) == ["roads", "incidents"]
 
 
+def test_one_partner_is_fewer_than_two() -> None:
+    twice = {
+        "roads@1": RelationSize(10_000, 0, {"segment": 10_000}),
+        "incidents@1": RelationSize(40, 0, {"segment": 20}),
+    }
+    assert order(f"{INCIDENTS} {ROADS}", twice) == ["roads", "incidents"]
+
+
 def test_of_what_nothing_is_known_comes_as_written_and_after_what_is_known() -> None:
     assert order(f"{ROADS} {INCIDENTS}", {}) == ["roads", "incidents"]
     assert order(f"{ROADS} {INCIDENTS}", {"incidents@1": SIZES["incidents@1"]}) == ["incidents", "roads"]

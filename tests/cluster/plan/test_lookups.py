@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.plan.explain import explain
-from tests.cluster.spark.hosted_run import plan_node
+from tests.cluster.spark.hosted_run import PLACES, plan_node
 
 T, U = "traffic AS t WINDOW(RANGE 20 US SLIDE 10 US)", "traffic AS u WINDOW(RANGE 5 US)"
 P, L = "places AS p", "limits AS l"
@@ -71,3 +71,65 @@ def test_united_streams_are_looked_up_each_for_itself() -> None:
     )
     assert len(found) == 2
     assert all("keep if found in limits" in line for line in found)
+
+
+@pytest.mark.parametrize(("sql", "expected"), [
+    (
+        "SELECT t.speed FROM traffic AS t, places AS p WHERE t.speed > 3 AND t.sensor = p.sensor",
+        """
+project speed
+└─ look up in places on sensor = sensor_2
+   └─ filter speed > 3
+      └─ stream traffic""",
+    ),
+    (
+        "SELECT l.fastest FROM traffic AS t, places AS p, limits AS l WHERE t.speed > 3 AND t.sensor = p.sensor "
+        "AND t.speed = l.segment",
+        """
+project fastest
+└─ look up in places on sensor = sensor_2
+   └─ project sensor, speed, segment_2 = limits.segment, fastest = limits.fastest
+      └─ filter speed > 3
+         └─ stream traffic; look up in limits on speed = limits.segment""",
+    ),
+    (
+        "SELECT t.speed FROM traffic AS t WHERE t.speed > 3 AND t.speed NOT IN (SELECT segment FROM places)",
+        """
+project speed
+└─ keep if not found in places on speed = segment
+   └─ filter speed > 3
+      └─ stream traffic; keep if not found in places on speed IS NULL; keep if not found in places on """
+        "places_2.segment IS NULL",
+    ),
+    (
+        "SELECT t.speed FROM traffic AS t WHERE t.speed NOT IN (SELECT segment FROM places)",
+        """
+project speed
+└─ keep if not found in places on speed = segment
+   └─ stream traffic; keep if not found in places on speed IS NULL; keep if not found in places on """
+        "places_2.segment IS NULL",
+    ),
+    (
+        "SELECT t.speed FROM traffic AS t, places AS p WHERE t.speed > 3 AND t.speed > p.segment",
+        """
+project speed
+└─ filter speed > 3
+   └─ stream traffic; look up in places on speed > places.segment""",
+    ),
+    (
+        f"SELECT t.speed FROM {T}, {U}, {P} WHERE t.sensor = u.sensor AND t.sensor = p.sensor",
+        """
+project speed
+└─ join sensor = sensor_2
+   ├─ project sensor, speed
+   │  └─ window of 20us, moving every 10us
+   │     └─ stream traffic; look up in places on sensor = places.sensor
+   └─ project sensor_2 = sensor
+      └─ window of 5us
+         └─ stream traffic""",
+    ),
+])  # fmt: skip
+def test_where_a_relation_is_large_tuples_are_spread_by_its_key_if_nothing_above_needs_them_together(
+    sql: str, expected: str
+) -> None:
+    assert explain(plan_node(sql, frozenset({PLACES.identity}))) == expected.strip()

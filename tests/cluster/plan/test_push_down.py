@@ -8,6 +8,7 @@ import pytest
 
 from cluster.language.algebra import Column, Scalar, Source
 from cluster.plan.push_down import Chosen, chosen_by
+from protocols.demands import PropertyBand
 from protocols.programs import Band
 from protocols.streams import FieldType
 
@@ -27,6 +28,15 @@ def chosen(sql: str) -> Chosen:
         (f'"r" >= {LARGEST}', (Band("r", LARGEST, None),)),
         (f'"r" < {LARGEST}', (Band("r", None, math.nextafter(LARGEST, 0)),)),
         ('"i" <= 9007199254740991.0', (Band("i", None, 2.0**53 - 1),)),
+        ('"i" > 3 AND "i" >= 3', (Band("i", 4.0, None),)),
+        ('"i" >= 3 AND "i" > 3', (Band("i", 4.0, None),)),
+        ('"i" < 3 AND "i" <= 3', (Band("i", None, 2.0),)),
+        ('"i" > 3 AND "i" > 5 AND "i" > 4', (Band("i", 6.0, None),)),
+        ('"i" < 9 AND "i" < 7 AND "i" < 8', (Band("i", None, 6.0),)),
+        ('"i" > 3 AND "i" <= 7 AND "i" <> 5', (Band("i", 4.0, 4.0), Band("i", 6.0, 7.0))),
+        ('"i" IN (1, 2, 3) AND "i" IN (2, 3, 4)', (Band("i", 2.0, 2.0), Band("i", 3.0, 3.0))),
+        ('"r" BETWEEN 1 AND 2 AND "i" = 1', (Band("i", 1.0, 1.0), Band("r", 1.0, 2.0))),
+        ('"r" > 1 AND "r" < 2', (Band("r", math.nextafter(1, 2), math.nextafter(2, 1)),)),
     ],
 )
 def test_a_band(sql: str, bands: tuple[Band, ...]) -> None:
@@ -39,8 +49,21 @@ def test_a_band(sql: str, bands: tuple[Band, ...]) -> None:
     "sql",
     [
         f'"r" > {LARGEST}', f'"r" < -{LARGEST}', '"r" < 1e999', '"r" > -1e999', '"r" * 10 > 5', 'NOT ("r" * 10 > 5)',
-        '"r" IN (1, 1e308 * 10)', '"i" < 9007199254740992.0', '"i" = 1e300', '"r" IS NULL',
+        '"r" IN (1, 1e308 * 10)', '"i" < 9007199254740992.0', '"i" = 1e300', '"r" IS NULL', '"i" > 5 AND "i" < 6',
+        '"r" > 1 AND "r" < 1', '"r" >= 1 AND "r" < 1', '"i" = 9007199254740993', '"i" > -9007199254740993',
     ],
 )  # fmt: skip
 def test_what_no_sensor_can_decide_is_decided_here(sql: str) -> None:
     assert chosen(sql) == Chosen(exactly=False)
+
+
+def test_fixed_fields_choose_sensors() -> None:
+    source = Source("traffic", (Column("r", FieldType.REAL), Column("k", FieldType.TEXT)), fixed=("k",))
+    about = Scalar("\"k\" >= 'a' AND \"k\" < 'b'", FieldType.BOOLEAN)
+    both = Scalar(f'{about.sql} AND "r" >= 1', FieldType.BOOLEAN)
+    assert chosen_by(source, about) == Chosen((), (PropertyBand("k", "a", "b", False, True),), about)
+    assert chosen_by(source, both) == Chosen(
+        (Band("r", 1.0, None),), (PropertyBand("k", "a", "b", False, True),), about
+    )
+    across = Scalar('"k" = \'a\' OR "r" = 1', FieldType.BOOLEAN)
+    assert chosen_by(source, across) == Chosen(exactly=False)

@@ -12,10 +12,12 @@ from cluster.language.algebra import (
     CountWindow,
     Difference,
     Distinct,
+    Filter,
     Granularity,
     Join,
     PartitionedWindow,
     Project,
+    Source,
     TimeWindow,
     Union,
     inputs_of,
@@ -143,6 +145,14 @@ def test_shared_parts_are_rewritten_once():
     assert rewritten.node.left == rewritten.node.right
     assert isinstance(next(iter(_all(rewritten.node, Aggregate))), Aggregate)
     assert len(rewritten.applied) == len(rewrite(part).applied)
+
+
+def test_small_parts_that_are_shared_are_improved_for_each_of_those_above():
+    both = Union(A, ALSO_A)
+    plan = Join(where(both, '"x" > 1'), pick(where(both, '"x" > 2'), u='"x"'), condition('"x" = "u"'))
+    rewritten = rewrite(plan).node
+    assert [type(each) for each in inputs_of(rewritten)] == [Union, Union]
+    assert all(isinstance(each.input, Source) for each in _all(rewritten, Filter))
 
 
 def _all(node, kind):

@@ -27,6 +27,7 @@ from cluster.language.algebra import (
     ZipKind,
     schema_of,
 )
+from cluster.language.walks import nodes_of
 from cluster.plan.rewrite import RULES
 from cluster.plan.rules import duplicates as d
 from cluster.plan.rules import joins as j
@@ -35,12 +36,16 @@ from cluster.plan.rules import selection as s
 from cluster.plan.rules import windows as w
 from cluster.plan.rules import zips as z
 from protocols.streams import FieldType
-from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, where, window
+from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, source, where, window
 
 EQ = condition('"x" = "u"')
 R = Relation("r", "r@1", B.columns)
 REALS = Source("reals", (Column("r", FieldType.REAL),))
 NARROW_A, NARROW_B = pick(A, x='"x"'), pick(B, u='"u"')
+LONG = "u" * 60
+LONG_B = source("b", LONG)
+TOO_LONG = " AND ".join(f'"x" <> {number}' for number in range(100, 180))
+"""With a longer name in it, it would be longer than a condition may become."""
 
 
 def zipped(left: Node, right: Node, kind: ZipKind = "inner") -> Zip:
@@ -229,6 +234,27 @@ HOLDS_BACK = [
     (p.project_above_window, PartitionedWindow(pick(A, k='"x" % 2'), ("k",), 5)),
     (p.project_below_partitioned_window, pick(PartitionedWindow(Distinct(A), ("x",), 5), z='"y"')),
     (p.project_below_partitioned_window, pick(PartitionedWindow(Distinct(A), ("x",), 5), x='"x" % 2')),
+    (p.project_below_partitioned_window, pick(PartitionedWindow(Distinct(A), ("x",), 5), x='"x"', y='"y"', z='"y"')),
+    (p.project_below_count_window, pick(CountWindow(Distinct(A), 5), x='"x"', y='"y"', z='"y"')),
+    (p.project_below_count_window, pick(CountWindow(A, 5), z='"x"')),
+    (p.project_below_partitioned_window, pick(PartitionedWindow(A, ("x",), 5), x='"x"')),
+    (p.project_above_window, window(pick(Distinct(A), z='"x"'), 5)),
+    (p.narrow_aggregate, grouped(A, "x", call("sum", "y"))),
+    (p.drop_unused_calls, pick(grouped(A, "", call("count")), z="1")),
+    (p.drop_unused_calls, pick(grouped(A, "x", call("count")), z='"count"')),
+    (p.groups_without_aggregates, grouped(A, "", call("count"))),
+    (p.groups_without_aggregates, grouped(A, "x", call("count"))),
+    (j.join_condition_to_sides, Join(A, B, EQ)),
+    (j.semijoin_condition_to_sides, SemiJoin(A, B, EQ)),
+    (j.narrow_join, pick(Join(A, NARROW_B, EQ), z='"y" + 1')),
+    (j.narrow_join, pick(Join(NARROW_A, B, EQ), z='"v" + 1')),
+    (j.narrow_existence, SemiJoin(A, NARROW_B, EQ)),
+    (j.narrow_existence_left, pick(SemiJoin(A, NARROW_B, EQ), z='"y"')),
+    (j.narrow_existence_left, pick(AntiJoin(NARROW_A, B, EQ), z='"x"')),
+    (z.narrow_zip, pick(zipped(A, NARROW_B), z='"y"')),
+    (z.narrow_zip, pick(zipped(NARROW_A, B), z='"v"')),
+    (z.filter_below_zip, where(Zip(A, LONG_B, (("x", LONG),), 0, 0, "inner", "apart_us"), TOO_LONG)),
+    (s.filter_below_project, where(pick(A, x=f'"{"x" * 60}"'), TOO_LONG)),
     (p.project_below_time_window, pick(window(A, 5), z='"x"')),
     (w.drop_now_window, window(A, 2)),
     (w.drop_now_window, window(A, 1, 2)),
@@ -280,3 +306,13 @@ def test_rules_do_not_mind_any_other_plan():
     for rule in RULES:
         for plan in plans:
             assert rule(plan) != plan
+
+
+def test_a_condition_is_taken_apart_into_so_many_lookups_and_no_more() -> None:
+    def either(count: int) -> AntiJoin:
+        return AntiJoin(A, B, condition(" OR ".join(f'"x" + {number} = "u"' for number in range(count))))
+
+    apart = j.split_antijoin(either(16))
+    assert apart is not None
+    assert len([each for each in nodes_of(apart) if isinstance(each, AntiJoin)]) == 16
+    assert j.split_antijoin(either(17)) is None

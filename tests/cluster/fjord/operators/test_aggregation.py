@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.errors import PlanError, StateError
+from cluster.fjord.aggregates import split_aggregate
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.filtering import Filter
@@ -24,6 +25,7 @@ from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import AggregateCall, Column, Scalar
+from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN
 from protocols.streams import FieldType
 
 KEYS = (Column("k", FieldType.TEXT),)
@@ -183,3 +185,22 @@ def test_state_of_another_kind_is_refused() -> None:
         unpack_state(b"\x93\x09\x80\x80")
     with pytest.raises(StateError, match="cannot be read"):
         unpack_state(b"\xc1")
+
+
+@pytest.mark.parametrize(("told", "share"), [
+    ([(3, 4, 1)], 0.75),
+    ([(3, 4, 1), (2, None, None)], 0.75),
+    ([(3, 4, 1), (0, 4, 4)], 0.375),
+    ([(0, 4, 4)], 0.0),
+    ([(2, None, None)], None),
+    ([(2, 0, 0)], None),
+])  # fmt: skip
+def test_completeness_is_of_what_proxies_tell(told: list[tuple[int | None, ...]], share: float | None) -> None:
+    split = split_aggregate(AggregateCall("share", "completeness", None, FieldType.REAL))
+    rows = pl.DataFrame(told, schema=dict.fromkeys((SAMPLES_COLUMN, EXPECTED_COLUMN, MISSING_COLUMN), pl.Int64),
+                        orient="row")  # fmt: skip
+    from_sensors = rows.select(each.from_sensors for each in split.columns)
+    from_samples = pl.DataFrame({START: [1, 2]}).select(each.begin for each in split.columns)
+    for partial in (from_sensors, pl.concat([from_sensors, from_samples]), pl.concat([from_samples, from_sensors])):
+        merged = partial.select(each.merge for each in split.columns)
+        assert merged.select(split.final).item() == share

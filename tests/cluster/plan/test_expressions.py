@@ -1,0 +1,68 @@
+"""Expressions of plans: which side of an equality reads what, and what may be substituted."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.plan.expressions import (
+    LONGEST_SUBSTITUTION,
+    conjunction_of,
+    joins_by_equality,
+    split_by_side,
+    substituted,
+    tidy_equality,
+    without_alternatives,
+)
+from tests.cluster.plan.plans import condition
+
+LEFT, RIGHT = frozenset({"x", "y"}), frozenset({"u", "v"})
+X, U, EQ, OTHER = (condition(sql) for sql in ('"x" > 1', '"u" > 1', '"x" = "u"', '"y" = "v"'))
+
+
+@pytest.mark.parametrize(("given", "tidy"), [
+    ('"u" = "x"', '"x" = "u"'), ('"u" + "v" = "x"', '"x" = "u" + "v"'), ('"u" = "x" + "v"', '"x" + "v" = "u"'),
+    ('"x" = "u"', '"x" = "u"'), ('"u" = "v"', '"u" = "v"'), ('3 = "x"', '3 = "x"'), ('"u" = 3', '"u" = 3'),
+    ('"x" + "u" = "y"', '"x" + "u" = "y"'), ('"u" < "x"', '"u" < "x"'),
+])  # fmt: skip
+def test_of_an_equality_what_reads_the_right_only_stands_right(given: str, tidy: str) -> None:
+    assert tidy_equality(condition(given), RIGHT) == condition(tidy)
+
+
+@pytest.mark.parametrize(("sql", "joins"), [
+    ('"x" = "u"', True), ('"u" = "x"', True), ('"x" + "y" = "u" * 2', True), ('"x" = "y"', False),
+    ('"u" = "v"', False), ('"x" = 1', False), ('1 = "u"', False), ('"x" < "u"', False), ('"x" + "u" = "v"', False),
+    ('"x" = "u" + "y"', False), ('"x" = "z"', False), ('"z" = "u"', False),
+])  # fmt: skip
+def test_an_equality_joins_if_each_side_reads_another_input(sql: str, *, joins: bool) -> None:
+    assert joins_by_equality(condition(sql), LEFT, RIGHT) is joins
+
+
+def test_conditions_are_split_by_what_they_read() -> None:
+    true = condition("TRUE")
+    assert split_by_side([X, U, EQ, true], LEFT, RIGHT) == ([X, true], [U], [EQ])
+
+
+def test_a_condition_counts_once() -> None:
+    assert conjunction_of([]) is None
+    assert conjunction_of([X, X]) == X
+    assert conjunction_of([X, U, X]) == condition('"x" > 1 AND "u" > 1')
+    assert conjunction_of([condition('"x" > 1 OR "y" > 1'), U]) == condition('("x" > 1 OR "y" > 1) AND "u" > 1')
+
+
+def test_alternatives_are_taken_apart_where_one_of_them_can_be_looked_up() -> None:
+    either = condition('("x" = "u" OR "x" IS NULL) AND "v" > 1')
+    assert without_alternatives(either, LEFT, RIGHT) == (
+        condition('"v" > 1 AND "x" = "u"'), condition('"v" > 1 AND "x" IS NULL'),
+    )  # fmt: skip
+    for whole in (None, EQ, condition('"x" > "u" OR "x" IS NULL')):
+        assert without_alternatives(whole, LEFT, RIGHT) == (whole,)
+
+
+def test_what_would_grow_too_long_is_not_substituted() -> None:
+    name = "long" * 10
+    outputs = {"x": condition(f'"{name}"')}
+    count = LONGEST_SUBSTITUTION // len(f'"{name}" + ')
+    assert substituted(condition(" + ".join(['"x"'] * count)), outputs) is not None
+    assert substituted(condition(" + ".join(['"x"'] * (count + 2))), outputs) is None
+    already = condition(" + ".join(['"x"'] * LONGEST_SUBSTITUTION))
+    assert substituted(already, {"x": condition('"y"')}) is not None
