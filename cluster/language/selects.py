@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -122,7 +123,7 @@ class Translator:
             if not any(item.base for item in items):
                 raise self.context.error(sample, "no stream of this FROM is fed by sensors")
             sampled = [sample_item(item, sample, self.context) for item in items]
-            if all(one is other for one, other in zip(sampled, items, strict=True)):
+            if all(map(operator.is_, sampled, items)):
                 self.context.refuse_ignored(sample, OWN.format("of this FROM", "SAMPLE"), LEAVE_OUT)
             items = sampled
         items, joins = zip_items(items, [first.this, *(join.this for join in joins)], joins, self.context)

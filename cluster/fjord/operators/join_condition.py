@@ -89,7 +89,6 @@ def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondi
             right.lazy(),
             left_on=[one for one, _ in keys],
             right_on=[other for _, other in keys],
-            how="inner",
             coalesce=False,
             maintain_order="left_right",
         )

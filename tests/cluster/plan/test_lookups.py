@@ -9,6 +9,8 @@ from tests.cluster.spark.hosted_run import PLACES, plan_node
 
 T, U = "traffic AS t WINDOW(RANGE 20 US SLIDE 10 US)", "traffic AS u WINDOW(RANGE 5 US)"
 P, L = "places AS p", "limits AS l"
+NOT_IN = "keep if not found in places on speed IS NULL; keep if not found in places on places_2.segment IS NULL"
+"""What NOT IN asks besides whether there is an equal row."""
 
 
 def lookups(sql: str) -> list[str]:
@@ -83,8 +85,7 @@ project speed
       └─ stream traffic""",
     ),
     (
-        "SELECT l.fastest FROM traffic AS t, places AS p, limits AS l WHERE t.speed > 3 AND t.sensor = p.sensor "
-        "AND t.speed = l.segment",
+        f"SELECT l.fastest FROM traffic t, {P}, {L} WHERE t.speed > 3 AND t.sensor = p.sensor AND t.speed = l.segment",
         """
 project fastest
 └─ look up in places on sensor = sensor_2
@@ -94,20 +95,18 @@ project fastest
     ),
     (
         "SELECT t.speed FROM traffic AS t WHERE t.speed > 3 AND t.speed NOT IN (SELECT segment FROM places)",
-        """
+        f"""
 project speed
 └─ keep if not found in places on speed = segment
    └─ filter speed > 3
-      └─ stream traffic; keep if not found in places on speed IS NULL; keep if not found in places on """
-        "places_2.segment IS NULL",
+      └─ stream traffic; {NOT_IN}""",
     ),
     (
         "SELECT t.speed FROM traffic AS t WHERE t.speed NOT IN (SELECT segment FROM places)",
-        """
+        f"""
 project speed
 └─ keep if not found in places on speed = segment
-   └─ stream traffic; keep if not found in places on speed IS NULL; keep if not found in places on """
-        "places_2.segment IS NULL",
+   └─ stream traffic; {NOT_IN}""",
     ),
     (
         "SELECT t.speed FROM traffic AS t, places AS p WHERE t.speed > 3 AND t.speed > p.segment",
