@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.acquisition import refuse_lifetimes_without_streams
 from cluster.language.bounds import unbounded_operator
@@ -267,6 +268,8 @@ def _parse(text: str) -> exp.Expr:
 def _tree(text: str) -> exp.Expr:
     try:
         tokens = tokens_of(text)
+        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+            tokens.pop()
     except TokenError as error:
         reason, start, hint = unclosed(text) or ("this cannot be read as SQL", 0, None)
         raise FjordSqlError(reason, text=text, start=start, end=len(text), hint=hint) from error
