@@ -185,15 +185,15 @@ def storing(
     """Return what is done with the answers of each micro-batch."""
 
     def store(answers: DataFrame, micro_batch: int) -> None:
-        if results.committed(micro_batch, host.value):
-            log.info("micro-batch is stored already", host=host, micro_batch=micro_batch)
-            return
+        # Run in any case: Spark goes on only from a state that all tasks of this very run have written.
         rows, counters = gathered(answers.toArrow())
         if counters and on_counters is not None:
             on_counters(counters)
         # Were it planned anew after a power cut, with another end, its results would be taken for stored already.
         checkpoint.sync()
-        if rows.height:
+        if results.committed(micro_batch, host.value):
+            log.info("micro-batch is stored already", host=host, micro_batch=micro_batch)
+        elif rows.height:
             results.append(rows, micro_batch, host.value)
             on_commit()
 

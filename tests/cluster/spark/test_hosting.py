@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from cluster.errors import ClusterError
 from cluster.plan.hosts import Host
 from cluster.spark import hosting
+from cluster.spark.checkpoint_files import CheckpointFiles
+from cluster.spark.envelopes import RESULT_SCHEMA
 from cluster.spark.hosting import RunningFjord
+from cluster.storage.results_table import ResultsTable
 
 WAITING, WORKING = "Waiting for data to arrive", "Processing new data"
 
@@ -70,3 +76,25 @@ def test_it_says_which_one_failed_and_why() -> None:
     assert broken.failure == "stateful: disk full"
     with pytest.raises(ClusterError, match="the Fjord has failed: stateful: disk full"):
         broken.wait_until_idle()
+
+
+class Answers:
+    """Answers of no rows, that know whether their tasks have been run."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+        self.runs += 1
+        return RESULT_SCHEMA.empty_table()
+
+
+def test_a_micro_batch_whose_results_are_stored_is_run_again_for_its_state(tmp_path: Path) -> None:
+    results, answers, told = ResultsTable(str(tmp_path / "results"), "f"), Answers(), list[str]()
+    rows = pl.DataFrame({"query": ["q"], "start_us": [0], "end_us": [1], "kind": ["row"], "row": ["{}"]})
+    results.append(rows, 4, Host.STATEFUL.value)
+    version = results.version
+    checkpoint = CheckpointFiles(tmp_path / "checkpoint" / "stateful")
+    store = hosting.storing(Host.STATEFUL, checkpoint, results, lambda: told.append("stored"), None)
+    store(answers, 4)  # type: ignore[arg-type] # as far as it is asked
+    assert (answers.runs, results.version, told) == (1, version, [])
