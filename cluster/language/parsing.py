@@ -242,7 +242,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
         names = named and number and number.token_type == TokenType.NUMBER
         if names and not explicit and glued(number, word):
             raise glued_number(self.sql, number, word, named=True)
-        if names and not explicit and self._index > 1 and self._tokens[self._index - 2].text.upper() == "WITHIN":
+        if names and not explicit and self._tokens[self._index - 2].text.upper() == "WITHIN":
             reason = "an error allowed has no unit of its own: it is in that of the column"
             self.refuse(reason, token=word, hint=f"if {word.text} is to be the name, write AS {word.text}")
         return super()._parse_alias(this, explicit)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from tests.mutants.opposites import ARITHMETIC, COMPARISONS, FEW, MESSAGES, OPPOSITE, UNSWAPPED, WORDING, WRITTEN
+from tests.mutants.opposites import (
+    ARITHMETIC,
+    CHECKS,
+    COMPARISONS,
+    FEW,
+    MESSAGES,
+    OPPOSITE,
+    UNSWAPPED,
+    WORDING,
+    WRITTEN,
+)
 from tests.mutants.source_reading import SourceReader
 
 
@@ -83,7 +93,7 @@ class ExpressionChanges(SourceReader):
             swapped = [arguments[1], arguments[0], *arguments[2:], *keywords]
             self.add(node, "arguments swapped", f"{self.text(node.func)}({', '.join(swapped)})")
         for dropped in node.keywords:
-            if dropped.arg is not None and dropped.arg not in WORDING:
+            if dropped.arg is not None and dropped.arg not in WORDING | CHECKS:
                 kept = [self._keyword(each) for each in node.keywords if each is not dropped]
                 self.add(
                     node,
@@ -95,7 +105,7 @@ class ExpressionChanges(SourceReader):
         for each in node.args:
             self.visit(each)
         for keyword in node.keywords:
-            if keyword.arg not in WORDING:
+            if keyword.arg not in WORDING | CHECKS:
                 self.visit(keyword.value)
 
     def _keyword(self, keyword: ast.keyword) -> str:

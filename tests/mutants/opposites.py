@@ -51,6 +51,8 @@ MESSAGES = frozenset({"error", "warn", "refuse", "suggest", "did_you_mean", "rai
 """Functions whose arguments are messages and their places."""
 WORDING = frozenset({"reason", "hint", "what", "shape", "shown", "word", "readable", "listed", "objection"})
 """Names that hold messages."""
+CHECKS = frozenset({"strict"})
+"""Arguments that assert something, as `zip` does: where it holds, they change nothing."""
 UNSWAPPED = frozenset({"isinstance", "issubclass", "getattr", "hasattr", "cast", "zip"})
 DECLARATIONS = frozenset({"arg_types", "__slots__"})
 """Class variables that say what there is, and are not run."""

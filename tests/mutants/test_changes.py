@@ -35,6 +35,7 @@ def mutated(source: str) -> set[tuple[str, str]]:
     ("x = f(a, b)", {("arguments swapped", "x = f(b, a)")}),
     ("x = f(a, k=b)", {("argument dropped", "x = f(a)")}),
     ("x = f(a, hint=not b)", set()),
+    ("x = f(a, strict=True)", set()),
     ("x = min(a)", {("opposite", "x = max(a)")}),
     ("x = a.left", {("opposite", "x = a.right")}),
     ("x = g(START)", {("opposite", "x = g(END)")}),

@@ -182,3 +182,12 @@ def test_a_condition_of_thousands_of_values_is_looked_up() -> None:
     matches = PredicateIndex(predicates, COLUMNS).match(batch)
     found = list(zip(matches.rows.tolist(), matches.predicates.tolist(), strict=True))
     assert found == [(0, 0), (0, 1), (0, 2), (1, 2), (2, 0), (2, 1), (3, 0), (3, 2)]
+
+
+def test_a_predicate_is_found_by_the_column_that_chooses_most() -> None:
+    wide, narrow = '"i" > -100', "\"s\" = 'a{}'"
+    predicates = [Scalar(f"{wide} AND {narrow.format(n)}", FieldType.BOOLEAN) for n in range(20)]
+    index = PredicateIndex(predicates, COLUMNS)
+    assert set(index._trees) == {"s"}
+    matches = index.match(frame([(1, None, "a7", None), (-100, None, "a8", None)]))
+    assert list(zip(matches.rows.tolist(), matches.predicates.tolist(), strict=True)) == [(0, 7)]

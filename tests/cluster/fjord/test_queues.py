@@ -56,6 +56,7 @@ def test_pull_queue_asks_its_producer_until_it_has_nothing() -> None:
     assert not queue.pending
     queue.wake()
     assert queue.pending
+    assert (queue.counters.batches_in, queue.counters.rows_in, queue.counters.rows_out) == (2, 2, 2)
 
 
 def test_a_queue_holds_at_least_one_batch() -> None:

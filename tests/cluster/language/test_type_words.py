@@ -6,7 +6,7 @@ import pytest
 
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import CreateRelation, CreateStream, parse_statement, translate, translate_derived
-from cluster.language.type_words import COLUMN_TYPES
+from cluster.language.type_words import COLUMN_TYPES, hint_for
 from protocols.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 
@@ -57,3 +57,18 @@ def test_registered_declarations_go_on():
     assert isinstance(stream, CreateStream)
     assert isinstance(relation, CreateRelation)
     assert [stream.stream.schema.fields[0].type, relation.columns[0].type] == [FieldType.INTEGER] * 2
+
+
+@pytest.mark.parametrize(("word", "hint"), [
+    *((word, "write INTEGER") for word in ("SMALLINT", "TINYINT", "LONG", "BYTE", "INT1", "INT8", "INT64", "INT128")),
+    *((word, "write REAL") for word in ("FLOAT4", "FLOAT8", "FLOAT32", "FLOAT64", "DECIMAL", "NUMERIC(10, 2)")),
+    *((word, "write TEXT") for word in ("CHAR", "NVARCHAR", "VARCHAR(10)", "CLOB", "STR", "CHARACTER VARYING")),
+])  # fmt: skip
+def test_what_is_meant_by_words_of_others(word, hint):
+    assert hint in (hint_for(word) or "")
+    assert hint in (hint_for(word.lower()) or "")
+
+
+def test_of_other_words_nobody_knows_what_is_meant():
+    assert hint_for("DATE") is None
+    assert hint_for("BLOB") is None

@@ -20,8 +20,8 @@ def test_a_windowed_aggregate_is_taken_apart() -> None:
     assert found.source == A
     assert [key.sql for key in found.keys] == ['"x" + 1']
     assert (found.size_us, found.slide_us, found.own_pane_us) == (20, 10, 10)
-    assert [(each.function, each.argument and each.argument.sql) for each in found.calls] == [
-        ("count", None), ("sum", '"y"'),
+    assert [(each.function, each.argument and each.argument.sql, each.order) for each in found.calls] == [
+        ("count", None, None), ("sum", '"y"', None),
     ]  # fmt: skip
     assert found.predicate == condition('"x" > 1 AND ("x" + 1) < 9')
 

@@ -25,7 +25,8 @@ from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import AggregateCall, Column, Scalar
-from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN
+from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
+from protocols.programs import Measure
 from protocols.streams import FieldType
 
 KEYS = (Column("k", FieldType.TEXT),)
@@ -204,3 +205,17 @@ def test_completeness_is_of_what_proxies_tell(told: list[tuple[int | None, ...]]
     for partial in (from_sensors, pl.concat([from_sensors, from_samples]), pl.concat([from_samples, from_sensors])):
         merged = partial.select(each.merge for each in split.columns)
         assert merged.select(split.final).item() == share
+
+
+@pytest.mark.parametrize(("function", "answer"), [
+    ("count", 3), ("sum", 4.5), ("avg", 1.5), ("min", -1.0), ("max", 4.0),
+])  # fmt: skip
+def test_what_sensors_have_aggregated_counts_as_their_samples_do(function: str, answer: float) -> None:
+    kind = FieldType.INTEGER if function == "count" else FieldType.REAL
+    split = split_aggregate(AggregateCall("a", function, Scalar('"x"', FieldType.REAL), kind))
+    told = {Measure.COUNT: 2, Measure.SUM: 0.5, Measure.MIN: -1.0, Measure.MAX: 1.5}
+    sensors = pl.DataFrame({SAMPLES_COLUMN: [2], **{measure_column(each, "x"): [said] for each, said in told.items()}})
+    samples = pl.DataFrame({START: [5], "x": [4.0]})
+    from_sensors = sensors.select(each.from_sensors for each in split.columns)
+    partial = pl.concat([from_sensors, samples.select(each.begin for each in split.columns)])
+    assert partial.select(each.merge for each in split.columns).select(split.final).item() == answer
