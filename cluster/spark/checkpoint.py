@@ -69,9 +69,11 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
 
 def _forget_snapshots(state: Path, after_ns: int) -> None:
     """Remove what can be put together from older snapshots and the changes since, which Spark keeps for long."""
-    for snapshot in state.glob("*/*/*.zip"):
-        if snapshot.stat().st_mtime_ns >= after_ns:
-            snapshot.unlink()
+    for partition in state.glob("*/*"):
+        # The oldest stays in any case: without any, Spark cannot load what has changed since.
+        for snapshot in sorted(partition.glob("*.zip"), key=lambda path: int(path.stem.partition("_")[0]))[1:]:
+            if snapshot.stat().st_mtime_ns >= after_ns:
+                snapshot.unlink()
 
 
 def check_layout(folder: Path) -> None:

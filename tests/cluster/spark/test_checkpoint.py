@@ -106,3 +106,6 @@ def test_snapshots_of_state_that_may_be_cut_off_are_put_together_anew(tmp_path: 
     os.utime(tmp_path / "offsets" / "2", (2, 2))
     forget_cut_off(tmp_path, lambda _: False)
     assert sorted(path.name for path in state.iterdir()) == ["1.zip", "3.changelog"]
+    os.utime(state / "1.zip", (9, 9))
+    forget_cut_off(tmp_path, lambda _: False)
+    assert (state / "1.zip").exists(), "the only one"
