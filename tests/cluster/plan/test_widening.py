@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,3 +151,21 @@ def test_a_text_that_is_cut_leaves_no_sensor_out(start: str, end: str) -> None:
         for value in (long, long + end, long[:-1], long[: LONGEST_TEXT - 3] + end):
             assert not band.holds(value) or found.holds(value)
         assert all(bound is None or len(str(bound)) <= LONGEST_TEXT for bound in (found.low, found.high))
+
+
+def _closed(*bounds: tuple[Any, Any]) -> list[PropertyBand]:
+    return [PropertyBand("f", low, high) for low, high in bounds]
+
+
+@pytest.mark.parametrize(("given", "most", "expected"), [
+    # A long band does not make the gap behind it a small one.
+    (_closed((0, 100), (103, 104), (106, 107)), 2, [(0, 100), (103, 107)]),
+    (_closed((0, 1), (3, 90), (95, 96)), 2, [(0, 90), (95, 96)]),
+    (_closed((0, 1), (3, 4), (5, 6)), 1, [(0, 6)]),
+    (_closed((0, 1), (9, 10), (2, 3), (20, 21)), 3, [(0, 3), (9, 10), (20, 21)]),
+    (_closed((None, 0), (5, 6), (7, None)), 2, [(None, 0), (5, None)]),
+    (_closed(("a", "c"), ("d", "m"), ("p", "q")), 2, [("a", "m"), ("p", "q")]),
+    (_closed(("xa", "xm"), ("xp", "xq"), ("xr", "xz")), 2, [("xa", "xm"), ("xp", "xz")]),
+])  # fmt: skip
+def test_the_closest_are_united(given: list[PropertyBand], most: int, expected: list[tuple[Any, Any]]) -> None:
+    assert [(each.low, each.high) for each in widened_conditions(given, most)] == expected
