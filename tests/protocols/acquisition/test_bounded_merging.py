@@ -13,15 +13,16 @@ from protocols.acquisition import dominance, merging
 from protocols.acquisition.effort import FEW_STEPS, MOST_STEPS, PRICING_STEPS, Effort, SharedEffort
 from protocols.acquisition.exhaustive import Exhaustive
 from protocols.acquisition.merging import MergedProgram, Merger
-from protocols.acquisition.needs import MOST_INTERVALS, DemandClass, fewer, fold_demands, united
+from protocols.acquisition.needs import MOST_INTERVALS, DemandClass, Need, NeedKind, fewer, fold_demands, united
+from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import ProgramStyle, parts_as_parts
-from protocols.acquisition.pricing import Pricing
+from protocols.acquisition.pricing import Pricing, Sensor
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.demands import EventDemand, PaneDemand, QueryDemand
 from protocols.frames import LONGEST_PERIOD_US, VERSION, encode
 from protocols.packets import MAX_CONTROL_BYTES, Control, RunProgram, decode_control
 from protocols.power.profiles import find_profile
-from protocols.programs import Band, ListenSchedule, Measure, Panes, Threshold, parts_of
+from protocols.programs import Band, ListenSchedule, Measure, Panes, Part, Threshold, parts_of
 from protocols.streams import Field, FieldName, FieldType, StreamSchema
 
 SECOND = 1_000_000
@@ -182,6 +183,19 @@ def test_programs_fit_into_the_frame_that_takes_them_to_motes() -> None:
     frame = encode(Control(VERSION, "m1", (RunProgram(merged.program, 0),)))
     assert len(frame) <= MAX_CONTROL_BYTES
     assert len(merged.reason) <= 2_048
+
+
+def test_a_program_that_is_too_long_is_none_to_choose() -> None:
+    long = FieldName("s" * 64)
+    parts = [
+        Part((long,), SECOND, tuple(Band(long, 2.0 * k + n / 100, 2.0 * k + 1) for k in range(64)), Panes(n * SECOND))
+        for n in range(1, 5)
+    ]
+    needs = [Need(NeedKind.SAMPLES, (long,), SECOND, patience_us=SECOND)]
+    sensor = Sensor((long,), SECOND, find_profile("telosb"))
+    pricing = Pricing(sensor, ProgramStyle(1, ListenSchedule(300 * SECOND, 50_000)), Observed())
+    assert math.isfinite(pricing.candidate(parts[:1], needs).milliwatts)
+    assert pricing.candidate(parts, needs).milliwatts == math.inf
 
 
 def test_panes_of_few_intervals_are_still_made_by_the_mote() -> None:
