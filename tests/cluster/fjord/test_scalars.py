@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from cluster.errors import PlanError
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Scalar
 from protocols.streams import FieldType
@@ -42,3 +43,8 @@ def test_a_constant_is_compared_with_every_row(sql: str, expected: bool) -> None
 def test_odd_values(sql: str, kind: FieldType, expected: object) -> None:
     found = REPEATED.select("s", compile_scalar(Scalar(sql, kind)).alias("x"))
     assert found["x"].to_list() == [expected, expected]
+
+
+def test_what_no_rule_knows_is_refused_by_its_text() -> None:
+    with pytest.raises(PlanError, match="cannot be evaluated"):
+        compile_scalar(Scalar('SIN("x")', FieldType.REAL))
