@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +282,7 @@ def test_folded_with_others_a_query_answers_as_alone(steps: int, tmp_path: Path)
         alone = Run(tmp_path / name, Plan(1, planned({name: sql}, schema)), schema)
         feed(alone, everything.batches, steps, world.ends_us)
         assert not alone.errors
-        found = Outcome(alone.rows, {}, [], [], 0.0, {}, [])
+        found = replace(everything, rows=alone.rows)
         assert answers(found, name) == answers(everything, name), name
         assert answers(everything, name), name
     assert any(row["complete"] < 1 for _, _, row in everything.rows["all"])
@@ -311,7 +311,8 @@ def test_who_asks_may_come_and_go_and_change_nothing_for_others(tmp_path: Path) 
     world = Road(minutes=14)
     schema = world.motes[0].stream
     asked = {name: FOLDED[name] for name in ("plain", "q", "all")}
-    batches = run(world, asked, tmp_path / "run", loses=losing(0.2, 5, world)).batches
+    whole = run(world, asked, tmp_path / "run", loses=losing(0.2, 5, world))
+    batches = whole.batches
     plain, q, everything = planned(asked, schema)
     alone = Run(tmp_path / "alone", Plan(1, (plain,)), schema)
     feed(alone, batches, 5, world.ends_us)
@@ -324,7 +325,7 @@ def test_who_asks_may_come_and_go_and_change_nothing_for_others(tmp_path: Path) 
         changing.step(epoch=more.epoch)
     feed(changing, batches[3 * quarter :], 2, world.ends_us)
     assert not changing.errors
-    found, expected = (Outcome(each.rows, {}, [], [], 0.0, {}, []) for each in (changing, alone))
+    found, expected = (replace(whole, rows=each.rows) for each in (changing, alone))
     assert answers(found, "plain") == answers(expected, "plain")
     assert answers(found, "q")
     assert answers(found, "all")
