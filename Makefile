@@ -33,7 +33,7 @@ demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [
 	@$(BIN)/fjord demo --duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)')
 
 test: lint test-fast ## Lint, types and all tests
-	@$(BIN)/pytest -q -m '$(HEAVY)'
+	@$(BIN)/pytest -q -m '($(HEAVY)) and not long'
 
 test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes, on all cores
 	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))'
@@ -42,7 +42,7 @@ test-faults: $(INSTALLED) ## Parts killed at random moments: [KILLS=20]
 	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults
 
 test-power-cuts: $(INSTALLED) ## The power is cut at random instants: [CUTS=200] [SEED=n]
-	@FJORD_CUTS='$(CUTS)' $(if $(SEED),FJORD_SEED='$(SEED)') $(BIN)/pytest -q tests/power_cuts
+	@FJORD_CUTS='$(CUTS)' $(if $(SEED),FJORD_SEED='$(SEED)') $(BIN)/pytest -q tests/power_cuts tests/system/test_cut_driver.py
 
 oracle: $(INSTALLED) ## Random queries over random streams against their definition: [PAIRS=n] [MINUTES=n] [SEED=n]
 	@$(BIN)/python -m tests.cluster.oracle $(if $(PAIRS),--pairs '$(PAIRS)') $(if $(MINUTES),--minutes '$(MINUTES)') \

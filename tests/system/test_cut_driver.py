@@ -1,6 +1,7 @@
 """The power of a Spark driver is cut: the results table is that of an undisturbed run, none missing and none doubled.
 
-Two cuts by default; ``make test-faults`` asks for twenty at random instants (FJORD_KILLS, FJORD_SEED).
+``make test`` leaves them to ``make test-power-cuts`` and ``make test-faults``, which asks for twenty cuts at random
+instants (FJORD_KILLS, FJORD_SEED).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 
 from tests.system.stored_day import Undisturbed, results, start, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]
 
 CUTS = int(os.environ.get("FJORD_KILLS", "1"))
 SEED = int(os.environ.get("FJORD_SEED", "1"))
