@@ -21,7 +21,7 @@ from tests.system.waiting import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]
 
 QUERY = "SELECT segment, speed FROM traffic"
 FULL, EMPTY = 0, resource.RLIM_INFINITY

@@ -82,7 +82,7 @@ def close(one: float | None, other: float | None, scale: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12 * scale + 1e-280)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cuts(VALUES))
 def test_reals(cut: tuple[Cut, Cut]) -> None:
     one, other = (aggregated(FieldType.REAL, each) for each in cut)

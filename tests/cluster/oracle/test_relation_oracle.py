@@ -13,11 +13,12 @@ from tests.cluster.oracle.relation_proving import RelationTally, prove_history, 
 from tests.cluster.oracle.relation_queries import random_query
 from tests.cluster.oracle.relation_world import random_history
 
-QUERIES = 500
+QUERIES = 200
+"""``make oracle`` draws on and on."""
 SEED = int(os.environ.get("FJORD_ORACLE_SEED", "20261121"))
 
 
-def test_five_hundred_random_queries_over_streams_and_relations_answer_what_they_mean() -> None:
+def test_random_queries_over_streams_and_relations_answer_what_they_mean() -> None:
     print(f"seed {SEED}")  # noqa: T201 - FJORD_ORACLE_SEED chooses another
     tally = search_relations(SEED, QUERIES)
     assert tally.queries >= QUERIES
