@@ -13,7 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
@@ -123,7 +123,7 @@ class CountWindow(StartOrdered):
         """Return, up to the watermark, the tuples of keys that lag too far behind it."""
         nothing = self._waiting.clear().select(self._columns)
         earliest = self._earliest()
-        if self._lag_us is None or earliest is None or not ALWAYS < watermark_us < NEVER:
+        if self._lag_us is None or earliest is None:
             return nothing
         latest_us = watermark_us - self._lag_us
         if earliest >= latest_us:

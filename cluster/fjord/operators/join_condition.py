@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import polars as pl
@@ -30,26 +31,24 @@ class JoinCondition:
     residual: pl.Expr | None
 
 
-def join_condition(predicate: Scalar | None, left: set[str] | None, right: set[str]) -> JoinCondition:
+def join_condition(predicate: Scalar | None, right: Collection[str]) -> JoinCondition:
     """Take a predicate apart.
 
     Parameters
     ----------
     predicate
         Over the columns of both sides.
-    left, right
-        Their columns; None for the left: all that are not of the right.
+    right
+        Those of the right side; all others are of the left.
     """
     if predicate is None:
         return JoinCondition((), (), None)
-    if left is None:
-        left = {column.name for column in parse_scalar(predicate.sql).find_all(exp.Column)} - right
     pairs: list[tuple[str, str]] = []
     rest: list[exp.Expr] = []
     parsed = parse_scalar(predicate.sql)
     for part in parsed.flatten() if isinstance(parsed, exp.And) else [parsed]:
         plain = part.unnest()
-        pair = _equality(plain, left, right)
+        pair = _equality(plain, right)
         if pair is None:
             rest.append(plain)
         else:
@@ -62,17 +61,15 @@ def join_condition(predicate: Scalar | None, left: set[str] | None, right: set[s
     return JoinCondition(tuple(one for one, _ in unique), tuple(other for _, other in unique), residual)
 
 
-def _equality(part: exp.Expr, left: set[str], right: set[str]) -> tuple[str, str] | None:
+def _equality(part: exp.Expr, right: Collection[str]) -> tuple[str, str] | None:
     if not isinstance(part, exp.EQ):
         return None
     one, other = part.args["this"].unnest(), part.args["expression"].unnest()
     if not (isinstance(one, exp.Column) and isinstance(other, exp.Column)):
         return None
-    if one.name in left and other.name in right:
-        return one.name, other.name
-    if other.name in left and one.name in right:
-        return other.name, one.name
-    return None
+    if (one.name in right) == (other.name in right):
+        return None
+    return (one.name, other.name) if other.name in right else (other.name, one.name)
 
 
 def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondition) -> pl.LazyFrame:

@@ -32,8 +32,7 @@ class Join(TwoSided):
     """
 
     def __init__(self, left: pl.DataFrame, right: pl.DataFrame, predicate: Scalar | None) -> None:
-        payloads = [[name for name in side.columns if name not in (START, END)] for side in (left, right)]
-        self._condition = join_condition(predicate, set(payloads[0]), set(payloads[1]))
+        self._condition = join_condition(predicate, right.columns)
         columns = left.clear().join(right.clear().drop(START, END), how="cross")
         self._names = columns.columns
         super().__init__(left, right, columns)

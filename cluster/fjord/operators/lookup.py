@@ -119,7 +119,7 @@ class Lookup(Operator):
         self._tables = tables
         columns = schema_of(lookup.table)
         self._right = pl.DataFrame(schema={column.name: POLARS_TYPES[column.type] for column in columns})
-        self._condition = join_condition(lookup.predicate, None, set(self._right.columns))
+        self._condition = join_condition(lookup.predicate, self._right.columns)
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Look the tuples up."""

@@ -39,8 +39,7 @@ class SemiJoin(Operator):
     input_count = 2
 
     def __init__(self, left: pl.DataFrame, right: pl.DataFrame, predicate: Scalar | None, *, anti: bool) -> None:
-        payloads = [[name for name in side.columns if name not in (START, END)] for side in (left, right)]
-        self._condition = join_condition(predicate, set(payloads[0]), set(payloads[1]))
+        self._condition = join_condition(predicate, right.columns)
         self._anti = anti
         self._left = left.clear()
         self._right = right.clear()

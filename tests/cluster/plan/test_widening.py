@@ -169,3 +169,17 @@ def _closed(*bounds: tuple[Any, Any]) -> list[PropertyBand]:
 ])  # fmt: skip
 def test_the_closest_are_united(given: list[PropertyBand], most: int, expected: list[tuple[Any, Any]]) -> None:
     assert [(each.low, each.high) for each in widened_conditions(given, most)] == expected
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    # A text is cut, and what begins with the rest of it is within.
+    (PropertyBand("f", high="x" * 2 * LONGEST_TEXT), ("x" * (LONGEST_TEXT - 1) + "y", True)),
+    (PropertyBand("f", high="x" + LAST * LONGEST_TEXT), ("y", True)),
+    (PropertyBand("f", high="\ud7ff" + LAST * LONGEST_TEXT), ("\ue000", True)),
+    # No text comes after all that begin so: then there is no end, which is neither open nor closed.
+    (PropertyBand("f", high=LAST * 2 * LONGEST_TEXT), (None, False)),
+    (PropertyBand("f", high=LAST * 2 * LONGEST_TEXT, high_open=True), (None, False)),
+])  # fmt: skip
+def test_where_a_band_ends_whose_text_is_cut(given: PropertyBand, expected: tuple[str | None, bool]) -> None:
+    (found,) = widened_conditions([given])
+    assert (found.high, found.high_open) == expected

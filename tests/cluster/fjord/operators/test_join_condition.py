@@ -32,10 +32,9 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("sql", "left_keys", "right_keys", "rest", "pairs"), CONDITIONS)
-@pytest.mark.parametrize("left_known", [True, False])
-def test_condition(sql, left_keys, right_keys, rest, pairs, left_known):
+def test_condition(sql, left_keys, right_keys, rest, pairs):
     predicate = None if sql is None else Scalar(sql, FieldType.BOOLEAN)
-    found = join_condition(predicate, set(LEFT.columns) if left_known else None, set(RIGHT.columns))
+    found = join_condition(predicate, RIGHT.columns)
     assert (found.left_keys, found.right_keys, found.residual is not None) == (left_keys, right_keys, rest)
     rows = matching_pairs(LEFT.with_row_index("one"), RIGHT.with_row_index("other"), found).collect()
     assert rows.columns == ["one", "x", "y", "other", "u", "r"]
