@@ -60,7 +60,7 @@ format: $(INSTALLED) ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, energy, folding, relations, durability
+bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, energy, folding, relations, durability, endurance
 	@$(BIN)/python benchmarks/latency.py --quick
 	@$(BIN)/python benchmarks/operators.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
@@ -69,6 +69,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/folding.py --quick
 	@$(BIN)/python benchmarks/relations.py --quick
 	@$(BIN)/python benchmarks/durability.py --quick
+	@$(BIN)/python benchmarks/endurance.py --quick
 
 clean: ## Remove what was built, .venv too (data in .fjord stays)
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -1,0 +1,187 @@
+"""The motes of benchmarks/endurance.py: what they sample follows from their number and the sample's, so it is known.
+
+They do what their proxy wants, as long as that is to send every sample: they announce themselves, listen after a packet
+until they have a program, and then sample in real time. One task sends for all, evenly spread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from protocols import topics
+from protocols.frames import VERSION, encode
+from protocols.mqtt import LinkError, Message, MqttLink
+from protocols.packets import Announcement, Packet, RunProgram, Sample, SendAnnouncement, decode_control
+from protocols.programs import SamplingProgram, program_number
+from protocols.streams import Field, FieldType, StreamSchema
+
+PERIOD_US = 50_000
+SAMPLES_A_PACKET = 10
+PACKET_SECONDS = PERIOD_US * SAMPLES_A_PACKET / 1e6
+TUPLES_PER_MOTE = 1e6 / PERIOD_US
+SEGMENTS, LANES, FLOWS = 20, 4, 1_000
+LISTEN_US = 200_000
+TRAFFIC = StreamSchema(
+    "traffic",
+    (
+        Field("sensor", FieldType.TEXT, fixed=True),
+        Field("segment", FieldType.INTEGER, fixed=True),
+        Field("lane", FieldType.INTEGER),
+        Field("speed", FieldType.REAL),
+        Field("flow", FieldType.INTEGER),
+    ),
+)
+Numbers = npt.NDArray[np.int64]
+
+
+def values_of(mote: Numbers, tick: Numbers) -> dict[str, Numbers | npt.NDArray[np.float64]]:
+    """Return what motes measure, given their numbers and how many periods have passed since 1970."""
+    mixed = (tick * 2_654_435_761 + mote * 40_503) % 4_294_967_291
+    return {"lane": mixed % LANES, "speed": (mixed // 7 % 400) / 4.0, "flow": mixed // 11 % FLOWS}
+
+
+@dataclass(slots=True)
+class Mote:
+    """One mote.
+
+    Parameters
+    ----------
+    number
+        Tells it from the others.
+    first, following
+        Ticks: the first it has sampled, and the next it will.
+    """
+
+    number: int
+    program: SamplingProgram | None = None
+    first: int = 0
+    following: int = 0
+    sequence: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return f"m{self.number}"
+
+
+@dataclass
+class Motes:
+    """All motes of a proxy.
+
+    Parameters
+    ----------
+    link
+        To the broker.
+    proxy
+        Its name.
+    count
+        How many.
+    """
+
+    link: MqttLink
+    proxy: str
+    count: int
+    sent: int = 0
+    """Tuples that the broker has taken."""
+    late_seconds: float = 0.0
+    """How far behind real time they are: the machine, or the broker, is too slow."""
+    motes: list[Mote] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.motes = [Mote(number) for number in range(self.count)]
+
+    async def hear(self, message: Message) -> None:
+        """Take what the proxy says to one of them."""
+        control = decode_control(message.payload)
+        mote = self.motes[int(control.mote.removeprefix("m"))]
+        for each in control.instructions:
+            if isinstance(each, RunProgram):
+                self._run(mote, each)
+            elif isinstance(each, SendAnnouncement):
+                await self._announce(mote)
+
+    def _run(self, mote: Mote, order: RunProgram) -> None:
+        program = order.program
+        if program == mote.program:
+            return
+        if program.period_us != PERIOD_US or program.bands or program.report is not None:
+            raise SystemExit(f"{mote.name} is not to send every sample: {program}")
+        if mote.program is None:
+            mote.first = mote.following = -(-max(order.not_before_us, _now_us()) // PERIOD_US)
+        mote.program = program
+
+    async def _announce(self, mote: Mote) -> None:
+        properties = {"sensor": mote.name, "segment": mote.number % SEGMENTS}
+        said = Announcement(VERSION, mote.name, 1, "loop", TRAFFIC, properties, PERIOD_US, PERIOD_US)
+        await self.link.publish(Message(topics.announcement(self.proxy, mote.name), encode(said)))
+
+    async def begin(self) -> None:
+        """Say what all are, as soon as the proxy asks, and ask until all know what to do."""
+        while any(mote.program is None for mote in self.motes):
+            for mote in self.motes:
+                if mote.program is None:
+                    await self._send(mote, _now_us(), (), listen_us=LISTEN_US)
+            await asyncio.sleep(0.5)
+        for mote in self.motes:
+            await self._send(mote, mote.following * PERIOD_US, ())
+
+    async def sample(self, seconds: float) -> None:
+        """Sample in real time for so long."""
+        began, number, turns = time.monotonic(), 0, round(seconds / PACKET_SECONDS)
+        pause = PACKET_SECONDS / self.count
+        while number < turns * self.count:
+            mote = self.motes[number % self.count]
+            due = began + PACKET_SECONDS + number * pause
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            self.late_seconds = time.monotonic() - due
+            await self._send_samples(mote)
+            number += 1
+
+    async def end(self, seconds: float) -> None:
+        """Promise that nothing comes for so long, so that windows end now."""
+        for mote in self.motes:
+            now_us = _now_us()
+            await self._send(mote, now_us, (), promise_us=now_us + round(seconds * 1e6))
+
+    async def _send_samples(self, mote: Mote) -> None:
+        ticks = np.arange(mote.following, mote.following + SAMPLES_A_PACKET)
+        clock_us = int(ticks[-1] + 1) * PERIOD_US
+        found = values_of(np.full(SAMPLES_A_PACKET, mote.number), ticks)
+        assert mote.program is not None  # noqa: S101 - all have one before they sample
+        ages: list[int] = (clock_us - ticks * PERIOD_US).tolist()
+        values = zip(*(found[name].tolist() for name in mote.program.fields), strict=True)
+        records = tuple(Sample(age, sampled) for age, sampled in zip(ages, values, strict=True))
+        mote.following += SAMPLES_A_PACKET
+        await self._send(mote, clock_us, records)
+        self.sent += SAMPLES_A_PACKET
+
+    async def _send(
+        self,
+        mote: Mote,
+        clock_us: int,
+        records: tuple[Sample, ...],
+        *,
+        listen_us: int = 0,
+        promise_us: int | None = None,
+    ) -> None:
+        number = 0 if mote.program is None else program_number(mote.program)
+        promise_us = clock_us if promise_us is None else promise_us
+        packet = Packet(VERSION, mote.name, 1, mote.sequence, clock_us, promise_us, listen_us, number, records)
+        mote.sequence += 1
+        message = Message(topics.packet(self.proxy, mote.name), encode(packet))
+        while True:
+            try:
+                await self.link.publish(message)
+            except LinkError:
+                await self.link.connected.wait()
+            else:
+                return
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
