@@ -46,8 +46,10 @@ STREAM = (
 LOOKS = 720
 """At the parts, in a whole run at most; not more often than every two seconds."""
 DISK_EVERY = 5
-LAST_ROWS_SECONDS = 120.0
-"""How long to wait for what is still to be answered."""
+LAST_ROWS_SECONDS = 60.0
+"""Without a row for this long, nothing more is waited for."""
+MORE_ROWS_SECONDS = 1.0
+"""Once everything is answered: for rows that should not come."""
 SETTLED, LAST = (0.25, 0.35), (0.9, 1.0)
 """Parts of the run whose medians are compared."""
 QUICK_SECONDS, QUICK_QUERIES = 10.0, 30
@@ -167,6 +169,7 @@ class Run:
     received: Received
     quiet: bool
     looks: list[dict[str, Any]] = field(default_factory=list)
+    wanted: dict[str, Answer] = field(default_factory=dict)
     ends: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -206,8 +209,10 @@ class Run:
                 looking.cancel()
                 ended = time.monotonic()
                 await self.motes.end(2 * LONGEST_WINDOW_SECONDS)
-                await asyncio.to_thread(self._wait_for_rows, api)
+                self.wanted = await asyncio.to_thread(expected, self.asked, self.motes.motes)
+                await self._wait_for_rows()
                 self.ends["until_all_answered_s"] = round(time.monotonic() - ended, 1)
+                await asyncio.sleep(MORE_ROWS_SECONDS)
                 self.ends["status"] = await asyncio.to_thread(api.status)
                 for task in running:
                     task.cancel()
@@ -240,23 +245,23 @@ class Run:
                 told = ("rows_sent", "rows_received", "lag_s", *(f"{name}_mib" for name in MEMORY_OF))
                 self._say(f"{found['at_s']:.0f} s: " + ", ".join(f"{name} {found.get(name)}" for name in told))
 
-    def _wait_for_rows(self, api: ApiClient) -> None:
-        """Wait until nothing more comes."""
-        until, before = time.monotonic() + LAST_ROWS_SECONDS, -1
-        while time.monotonic() < until:
-            status = api.status()
-            done = status["rows_stored"] >= self.motes.sent and not status["results"]["unpublished_commits"]
-            if done and before == self.received.rows:
-                return
-            before = self.received.rows
-            time.sleep(3.0)
+    async def _wait_for_rows(self) -> None:
+        """Wait until everything is answered, or nothing more comes."""
+        rows, since = self.received.rows, time.monotonic()
+        while self._wrong() and time.monotonic() < since + LAST_ROWS_SECONDS:
+            await asyncio.sleep(0.2)
+            if self.received.rows != rows:
+                rows, since = self.received.rows, time.monotonic()
+
+    def _wrong(self) -> list[str]:
+        answers = self.received.answers
+        return [name for name, wanted in self.wanted.items() if not answers[name].agrees_with(wanted)]
 
     def report(self, seconds: float) -> dict[str, Any]:
         """Return the figures."""
-        wanted = expected(self.asked, self.motes.motes)
-        wrong = [name for name, answer in wanted.items() if not self.received.answers[name].agrees_with(answer)]
+        wrong = self._wrong()
         for name in wrong[:5]:
-            text = f"{name}: answered {self.received.answers[name]}, expected {wanted[name]}"
+            text = f"{name}: answered {self.received.answers[name]}, expected {self.wanted[name]}"
             print(text, next(query.sql for query in self.asked if query.name == name), file=sys.stderr)
         status = self.ends["status"]
         found: dict[str, Any] = {
