@@ -189,10 +189,11 @@ def list_queries(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "state", "rows", "since epoch", "query", box=None)
+    table = Table("name", "state", "rows", "lag", "since epoch", "query", box=None)
     for each in queries:
         since = "-" if each["epoch"] is None else str(each["epoch"])
-        table.add_row(each["name"], each["state"], f"{each['rows']:,}", since, " ".join(each["sql"].split()))
+        rows, lag = f"{each['rows']:,}", lag_text(each.get("lag"))
+        table.add_row(each["name"], each["state"], rows, lag, since, " ".join(each["sql"].split()))
     Console(markup=False).print(table if queries else "no queries are running")
 
 
@@ -210,6 +211,7 @@ def show_query(
         typer.echo(f"{label:10}{found[key]}")
     typer.echo(f"{'reads':10}{', '.join(found['reads'])}")
     typer.echo(f"{'rows':10}{found['rows']:,}")
+    typer.echo(f"{'lag':10}{lag_text(found.get('lag'))}")
     typer.echo(f"{'query':10}{' '.join(found['sql'].split())}")
     for text in mismatch_texts(found.get("mismatches", [])):
         typer.echo(f"{'mismatch':10}{text}")
@@ -324,6 +326,19 @@ def refusal_texts(refused: list[dict[str, Any]]) -> list[str]:
         f"{'' if each['online'] else ' (offline)'}: {each['reason']}"
         for each in refused
     ]
+
+
+def lag_text(lag: dict[str, Any] | None) -> str:
+    """Return what is stored and not yet answered, as people read it.
+
+    Examples
+    --------
+    >>> lag_text({"rows": 2400, "seconds": 1.25})
+    '1.2s, 2,400 rows'
+    """
+    if lag is None:
+        return "-"
+    return f"{lag['seconds']:.1f}s, {lag['rows']:,} rows" if lag["rows"] or lag["seconds"] else "none"
 
 
 def print_json(value: Any) -> None:

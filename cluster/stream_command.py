@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.command import DEFAULT_API, Api, AsJson, make_client, mismatch_texts, print_json
+from cluster.command import DEFAULT_API, Api, AsJson, lag_text, make_client, mismatch_texts, print_json
 
 stream = typer.Typer(help="Create, list and drop streams.", no_args_is_help=True)
 
@@ -35,14 +35,15 @@ def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "columns", "up to", box=None)
+    table = Table("name", "columns", "up to", "queries lag", box=None)
     for each in streams:
         columns = ", ".join(
             f"{field['name']} {field['type']}" + (f" [{field['unit']}]" if field["unit"] else "")
             for field in each["fields"]
         )
         up_to = "derived" if each["kind"] == "derived" else each.get("watermark") or "-"
-        table.add_row(each["name"], columns, "cannot be read" if each.get("error") else up_to)
+        up_to = "cannot be read" if each.get("error") else up_to
+        table.add_row(each["name"], columns, up_to, lag_text(each.get("lag")))
     Console(markup=False).print(table if streams else "there are no streams")
     for each in streams:
         for text in _remarks(each):

@@ -49,6 +49,8 @@ class AdmissionCounters:
     repeated: int = 0
     gaps: int = 0
     held: int = 0
+    put_off: int = 0
+    """Left to their proxies, as too much waited for a commit."""
     rejected: int = 0
     rejected_rows: int = 0
     rows: int = 0

@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 
 MAX_WAITING = 256
 """Batches that may wait for a commit; more are left to the proxy, which sends them again."""
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""As above: the rows of a stream that wait for a commit, beside those of the commit that is being made."""
 
 
 @dataclass(slots=True)
@@ -34,6 +36,7 @@ class _Waiting:
     sequences: dict[tuple[str, str], int] = field(default_factory=dict)
     rejected: dict[tuple[str, str], list[Rejection]] = field(default_factory=dict)
     count: int = 0
+    bytes: int = 0
     lost: int = 0
     """Batches that will never come."""
 
@@ -96,6 +99,11 @@ class StreamWriter:
         """Name of the stream."""
         return self.table.schema.name
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits in memory for the next commit."""
+        return self._waiting.bytes
+
     async def receive(self, batch: Batch, *, settled: bool = True) -> None:
         """Admit a batch; it is acknowledged once it is stored.
 
@@ -113,7 +121,8 @@ class StreamWriter:
         if not admission.knows(*lane):
             admission.open_lane(*lane, self.table.last_sequence(*lane))
         admission.heard(batch.proxy, self._clock())
-        if self._waiting.count >= MAX_WAITING:
+        if self._waiting.count >= MAX_WAITING or self._waiting.bytes >= MAX_WAITING_BYTES:
+            admission.counters.put_off += 1
             return  # Not acknowledged, so the proxy keeps it and sends it again.
         misfit = None if settled else misfit_of(batch, self.table.schema)
         held_before = admission.holds(batch.proxy)
@@ -229,6 +238,7 @@ class StreamWriter:
         if in_time.num_rows:
             counters.rows += in_time.num_rows
             waiting.rows.append(in_time)
+            waiting.bytes += in_time.nbytes
             self.admission.stamped(pc.max(in_time.column(START_COLUMN)).as_py())
         self.admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=self._clock())
 

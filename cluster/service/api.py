@@ -18,6 +18,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.plan.demand import streams_of
 from cluster.service.api_token import carries
 from cluster.service.energy_routes import EnergyBooks, energy_routes
+from cluster.service.lag import LagBy, lag_of_query
 from cluster.service.planning import PlanningBusyError
 from cluster.service.published_demands import TooManyDemandsError
 from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
@@ -87,13 +88,14 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
     async def list_queries() -> list[dict[str, Any]]:
         """List running queries, oldest first, then those that wait."""
         found: list[RegisteredQuery | WaitingQuery] = [*server.registry.queries(), *server.queries.waiting.all()]
-        return [{**_describe(query, server), "rows": server.results.last_sequence(query.name)} for query in found]
+        lags = server.lags.now()
+        return [{**_describe(query, server), **_progress(query, server, lags)} for query in found]
 
     @api.get("/v1/queries/{name}")
     async def show_query(name: str) -> dict[str, Any]:
         """Return one query."""
         query = server.queries.waiting.find(name) or server.registry.query(name)
-        return {**_describe(query, server), "rows": server.results.last_sequence(name)}
+        return {**_describe(query, server), **_progress(query, server, server.lags.now())}
 
     @api.delete("/v1/queries/{name}", status_code=204)
     async def drop_query(name: str) -> None:
@@ -190,6 +192,13 @@ def _refused_demands(query: RegisteredQuery | WaitingQuery, server: ClusterServe
     ]
     told = server.queries.demand_reports.of_query(query.name, streams)
     return own + [{**each, "online": server.ingest.online(each["proxy"])} for each in told]
+
+
+def _progress(query: RegisteredQuery | WaitingQuery, server: ClusterServer, lags: LagBy) -> dict[str, Any]:
+    """Return how many rows a query has answered, and what is stored of its streams and not yet answered."""
+    lag = None if isinstance(query, WaitingQuery) else lag_of_query(query.node, lags)
+    rows = server.results.last_sequence(query.name)
+    return {"rows": rows, "lag": None if lag is None else lag.as_json()}
 
 
 def _describe(query: RegisteredQuery | WaitingQuery, server: ClusterServer) -> dict[str, Any]:

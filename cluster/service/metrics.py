@@ -55,6 +55,7 @@ class ClusterMetrics(Collector):
                 ("repeated", counters.repeated),
                 ("gap", counters.gaps),
                 ("held", counters.held),
+                ("put off", counters.put_off),
                 ("rejected", counters.rejected),
             ):
                 batches.add_metric([stream, outcome], count)
@@ -62,6 +63,11 @@ class ClusterMetrics(Collector):
             late.add_metric([stream], counters.late_rows)
             rejected.add_metric([stream], counters.rejected_rows)
             mismatches.add_metric([stream], sum(not each.fits for each in self._server.ingest.offers.of(stream)))
+        waiting_bytes = GaugeMetricFamily(
+            "fjord_ingest_waiting_bytes", "Rows in memory that wait for a commit", labels=["stream"]
+        )
+        for stream, writer in self._server.ingest.writers.items():
+            waiting_bytes.add_metric([stream], writer.waiting_bytes)
         lost = CounterMetricFamily(
             "fjord_ingest_lost_total", "What was acknowledged, and is lost", labels=["stream", "what"]
         )
@@ -71,9 +77,10 @@ class ClusterMetrics(Collector):
         refused = CounterMetricFamily("fjord_ingest_refused_total", "Messages refused", labels=["reason"])
         for reason, count in self._server.ingest.refused.items():
             refused.add_metric([reason], count)
-        yield from (batches, rows, late, rejected, mismatches, lost, refused)
+        yield from (batches, rows, late, rejected, mismatches, waiting_bytes, lost, refused)
         yield from self._clocks()
         yield from relation_metrics(self._server.queries.store)
+        yield from self._lags()
         waiting = self._server.queries.waiting.all()
         yield GaugeMetricFamily("fjord_queries_waiting", "Queries that wait for a relation", value=len(waiting))
         yield CounterMetricFamily(
@@ -117,6 +124,18 @@ class ClusterMetrics(Collector):
         )
         yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._server.registry.plan.queries))
         yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._server.registry.plan.epoch)
+
+    def _lags(self) -> Iterable[Metric]:
+        """All queries that keep state are equally far behind a stream, and so are all that keep none."""
+        labels = ["stream", "queries"]
+        rows = GaugeMetricFamily("fjord_query_lag_rows", "Rows stored and not yet answered", labels=labels)
+        seconds = GaugeMetricFamily(
+            "fjord_query_lag_seconds", "Since when the oldest of them has been stored", labels=labels
+        )
+        for (stream, host), lag in self._server.lags.now().items():
+            rows.add_metric([stream, host.value], lag.rows)
+            seconds.add_metric([stream, host.value], lag.seconds)
+        yield from (rows, seconds)
 
     def _clocks(self) -> Iterable[Metric]:
         proxies = GaugeMetricFamily("fjord_proxies_wrong_clock", "Proxies whose clock is wrong", labels=["fault"])

@@ -24,6 +24,7 @@ from cluster.relations.source import Limits
 from cluster.service.api import make_api
 from cluster.service.demand_reports import DemandReports
 from cluster.service.folder_lock import lock_folder
+from cluster.service.lag import Lags, greatest
 from cluster.service.lifetime_notes import lifetime_notes
 from cluster.service.listening import ApiServer, listen
 from cluster.service.lost_versions import make_up_for_lost, named_versions, set_back
@@ -92,15 +93,17 @@ class ClusterServer:
         self._checkpoint = folder / f"checkpoint-{self._fjord}"
         check_layout(self._checkpoint)
         self.buckets = self.registry.fix("buckets", settings.buckets)
+        positions = SparkPositions(self._checkpoint, PlanFiles(folder / "plans"))
         self.ingest = Ingest(
             folder / "streams",
             quarantine=self.registry.quarantine,
             commit_interval_seconds=settings.commit_interval_seconds,
             silence_seconds=settings.silence_seconds,
             clock_tolerance_seconds=settings.clock_tolerance_seconds,
-            needed=SparkPositions(self._checkpoint, PlanFiles(folder / "plans")),
+            needed=positions,
             troubles=self.troubles,
         )
+        self.lags = Lags(positions, lambda: {name: writer.table for name, writer in self.ingest.writers.items()})
         demand_reports = DemandReports()
         self.sensors = SensorCatalog(
             quarantine=self.registry.quarantine,
@@ -198,6 +201,7 @@ class ClusterServer:
         fjord = self.running_fjord
         progress = {} if fjord is None else fjord.progress()
         links = (self._link, self._result_link)
+        lag = greatest(self.lags.now().values())
         return {
             "name": self.settings.name,
             "broker": {
@@ -218,6 +222,7 @@ class ClusterServer:
                 },
             },
             "queries": len(self.registry.plan.queries),
+            "lag": None if lag is None else lag.as_json(),
             "streams": sorted(self.ingest.schemas),
             "rows_stored": sum(writer.admission.counters.rows for writer in self.ingest.writers.values()),
             "rows_rejected": sum(writer.admission.counters.rejected_rows for writer in self.ingest.writers.values()),

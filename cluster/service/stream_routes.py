@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from cluster.fjord.counters import work_of
 from cluster.plan.picture import dot, mermaid, picture_of, plan_text
+from cluster.service.lag import lag_of_stream
 from cluster.service.result_messages import instant_text
 from cluster.service.stream_offers import offers_of, rejected_of
 from cluster.spark.placement import parts_of
@@ -69,6 +70,8 @@ def stream_routes(server: ClusterServer) -> APIRouter:
             for each in server.queries.streams.unreadable.all()
             if each.name not in server.ingest.writers
         ]
+        behind = server.lags.now()
+        lags = {name: lag_of_stream(name, behind) for name in server.ingest.writers}
         damages = {name: str(damage) for name, damage in server.ingest.damages.items()}
         base = [
             {
@@ -82,6 +85,7 @@ def stream_routes(server: ClusterServer) -> APIRouter:
                 "watermark": None
                 if writer.admission.watermark_us is None
                 else instant_text(writer.admission.watermark_us),
+                "lag": None if (lag := lags[writer.stream]) is None else lag.as_json(),
                 "offers": offers_of(server.ingest, writer.stream),
                 "lost": {
                     "batches": writer.admission.counters.lost_batches,

@@ -66,7 +66,7 @@ class SparkPositions:
         ClusterError
             If that cannot be read.
         """
-        found = [self._needed(stream, host) for host in Host]
+        found = [self.read_by(host, stream) for host in Host]
         return min((each for each in found if each is not None), default=None)
 
     def instants(self, stream: str) -> Mapping[Host, int]:
@@ -78,7 +78,14 @@ class SparkPositions:
                 found[host] = min(reached)
         return found
 
-    def _needed(self, stream: str, host: Host) -> int | None:
+    def read_by(self, host: Host, stream: str) -> int | None:
+        """Return the last version of a stream's table that one of them has read for good; None if it reads none.
+
+        Raises
+        ------
+        ClusterError
+            If that cannot be read.
+        """
         offset = self._offset(host)
         return needed_from(stream, offset, self._following(offset.epoch, host))
 

@@ -43,6 +43,8 @@ ARROW_TYPES: dict[FieldType, pa.DataType] = {
 }
 _WATERMARK = "watermark_us"
 _PROXIES = "proxies"
+_ROWS = "rows"
+"""How many rows have ever been stored, since they are counted."""
 
 
 class ProxyPosition(msgspec.Struct, frozen=True):
@@ -124,6 +126,7 @@ class StreamTable:
                 hint="give the new motes a stream of their own",
             )
         self.log = CommitLog(root)
+        self._rows: int | None = None
 
     @property
     def _table(self) -> DeltaTable:
@@ -147,6 +150,28 @@ class StreamTable:
             int(watermark) if watermark is not None else None,
             msgspec.json.decode(proxies, type=dict[str, ProxyPosition]) if proxies else {},
         )
+
+    def rows_stored(self, version: int) -> int:
+        """Return how many rows had ever been stored at a version; earlier versions of Fjord have not counted theirs.
+
+        Raises
+        ------
+        StorageError
+            If the commit cannot be read.
+        """
+        for each in range(version, -1, -1):
+            metadata = self.log.read(each).metadata
+            if _PROXIES in metadata or _ROWS in metadata:
+                return int(metadata.get(_ROWS, 0))
+        return 0
+
+    def _rows_before(self) -> int:
+        if self._rows is None:
+            try:
+                return self.rows_stored(self.version)
+            except StorageError:  # a damaged log: it is counted anew
+                return 0
+        return self._rows
 
     def tuples_per_second(self, *, commits: int = 32) -> float | None:
         """Return how many tuples came per second of application time in the newest commits; None if that is unknown."""
@@ -237,7 +262,11 @@ class StreamTable:
         metadata = {METADATA_PREFIX + _PROXIES: msgspec.json.encode(dict(position.proxies)).decode()}
         if position.watermark_us is not None:
             metadata[METADATA_PREFIX + _WATERMARK] = str(position.watermark_us)
+        rows_stored = self._rows_before() + (0 if data is None else data.num_rows)
+        metadata[METADATA_PREFIX + _ROWS] = str(rows_stored)
+        self._rows = None  # unless the commit is made
         version = self._appended.append(data, _transactions(sequences), metadata)
+        self._rows = rows_stored
         if self._compaction.due(version):
             self._compaction.run(self._appended)
         return version

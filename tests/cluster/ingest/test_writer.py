@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+import pytest
+
+from cluster.ingest import writer as writing
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.stream_tables import StreamTable
-from protocols.batches import Batch
+from protocols.batches import Batch, make_columns
 from protocols.streams import Field, FieldType, StreamSchema
 
 if TYPE_CHECKING:
@@ -52,3 +55,38 @@ async def test_a_silent_proxy_stalls_nobody_while_another_keeps_sending(tmp_path
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+
+SAMPLES = 1_000
+
+
+def samples(sequence: int) -> Batch:
+    stamps = [sequence * SAMPLES + number for number in range(SAMPLES)]
+    columns = make_columns(SCHEMA, stamps, ["m"] * SAMPLES, [True] * SAMPLES, {"speed": [1.0] * SAMPLES})
+    return Batch(1, "p", "e", "speeds", sequence, stamps[0], True, SAMPLES, columns)
+
+
+async def test_what_waits_for_a_commit_is_bounded_and_the_rest_stays_with_its_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit, acknowledged = 100_000, [0]
+    monkeypatch.setattr(writing, "MAX_WAITING_BYTES", limit)
+
+    async def acknowledge(ack: Ack) -> None:
+        acknowledged.append(ack.through)
+
+    writer = StreamWriter(
+        StreamTable(str(tmp_path / "speeds"), SCHEMA),
+        acknowledge=acknowledge,
+        quarantine=lambda *refused: pytest.fail(str(refused)),
+    )
+    rounds = 0
+    while acknowledged[-1] < 40:  # a proxy that goes back to the first batch that is not acknowledged
+        for sequence in range(acknowledged[-1] + 1, 41):
+            await writer.receive(samples(sequence))
+            assert writer.waiting_bytes < limit + 50 * SAMPLES, "more waits than the limit and one batch"
+        await writer.commit()
+        rounds += 1
+    assert rounds > 5
+    assert writer.admission.counters.put_off > 0
+    assert writer.table.rows_stored(writer.table.version) == 40 * SAMPLES

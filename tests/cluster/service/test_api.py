@@ -32,6 +32,7 @@ def client(service: Service, token: str | None = None) -> httpx.AsyncClient:
         sensors=SensorCatalog(),
         counters=COUNTERS,
         results=SimpleNamespace(last_sequence=lambda name: 0),
+        lags=SimpleNamespace(now=dict),
         status=lambda: {"queries": len(service.registry.plan.queries)},
     )
     transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), token))

@@ -93,6 +93,7 @@ async def test_a_query_shows_who_leaves_it_out(service: Service) -> None:
         ingest=service.ingest,
         sensors=SensorCatalog(),
         results=SimpleNamespace(last_sequence=lambda name: 0),
+        lags=SimpleNamespace(now=dict),
     )
     await service.handle(topics.proxy_status("p"), encode(Status(1, "p", Presence.ONLINE, "e", 0)))
     await service.queries.add(SMALL, "bad")

@@ -40,7 +40,13 @@ def sensors():
 
 @pytest.fixture
 async def api(service, sensors):
-    server = SimpleNamespace(queries=service.queries, registry=service.registry, ingest=service.ingest, sensors=sensors)
+    server = SimpleNamespace(
+        queries=service.queries,
+        registry=service.registry,
+        ingest=service.ingest,
+        sensors=sensors,
+        lags=SimpleNamespace(now=dict),
+    )
     transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), None))
     async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as found:
         yield found

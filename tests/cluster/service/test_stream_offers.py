@@ -441,6 +441,7 @@ async def server(service):
         sensors=catalog,
         counters={},
         results=SimpleNamespace(last_sequence=lambda name: 0, use=None),
+        lags=SimpleNamespace(now=dict),
         publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
         fjord_restarts=0,
     )

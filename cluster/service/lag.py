@@ -1,0 +1,123 @@
+"""How far queries are behind their streams: what is stored and not yet answered, in rows and in time.
+
+    versions   ... 6    7    8    9        lag in rows: those of 8 and 9
+                        |    ^             lag in seconds: since 8 was stored
+                        read
+
+All queries of a Fjord's two Spark queries that read a stream are equally far behind it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from cluster.errors import ClusterError
+from cluster.language.algebra import Node
+from cluster.plan.demand import streams_of
+from cluster.plan.hosts import Host, host_of
+from cluster.spark.positions import SparkPositions
+from cluster.storage.stream_tables import StreamTable
+
+
+class Lag(NamedTuple):
+    """What is stored and not yet answered."""
+
+    rows: int = 0
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, float]:
+        """Return it as the API shows it."""
+        return {"rows": self.rows, "seconds": round(self.seconds, 3)}
+
+
+LagBy = Mapping[tuple[str, Host], Lag]
+"""By stream, and by which of the two Spark queries reads it; what nobody reads is left out."""
+
+
+def greatest(lags: Iterable[Lag]) -> Lag | None:
+    """Return the most rows, and the longest time; None without any."""
+    known = list(lags)
+    return Lag(max(each.rows for each in known), max(each.seconds for each in known)) if known else None
+
+
+def lag_behind(table: StreamTable, read: int, now: float) -> Lag:
+    """Return how far who has read a version of a stream's table is behind it.
+
+    Parameters
+    ----------
+    table
+        The table.
+    read
+        The last version read.
+    now
+        Seconds since 1970.
+
+    Raises
+    ------
+    StorageError
+        If the table cannot be read.
+    """
+    newest = table.version
+    if read >= newest:
+        return Lag()
+    rows = table.rows_stored(newest) - (table.rows_stored(read) if read >= 0 else 0)
+    return Lag(max(0, rows), max(0.0, now - table.log.committed_at(max(read + 1, 0))))
+
+
+class Lags:
+    """Looks how far queries are behind.
+
+    Parameters
+    ----------
+    positions
+        Where the Spark queries are.
+    tables
+        Returns all stream tables, by stream.
+    clock
+        Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        positions: SparkPositions,
+        tables: Callable[[], Mapping[str, StreamTable]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._positions = positions
+        self._tables = tables
+        self._clock = clock
+
+    def now(self) -> LagBy:
+        """Return how far behind they are; what cannot be seen is left out."""
+        found: dict[tuple[str, Host], Lag] = {}
+        tables, now = self._tables(), self._clock()
+        for host in Host:
+            for stream, table in tables.items():
+                try:
+                    read = self._positions.read_by(host, stream)
+                    if read is not None:
+                        found[stream, host] = lag_behind(table, read, now)
+                except ClusterError:
+                    continue
+        return found
+
+
+def lag_of_query(node: Node, lags: LagBy) -> Lag | None:
+    """Return how far a query is behind the stream that it is furthest behind; None if that is not known.
+
+    Parameters
+    ----------
+    node
+        Its plan.
+    lags
+        Of all streams.
+    """
+    host = host_of(node)
+    return greatest(lags[stream, host] for stream in streams_of(node) if (stream, host) in lags)
+
+
+def lag_of_stream(stream: str, lags: LagBy) -> Lag | None:
+    """Return how far whoever reads a stream is behind it at most; None if nobody reads it."""
+    return greatest(lag for (name, _), lag in lags.items() if name == stream)

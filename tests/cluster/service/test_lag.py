@@ -1,0 +1,146 @@
+"""
+versions   0    1    2    3        each adds ten rows; the stateful queries have read up to 1
+                     ^----^        two versions and twenty rows behind, since 2 was stored
+"""  # fmt: skip
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from cluster.command import lag_text
+from cluster.language.translation import translate
+from cluster.plan.epoch import PlanFiles
+from cluster.plan.hosts import Host
+from cluster.plan.rewrite import rewrite
+from cluster.service.api import make_api
+from cluster.service.lag import Lag, Lags, greatest, lag_behind, lag_of_query, lag_of_stream
+from cluster.service.metrics import ClusterMetrics
+from cluster.service.sensor_catalog import SensorCatalog
+from cluster.spark.offsets import Offset
+from cluster.spark.positions import SparkPositions
+from cluster.storage.commit_log import CommitLog
+from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
+from tests.cluster.service.conftest import TRAFFIC, Service
+from tests.cluster.spark.hosted_run import CATALOG
+from tests.cluster.spark.test_positions import MEANS, ROWS, lay, plan
+
+VERSIONS, EACH = 3, 10
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> StreamTable:
+    made = StreamTable(str(tmp_path / "streams" / "traffic"), TRAFFIC)
+    for number in range(VERSIONS):
+        append(made, number)
+    return made
+
+
+def append(table: StreamTable, number: int) -> None:
+    rows = {
+        "fjord_start_us": list(range(number * EACH, (number + 1) * EACH)),
+        "fjord_mote": ["m"] * EACH,
+        "fjord_default_rate": [True] * EACH,
+        "sensor": ["a"] * EACH,
+        "speed": [1.0] * EACH,
+        "lane": [1] * EACH,
+    }
+    stored = arrow_schema(TRAFFIC).empty_table().from_pydict(rows, arrow_schema(TRAFFIC))
+    table.append([stored], StreamPosition((number + 1) * EACH), {("p", "e"): number + 1})
+
+
+@pytest.mark.parametrize(("read", "rows"), [(-1, 30), (0, 30), (1, 20), (2, 10)])
+def test_what_is_stored_and_not_read_is_the_lag(table: StreamTable, read: int, rows: int) -> None:
+    since = CommitLog(table.root).committed_at(max(read + 1, 0))
+    assert lag_behind(table, read, since + 5) == Lag(rows, 5.0)
+
+
+@pytest.mark.parametrize("read", [VERSIONS, VERSIONS + 2])
+def test_who_has_read_everything_is_not_behind(table: StreamTable, read: int) -> None:
+    assert lag_behind(table, read, time.time() + 60) == Lag(0, 0.0)
+
+
+def test_a_clock_set_back_makes_no_negative_lag(table: StreamTable) -> None:
+    assert lag_behind(table, 0, 0.0) == Lag(30, 0.0)
+
+
+def test_rows_are_counted_on_by_a_table_opened_anew(table: StreamTable) -> None:
+    again = StreamTable(table.root)
+    append(again, VERSIONS)
+    assert lag_behind(again, 1, time.time()).rows == 30
+    assert again.rows_stored(again.version) == 40
+
+
+def test_each_query_has_the_lag_of_its_spark_query(tmp_path: Path, table: StreamTable) -> None:
+    lay(tmp_path, Host.STATELESS, [Offset(1, {"traffic": 3})], done=1)
+    lay(tmp_path, Host.STATEFUL, [Offset(1, {"traffic": 1}), Offset(1, {"traffic": 2})], done=1)
+    positions = SparkPositions(tmp_path, PlanFiles(tmp_path / "plans"))
+    lags = Lags(positions, lambda: {"traffic": table}, lambda: CommitLog(table.root).committed_at(2) + 7).now()
+    assert lags == {("traffic", Host.STATELESS): Lag(), ("traffic", Host.STATEFUL): Lag(20, 7.0)}
+    rows, means = (rewrite(translate(sql, CATALOG).node).node for sql in (ROWS, MEANS))
+    assert lag_of_query(rows, lags) == Lag()
+    assert lag_of_query(means, lags) == Lag(20, 7.0)
+    assert lag_of_stream("traffic", lags) == Lag(20, 7.0)
+    assert lag_of_stream("other", lags) is None
+
+
+def test_a_query_that_has_not_begun_is_behind_the_position_of_its_plan(tmp_path: Path, table: StreamTable) -> None:
+    plans = PlanFiles(tmp_path / "plans")
+    plans.write(plan(1, ROWS, positions={"traffic": 2}))
+    lags = Lags(SparkPositions(tmp_path, plans), lambda: {"traffic": table}).now()
+    assert lags["traffic", Host.STATELESS].rows == 10
+    assert ("traffic", Host.STATEFUL) not in lags
+
+
+def test_positions_that_cannot_be_read_leave_the_lag_out(tmp_path: Path, table: StreamTable) -> None:
+    lay(tmp_path, Host.STATEFUL, [Offset(1, {"traffic": 1})], done=1)
+    (tmp_path / Host.STATEFUL.value / "offsets" / "0").write_text("cut o")
+    assert Lags(SparkPositions(tmp_path, PlanFiles(tmp_path / "plans")), lambda: {"traffic": table}).now() == {}
+
+
+def test_the_greatest_of_lags() -> None:
+    assert greatest([Lag(3, 9.0), Lag(5, 1.0)]) == Lag(5, 9.0)
+    assert greatest([]) is None
+
+
+async def test_the_api_shows_by_query_and_stream_how_far_they_are_behind(service: Service) -> None:
+    await service.queries.add("SELECT sensor FROM traffic", "mine")
+    server: Any = SimpleNamespace(
+        queries=service.queries,
+        registry=service.registry,
+        ingest=service.ingest,
+        sensors=SensorCatalog(),
+        results=SimpleNamespace(last_sequence=lambda name: 0, use=None),
+        publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
+        lags=SimpleNamespace(now=lambda: {("traffic", Host.STATELESS): Lag(2_400, 1.25)}),
+        fjord_restarts=0,
+        counters={},
+    )
+    metrics = ClusterMetrics(server, CollectorRegistry()).registry
+    transport = httpx.ASGITransport(make_api(server, metrics, None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as api:
+        assert (await api.get("/v1/queries/mine")).json()["lag"] == {"rows": 2_400, "seconds": 1.25}
+        assert (await api.get("/v1/queries")).json()[0]["lag"] == {"rows": 2_400, "seconds": 1.25}
+        assert (await api.get("/v1/streams")).json()[0]["lag"] == {"rows": 2_400, "seconds": 1.25}
+        shown = (await api.get("/metrics")).text
+    assert 'fjord_query_lag_rows{queries="stateless",stream="traffic"} 2400.0' in shown
+    assert 'fjord_query_lag_seconds{queries="stateless",stream="traffic"} 1.25' in shown
+
+
+@pytest.mark.parametrize(
+    ("lag", "text"),
+    [
+        (None, "-"),
+        ({"rows": 0, "seconds": 0.0}, "none"),
+        ({"rows": 0, "seconds": 2.0}, "2.0s, 0 rows"),
+        ({"rows": 12_345, "seconds": 71.26}, "71.3s, 12,345 rows"),
+    ],
+)
+def test_lag_as_people_read_it(lag: dict[str, float] | None, text: str) -> None:
+    assert lag_text(lag) == text
