@@ -152,7 +152,13 @@ class Registry:
         """The plan of the newest epoch."""
         if self._plan is None:
             found = self._database.execute("SELECT plan FROM plans ORDER BY epoch DESC LIMIT 1").fetchone()
-            plan = EMPTY if found is None else decode_plan(found[0])
+            try:
+                plan = EMPTY if found is None else decode_plan(found[0])
+            except msgspec.DecodeError as error:
+                raise StorageError(
+                    f"the plan in the registry of {self.folder} cannot be read: {error}",
+                    hint="run the version that wrote it, or choose another --data",
+                ) from error
             assert isinstance(plan, Plan)  # noqa: S101 - changes are in files only
             self._plan = plan
         return self._plan

@@ -32,5 +32,8 @@ MIGRATIONS = (
         created_us INTEGER NOT NULL, reads TEXT NOT NULL, relations TEXT NOT NULL
     );
     """,
+    """
+    -- No table changes; but the state of operators does, and versions without a marker know of this number only.
+    """,
 )
 """Scripts are never changed once released. Numbers of relations never come back, so that identities do not."""

@@ -23,6 +23,7 @@ from cluster.plan.epoch import PlanFiles
 from cluster.relations.source import Limits
 from cluster.service.api import make_api
 from cluster.service.demand_reports import DemandReports
+from cluster.service.folder_format import REGISTRY, decide, look, settle
 from cluster.service.folder_lock import lock_folder
 from cluster.service.lag import Lags, greatest
 from cluster.service.lifetime_notes import lifetime_notes
@@ -36,7 +37,6 @@ from cluster.service.relation_store import RelationStore
 from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
 from cluster.service.stored_results import stored_results
-from cluster.spark.checkpoint import check_layout
 from cluster.spark.positions import SparkPositions
 from cluster.spark.session import SessionSettings, open_session
 from cluster.storage.compaction import Compaction
@@ -70,7 +70,7 @@ class ClusterServer:
     Raises
     ------
     ClusterError
-        If another cluster uses the data folder, an earlier version has written it, or the API would be open to the
+        If another cluster uses the data folder, it is of a format that is not read, or the API would be open to the
         network without a token.
     """
 
@@ -82,16 +82,15 @@ class ClusterServer:
             )
         self.settings = settings
         folder = settings.folder.resolve()
+        decide(folder, look(folder))  # a folder that is refused stays as it is
         self._lock = lock_folder(folder)
+        settle(folder)
         self._folder = folder
         plans = PlanFiles(folder / "plans")
         self.troubles = Troubles()
-        self.registry = Registry(
-            folder / "registry.sqlite", plans, max_queries=settings.max_queries, troubles=self.troubles
-        )
+        self.registry = Registry(folder / REGISTRY, plans, max_queries=settings.max_queries, troubles=self.troubles)
         self._fjord = self.registry.fjord
         self._checkpoint = folder / f"checkpoint-{self._fjord}"
-        check_layout(self._checkpoint)
         self.buckets = self.registry.fix("buckets", settings.buckets)
         positions = SparkPositions(self._checkpoint, PlanFiles(folder / "plans"))
         self.ingest = Ingest(

@@ -9,8 +9,6 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from cluster.errors import ClusterError
-
 log = structlog.get_logger(__name__)
 
 OFFSETS, COMMITS = LOGS = ("offsets", "commits")
@@ -76,19 +74,9 @@ def _forget_snapshots(state: Path, after_ns: int) -> None:
                 snapshot.unlink()
 
 
-def check_layout(folder: Path) -> None:
-    """Refuse what was written when a Fjord was one Spark query: it says nothing of how far each of two has come.
-
-    Raises
-    ------
-    ClusterError
-        If there is such a checkpoint in the folder.
-    """
-    if any(_entries(folder / "offsets")):
-        raise ClusterError(
-            f"{folder} was written by a version of Fjord that ran all queries in one of Spark",
-            hint="run the cluster with that version, or start a new data folder",
-        )
+def has_begun(checkpoint: Path) -> bool:
+    """Return whether a Spark query has logged a micro-batch in a folder."""
+    return any(_entries(checkpoint / OFFSETS))
 
 
 def newest_versions(folder: Path) -> Iterator[tuple[str, int]]:

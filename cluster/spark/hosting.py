@@ -23,10 +23,11 @@ from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters
 from cluster.plan.hosts import Host
 from cluster.spark.bucket_processor import DownstreamProcessor
-from cluster.spark.checkpoint import check_layout, forget_cut_off, forget_unbegun
+from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import RESULT_DDL
 from cluster.spark.gathering import gathered
+from cluster.spark.moved_checkpoint import follow_move
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
 from cluster.storage.results_table import ResultsTable
 
@@ -124,17 +125,12 @@ def start_fjord(
         Least time between two micro-batches; 0 starts the next as soon as there is something to do.
     on_counters
         Called, in one of Spark's threads, with what operators did, as it becomes known.
-
-    Raises
-    ------
-    ClusterError
-        If the checkpoint is that of a version with one Spark query only.
     """
-    check_layout(checkpoint)
     spark.dataSource.register(FjordSource)
     running: dict[Host, StreamingQuery] = {}
     try:
         for host in Host:
+            follow_move(checkpoint / host.value)
             forget_cut_off(checkpoint / host.value, partial(results.committed, writer=host.value))
             if forget_unbegun(checkpoint / host.value):
                 log.warning("the last run was killed before its first micro-batch was logged: begins anew", host=host)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ClusterError
-from cluster.spark.checkpoint import check_layout, forget_cut_off, forget_unbegun
+from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
 
 
 def lay(folder: Path, *files: str) -> None:
@@ -37,14 +36,6 @@ def test_a_checkpoint_that_has_begun_is_left_alone(tmp_path: Path, kept: tuple[s
 
 def test_no_checkpoint_at_all_is_fine(tmp_path: Path) -> None:
     assert not forget_unbegun(tmp_path / "none")
-    check_layout(tmp_path / "none")
-
-
-def test_the_checkpoint_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    lay(tmp_path, "new/stateless/offsets/3", "new/stateful/offsets/4", "old/offsets/12")
-    check_layout(tmp_path / "new")
-    with pytest.raises(ClusterError, match="was written by a version of Fjord that ran all queries in one"):
-        check_layout(tmp_path / "old")
 
 
 OFFSET, COMMIT = 'v1\n{"batchWatermarkMs":0}\n{"epoch": 1, "versions": {}}', 'v1\n{"nextBatchWatermarkMs":0}'

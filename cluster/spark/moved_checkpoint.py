@@ -1,0 +1,70 @@
+"""Lets a checkpoint be moved, or brought back from a copy to another place: Spark notes where its schemas are, in full.
+
+Noted in ``state/0/_metadata/v2/0``: ``"stateSchemaFilePaths": ["file:/old/place/state/0/_stateSchema/default/0_da92"]``.
+The schema itself has moved with everything else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from cluster.synced_files import rename
+
+log = structlog.get_logger(__name__)
+
+_SCHEMAS = "_stateSchema"
+_PATHS, _STORES = "stateSchemaFilePaths", "stateStoreInfo"
+
+
+def follow_move(checkpoint: Path) -> None:
+    """Correct the places noted in a checkpoint, if it is not where it was written.
+
+    Parameters
+    ----------
+    checkpoint
+        Its folder; there need not be one.
+
+    Raises
+    ------
+    OSError
+        If something cannot be read or written; then it is as it was.
+    """
+    for noted in checkpoint.glob("state/*/_metadata/v2/*"):
+        if not noted.name.isdigit():
+            continue
+        before = noted.read_bytes()
+        operator = noted.parents[2]
+        after = corrected(before, f"file:{operator.resolve()}")
+        if after != before:
+            log.warning("the data folder was moved: Spark is told where its state is now", operator=str(operator))
+            unfinished = noted.with_name(f".{noted.name}.unfinished")
+            unfinished.write_bytes(after)
+            noted.with_name(f".{noted.name}.crc").unlink(missing_ok=True)  # of what was there
+            rename(unfinished, noted)
+
+
+def corrected(content: bytes, operator: str) -> bytes:
+    r"""Return what Spark notes of a stateful operator, with the place where its folder is now.
+
+    What cannot be read is left for Spark to complain of.
+
+    >>> noted = b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/a/state/0/_stateSchema/default/0_da"]}]}'
+    >>> corrected(noted, "file:/b/state/0")
+    b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/b/state/0/_stateSchema/default/0_da"]}]}'
+    """
+    version, _, text = content.partition(b"\n")
+    try:
+        found = msgspec.json.decode(text)
+        for store in found[_STORES]:
+            store[_PATHS] = [_below(operator, path) for path in store[_PATHS]]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        return content
+    return version + b"\n" + msgspec.json.encode(found)
+
+
+def _below(operator: str, path: str) -> str:
+    _, found, name = path.rpartition(f"/{_SCHEMAS}/")
+    return f"{operator}{found}{name}" if found else path

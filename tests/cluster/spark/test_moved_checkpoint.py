@@ -1,0 +1,51 @@
+"""A checkpoint that is moved is used where it is; nothing else about it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.spark.moved_checkpoint import corrected, follow_move
+
+NOTED = (
+    'v2\n{{"operatorInfo":{{"operatorId":0,"operatorName":"transformWithStateInPySparkExec"}},"stateStoreInfo":'
+    '[{{"storeName":"default","numPartitions":1,"stateSchemaFilePaths":["file:{place}/_stateSchema/default/0_da92"]}}],'
+    '"operatorPropertiesJson":"{{\\"timeMode\\":\\"NoTime\\"}}"}}'
+)
+
+
+def lay(checkpoint: Path, place: Path | str) -> Path:
+    noted = checkpoint / "state" / "0" / "_metadata" / "v2" / "0"
+    noted.parent.mkdir(parents=True)
+    noted.write_text(NOTED.format(place=place))
+    noted.with_name(".0.crc").write_bytes(b"crc")
+    return noted
+
+
+def test_the_place_is_corrected(tmp_path: Path) -> None:
+    noted = lay(tmp_path / "stateful", "/srv/fjord/checkpoint-1234/stateful/state/0")
+    follow_move(tmp_path / "stateful")
+    assert noted.read_text() == NOTED.format(place=tmp_path / "stateful" / "state" / "0")
+    assert [path.name for path in noted.parent.iterdir()] == ["0"]
+
+
+def test_what_is_where_it_was_is_not_touched(tmp_path: Path) -> None:
+    noted = lay(tmp_path / "stateful", tmp_path / "stateful" / "state" / "0")
+    before = noted.stat()
+    follow_move(tmp_path / "stateful")
+    assert noted.stat() == before
+    assert noted.with_name(".0.crc").exists()
+
+
+def test_without_a_checkpoint_there_is_nothing_to_do(tmp_path: Path) -> None:
+    follow_move(tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"v2", b"v2\n", b"v2\n{", b"v2\n{}", b"v2\n[]", b"\xff\n\xff", b'v2\n{"stateStoreInfo":7}', b"v3\nwhatever",
+    b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/a/elsewhere"]}]}',
+])  # fmt: skip
+def test_what_is_not_understood_is_left_as_it_is(content: bytes) -> None:
+    assert corrected(content, "file:/b/state/0") == content
