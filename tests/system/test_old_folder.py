@@ -1,7 +1,7 @@
 """A data folder that an earlier version was killed over is upgraded: today's goes on where it stood.
 
-``old_folders/611828f.tar.xz`` holds what that commit's cluster and proxy left: the cluster was killed in the middle of a
-trace, the proxy went on to the trace's end and was killed then. Three sensors, sixty samples each, ten seconds apart.
+``old_folders/611828f.tar.xz`` holds what that commit's cluster and proxy left: the cluster was killed in the middle of
+a trace, the proxy went on to the trace's end and was killed then. Three sensors, sixty samples each, ten seconds apart.
 
     sample     1          20           40           60
     cluster    |-----------> killed                            answers were numbered, state was kept in windows
