@@ -21,6 +21,8 @@ Api = Annotated[str, typer.Option("--api", envvar="FJORD_API", help="Address of 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DEFAULT_BROKER = "127.0.0.1:1883"
 MOST_ROWS = 10**12
+LONGEST_PAUSE_US = 3_600_000_000
+"""Proxies keep, and send again, what no commit has stored."""
 DEFAULT_API = "http://127.0.0.1:8642"
 
 
@@ -72,11 +74,19 @@ def run_cluster(
         ),
     ] = 256 * 1024**2,
     trigger: Annotated[
-        int, duration_option("--trigger", help="Least time between two micro-batches.", shown_default="0s")
+        int,
+        duration_option(
+            "--trigger", help="Least time between two micro-batches.", shown_default="0s", most_us=LONGEST_PAUSE_US
+        ),
     ] = 0,
     commit_interval: Annotated[
         int,
-        duration_option("--commit-interval", help="Least time between two commits of a stream.", shown_default="100ms"),
+        duration_option(
+            "--commit-interval",
+            help="Least time between two commits of a stream.",
+            shown_default="100ms",
+            most_us=LONGEST_PAUSE_US,
+        ),
     ] = 100_000,
     broker_silence: Annotated[
         int,

@@ -10,10 +10,15 @@ import typer
 from protocols.command_line import DefaultCommandGroup, duration_option
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from firmware_sim.fleet import Fleet
     from firmware_sim.phenomena.phenomenon import Phenomenon
 
 app = typer.Typer(cls=DefaultCommandGroup, help="Simulated motes.")
+
+DEFAULT_WORLD, DEFAULT_MOTES, DEFAULT_STREAM = "traffic", 64, "traffic"
+LONGEST_LIFETIME_US = 36_500 * 86_400_000_000
 
 
 @app.callback()
@@ -27,9 +32,16 @@ def run(
     broker: Annotated[str, typer.Option(envvar="FJORD_BROKER", help="MQTT broker as HOST:PORT.")] = "127.0.0.1:1883",
     proxy: Annotated[str, typer.Option(envvar="FJORD_PROXY", help="The proxy that owns the motes.")] = "roadside",
     world: Annotated[
-        str, typer.Option(help="What they sense: traffic (loops), road (single vehicles at 180 Hz) or climate (rooms).")
-    ] = "traffic",
-    motes: Annotated[int, typer.Option(min=1, max=100_000, help="How many, in a generated world.")] = 64,
+        str | None,
+        typer.Option(
+            help="What they sense: traffic (loops), road (single vehicles at 180 Hz) or climate (rooms).",
+            show_default=DEFAULT_WORLD,
+        ),
+    ] = None,
+    motes: Annotated[
+        int | None,
+        typer.Option(min=1, max=100_000, help="How many, in a generated world.", show_default=str(DEFAULT_MOTES)),
+    ] = None,
     period: Annotated[
         int | None,
         duration_option(
@@ -43,9 +55,13 @@ def run(
     trace: Annotated[
         Path | None, typer.Option(help="Replay this CSV or Parquet file instead of generating traffic.")
     ] = None,
-    stream: Annotated[str, typer.Option(help="Stream that a trace feeds.")] = "traffic",
-    time_column: Annotated[str, typer.Option(help="Column of a trace with the instants.")] = "time",
-    sensor_column: Annotated[str, typer.Option(help="Column of a trace with the sensors' names.")] = "sensor",
+    stream: Annotated[str | None, typer.Option(help="Stream that a trace feeds.", show_default=DEFAULT_STREAM)] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Column of a trace with the instants.", show_default="time")
+    ] = None,
+    sensor_column: Annotated[
+        str | None, typer.Option(help="Column of a trace with the sensors' names.", show_default="sensor")
+    ] = None,
     field: Annotated[
         list[str] | None,
         typer.Option(help="Column of a trace to replay, as NAME or NAME:UNIT; all others unless given."),
@@ -68,7 +84,10 @@ def run(
     lifetime: Annotated[
         int | None,
         duration_option(
-            "--lifetime", help="How long each battery must last, whatever queries ask.", shown_default="no wish"
+            "--lifetime",
+            help="How long each battery must last, whatever queries ask.",
+            shown_default="no wish",
+            most_us=LONGEST_LIFETIME_US,
         ),
     ] = None,
     radio: Annotated[
@@ -97,12 +116,29 @@ def run(
 
     phenomenon: Phenomenon
     if trace is None:
-        if speed != 1.0:
-            raise typer.BadParameter("only a trace can be replayed faster", param_hint="--speed")
-        phenomenon = make_world(world, motes=motes, seed=seed, default_period_us=period)
+        _refuse(
+            "only with --trace: without one, motes sense a generated world",
+            {
+                "--stream": stream is not None,
+                "--time-column": time_column is not None,
+                "--sensor-column": sensor_column is not None,
+                "--field": bool(field),
+                "--speed": speed != 1.0,
+                "--exit-at-end": exit_at_end,
+            },
+        )
+        phenomenon = make_world(
+            world or DEFAULT_WORLD, motes=motes or DEFAULT_MOTES, seed=seed, default_period_us=period
+        )
     else:
-        columns = TraceColumns(time_column, sensor_column, dict(_field(text) for text in field or []))
-        phenomenon = Trace(trace, columns=columns, stream=check_name(stream, "stream"))
+        _refuse(
+            "only without --trace, which says what there is to sense",
+            {"--world": world is not None, "--motes": motes is not None, "--period": period is not None},
+        )
+        columns = TraceColumns(
+            time_column or "time", sensor_column or "sensor", dict(_field(text) for text in field or [])
+        )
+        phenomenon = Trace(trace, columns=columns, stream=check_name(stream or DEFAULT_STREAM, "stream"))
     if lifetime is not None and battery is None:
         raise typer.BadParameter("motes without a --battery last for ever", param_hint="--lifetime")
     settings = FleetSettings(
@@ -192,6 +228,13 @@ def lifetime(
 
         plot_lifetime(report, plot)
     print_lifetime(report, as_json=as_json)
+
+
+def _refuse(reason: str, given: Mapping[str, bool]) -> None:
+    """Refuse the first option that was given and would have no effect."""
+    for option, is_given in given.items():
+        if is_given:
+            raise typer.BadParameter(reason, param_hint=option)
 
 
 def _field(text: str) -> tuple[str, str]:

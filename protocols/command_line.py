@@ -17,7 +17,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from protocols.byte_sizes import parse_byte_size
-from protocols.durations import DurationError, format_duration, parse_duration_us
+from protocols.durations import LONGEST_OPTION_US, DurationError, format_duration, parse_duration_us
 from protocols.errors import FjordError
 from protocols.event_log import LEVEL_VARIABLE, configure_logging
 
@@ -153,6 +153,7 @@ def duration_option(
     help: str,  # noqa: A002 (typer's word)
     shown_default: str | bool = True,
     least_us: int = 0,
+    most_us: int = LONGEST_OPTION_US,
 ) -> Any:
     """Give a typer option for a parameter in microseconds that people write as ``30s``.
 
@@ -164,8 +165,8 @@ def duration_option(
         One line for the help text.
     shown_default
         The default as the help shows it, for instance "30s"; True shows microseconds.
-    least_us
-        Shorter ones are refused.
+    least_us, most_us
+        Shorter and longer ones are refused.
 
     Examples
     --------
@@ -176,6 +177,8 @@ def duration_option(
         found = parse_duration_us(text)
         if found < least_us:
             raise DurationError(text, f"it is {format_duration(least_us)} at least")
+        if found > most_us:
+            raise DurationError(text, f"it is {format_duration(most_us)} at most")
         return found
 
     return typer.Option(*names, help=help, metavar="DURATION", parser=_from_text(parse), show_default=shown_default)

@@ -14,6 +14,9 @@ ACCEPTED_FORMS: Final = "a number with a unit (us, ms, s, m, h, d, or in words):
 LARGEST_DURATION_US: Final = 2**63 - 1
 """Durations are int64 microseconds everywhere."""
 
+LONGEST_OPTION_US: Final = 366 * 86_400_000_000
+"""Longer is no option or setting, unless it says so: clocks and timers add to it, and nobody waits for so long."""
+
 _US_PER_UNIT: Final = {
     "d": 86_400_000_000,
     "h": 3_600_000_000,

@@ -1,7 +1,7 @@
 """Lets a checkpoint be moved, or brought back from a copy to another place: Spark notes where its schemas are, in full.
 
-Noted in ``state/0/_metadata/v2/0``, in full: ``{"stateSchemaFilePaths": ["file:/old/place/state/0/..."]}``.
-The schema itself has moved with everything else.
+Noted in ``state/0/_metadata/v2/0``: ``"stateSchemaFilePaths": ["file:/old/state/0/_stateSchema/default/0_da92"]``. The
+schema itself has moved with everything else.
 """
 
 from __future__ import annotations

@@ -105,6 +105,7 @@ def fjord(monkeypatch):
     [
         (["count"], 0, "60000000 1024\n"),
         (["count", "--duration", "1m30s", "--size", "64KiB"], 0, "90000000 65536\n"),
+        (["count", "--duration", "366d"], 0, "31622400000000 1024\n"),
         (["motes"], 0, "run at 1\n"),
         (["motes", "--speed", "3"], 0, "run at 3\n"),
         (["motes", "run", "--speed", "3"], 0, "run at 3\n"),
@@ -201,3 +202,11 @@ def test_the_overview_imports_no_heavy_library():
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "broker" in result.stdout
     assert result.stdout.splitlines()[-1] == "heavy: []"
+
+
+@pytest.mark.parametrize("duration", ["366d1us", "106751991d", "200000000d"])
+def test_durations_that_nobody_waits_for_are_refused(fjord, duration):
+    result = fjord("count", "--duration", duration)
+    assert result.exit_code == 2
+    assert "--duration" in result.stderr
+    assert f"'{duration}' is not a duration" in " ".join(result.stderr.split())

@@ -32,6 +32,9 @@ def test_option_before_environment_before_file_before_default(tmp_path):
         ("batch_rows = 0", "batch_rows = 0"),
         ('broker = "host:port"', "'port' is not a port"),
         ('listen_every = "10ms"', "listen_for is longer"),
+        ('flush_interval = "2h"', "flush_interval"),
+        ('resend_after = "106751991d"', "resend_after"),
+        ('max_clock_behind = "100000d"', "max_clock_behind"),
         ("this is no TOML", "is not TOML"),
     ],
 )

@@ -1,7 +1,7 @@
 """A data folder that an earlier version was killed over is upgraded: today's goes on where it stood.
 
 ``old_folders/611828f.tar.xz`` holds what that commit's cluster and proxy left: the cluster was killed in the middle of
-a trace, the proxy went on to the trace's end and was killed then. Three sensors, sixty samples each, ten seconds apart.
+a trace, the proxy went on to its end and was killed then. Three sensors, sixty samples each, ten seconds apart.
 
     sample     1          20           40           60
     cluster    |-----------> killed                            answers were numbered, state was kept in windows
@@ -100,9 +100,8 @@ ANSWERS: dict[str, Callable[[datetime], Iterator[Row]]] = {
 
 def instants() -> list[datetime]:
     """Return instants at and between all samples, up to the last."""
-    return [
-        BEGIN + number * STEP / 2 + shift for number in range(2 * SAMPLES - 2) for shift in (timedelta(), -MICROSECOND)
-    ]
+    halves = [BEGIN + number * STEP / 2 for number in range(2 * SAMPLES - 2)]
+    return [at + shift for at in halves for shift in (timedelta(), -MICROSECOND)]
 
 
 def row_values(message: dict[str, Any]) -> Row:
