@@ -1,0 +1,115 @@
+"""What proxy and cluster say to each other, heard by one more client of the broker: batches and acknowledgements."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from protocols import topics
+from protocols.batches import Batch, decode_ack, decode_batch
+from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+from tests.faults.samples import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SECONDS = 30.0
+
+
+class Lane(NamedTuple):
+    """Batches of a lane are numbered without gaps."""
+
+    proxy: str
+    epoch: str
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What has been heard of a lane."""
+
+    through: int
+    """Batches up to this one are acknowledged."""
+    samples: dict[int, tuple[Sample, ...]]
+    """By number of the batch; there may be batches that were not heard."""
+
+
+class Listener:
+    """Listens in a thread of its own, as a context; it hears nothing while there is no broker.
+
+    Parameters
+    ----------
+    broker
+        Where.
+    proxy
+        Whose batches.
+    """
+
+    def __init__(self, broker: BrokerAddress, proxy: str) -> None:
+        self.contradictions: list[str] = []
+        """Batches sent again that are not what they were."""
+        self._samples: dict[Lane, dict[int, tuple[Sample, ...]]] = {}
+        self._through: dict[Lane, int] = {}
+        self._lock = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, args=(broker, proxy), name="listener", daemon=True)
+        self._running: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._running is not None:
+            self._loop.call_soon_threadsafe(self._running.cancel)
+        self._thread.join(SECONDS)
+
+    def heard(self) -> dict[Lane, Heard]:
+        """Return what has been heard until now."""
+        with self._lock:
+            return {lane: Heard(self._through.get(lane, 0), dict(each)) for lane, each in self._samples.items()}
+
+    def _run(self, broker: BrokerAddress, proxy: str) -> None:
+        link = MqttLink(
+            broker,
+            client_id="listener",
+            subscriptions=[Subscription(topics.batches(proxy)), Subscription(topics.acks(proxy))],
+            silence_seconds=5.0,
+        )
+
+        async def listen() -> None:
+            self._running = asyncio.create_task(link.run(self._take))
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+
+        with contextlib.closing(self._loop):
+            self._loop.run_until_complete(listen())
+
+    async def _take(self, message: Message) -> None:
+        with self._lock:
+            if message.topic.endswith("/acks"):
+                ack = decode_ack(message.payload)
+                lane = Lane(ack.proxy, ack.epoch, ack.stream)
+                self._through[lane] = max(ack.through, self._through.get(lane, 0))
+                return
+            batch = decode_batch(message.payload)
+            lane = Lane(batch.proxy, batch.epoch, batch.stream)
+            samples = tuple(_samples(batch))
+            before = self._samples.setdefault(lane, {}).setdefault(batch.sequence, samples)
+            if before != samples:
+                self.contradictions.append(f"batch {batch.sequence} was sent again with other samples")
+
+
+def _samples(batch: Batch) -> Iterable[Sample]:
+    columns = {column.name: column.values(batch.rows) for column in batch.columns}
+    if not columns:
+        return
+    forms = columns.get("fjord_form", [None] * batch.rows)
+    for form, start, mote, speed, flow in zip(
+        forms, columns["fjord_start_us"], columns["fjord_mote"], columns["speed"], columns["flow"], strict=True
+    ):
+        if form is None:
+            yield Sample(str(mote), int(str(start)), float(str(speed)), float(str(flow)))

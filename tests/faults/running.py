@@ -1,0 +1,254 @@
+"""Runs schedules, one after another, over parts that live through several of them, and checks each when all is well.
+
+lead    faults          recovery      settled          checked
+|------|==============|-------------|---------------->|
+       began          ended          everybody has an answer from after the faults
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from cluster.errors import ClusterError
+from cluster.service.client import ApiUnreachableError, RefusedError
+from firmware_sim.phenomena.traffic import Traffic
+from tests.faults import checks
+from tests.faults.checks import Window
+from tests.faults.listening import Listener
+from tests.faults.running_parts import FOLLOWED, MOTES, PERIOD_US, PROXY, QUERIES, RunningParts
+from tests.faults.samples import Answer
+from tests.faults.schedules import Kind, Part, Schedule, Setting
+from tests.faults.stored import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from tests.faults.schedules import Fault
+
+STEP_SECONDS = 0.1
+LONGEST_RECOVERY_SECONDS = 300.0
+SETTLE_SECONDS = 2
+PANE_US = 1_000_000
+SECOND_US = 1_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOSSES_OF_SHORT = frozenset({"results given up", "proxy's samples_dropped"})
+PROXY_LOSSES = (
+    "samples_dropped", "samples_rejected", "batches_rejected", "acks_refused", "resumptions", "demands_refused",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a schedule.
+
+    Parameters
+    ----------
+    schedule
+        It.
+    outage, recovery, rows
+        Of the rows that a subscriber got: seconds without any, seconds until the first from after the faults, and how
+        many answers were compared.
+    problems
+        What is wrong; none if all promises were kept.
+    logs
+        Where the parts' logs are kept if something is wrong.
+    """
+
+    schedule: Schedule
+    outage: float
+    recovery: float | None
+    rows: int
+    problems: tuple[str, ...]
+    logs: Path | None = None
+
+
+class Run:
+    """Parts, and all that has been found out about them.
+
+    Parameters
+    ----------
+    parts
+        They run.
+    listener
+        It listens.
+    """
+
+    def __init__(self, parts: RunningParts, listener: Listener) -> None:
+        self._parts = parts
+        self._listener = listener
+        self._results: dict[str, list[dict[str, Any]]] = {query: [] for query in QUERIES}
+        self._world = Traffic(MOTES, default_period_us=PERIOD_US)
+        self._places = {mote.name: place for place, mote in enumerate(self._world.motes)}
+        self._restarted: set[Part] = set()
+        settled = self._settle(time.time() + 1)
+        if settled is None:
+            raise ClusterError("queries do not answer")
+        self._begin_us = settled
+
+    def schedule(self, schedule: Schedule, shown: Callable[[str], None] = lambda _: None) -> Outcome:
+        """Let the faults of a schedule happen, and check everything afterwards."""
+        began = time.time()
+        self._restarted = {fault.part for fault in schedule.faults if fault.kind in (Kind.KILL, Kind.OUTAGE)}
+        self._play(schedule, shown)
+        ended = began + schedule.ends
+        shown("recovery")
+        end_us = self._settle(ended)
+        arrivals = [(each.at, _us(each.message["start"]) / 1e6) for each in self._parts.subscribers["rows"].arrivals]
+        first = began + min(fault.at for fault in schedule.faults)
+        outage = checks.outage(arrivals, first, ended, time.time())
+        if end_us is None:
+            problems = [f"it has not recovered within {LONGEST_RECOVERY_SECONDS:.0f} s: {self._where()}"]
+            return Outcome(schedule, outage.longest, outage.recovery, 0, (*problems, *self._parts.ended()))
+        window = Window(self._begin_us, end_us)
+        problems, rows = self._problems(window)
+        self._begin_us = end_us
+        return Outcome(schedule, outage.longest, outage.recovery, rows, tuple(problems))
+
+    def _play(self, schedule: Schedule, shown: Callable[[str], None]) -> None:
+        begins = [(fault.at, 0, fault) for fault in schedule.faults]
+        ends = [(fault.ends, 1, fault) for fault in schedule.faults]
+        began = time.monotonic()
+        under_way: list[Fault] = []
+        for at, is_end, fault in sorted(begins + ends, key=lambda each: each[:2]):
+            while (left := began + at - time.monotonic()) > 0:
+                self._look_after()
+                time.sleep(min(left, STEP_SECONDS))
+            if is_end:
+                self._parts.end(fault)
+                under_way.remove(fault)
+            else:
+                self._parts.begin(fault)
+                under_way.append(fault)
+            shown(" + ".join(f"{each.kind} {each.part}" for each in under_way))
+
+    def _look_after(self) -> None:
+        for subscriber in self._parts.subscribers.values():
+            subscriber.look_after()
+
+    def _settle(self, ended: float) -> int | None:
+        """Wait until every query has answers from well after an instant; return up to where all is final."""
+        end_us = (math.ceil(ended) + SETTLE_SECONDS) * SECOND_US
+        deadline = time.monotonic() + max(0.0, ended - time.time()) + LONGEST_RECOVERY_SECONDS
+        while time.monotonic() < deadline:
+            self._look_after()
+            with contextlib.suppress(ApiUnreachableError, RefusedError):
+                self._read_results()
+            if all(_last_us(rows) >= end_us + SECOND_US for rows in self._results.values()) and all(
+                self._parts.subscribers[query].last >= self._results[query][-1]["sequence"] for query in FOLLOWED
+            ):
+                return end_us
+            time.sleep(STEP_SECONDS * 3)
+        return None
+
+    def _read_results(self) -> None:
+        for query, rows in self._results.items():
+            after = rows[-1]["sequence"] if rows else 0
+            self._results[query] += self._parts.api.results(query, after=after, limit=10_000)
+
+    def _where(self) -> str:
+        now_us = time.time() * 1e6
+        behind = {
+            query: f"{(now_us - _last_us(rows)) / 1e6:.1f} s behind" if rows else "no rows"
+            for query, rows in self._results.items()
+        }
+        return ", ".join(f"{query} {text}" for query, text in behind.items())
+
+    def _problems(self, window: Window) -> tuple[list[str], int]:
+        """Return what is wrong, and how many answers were compared."""
+        problems = self._parts.ended()
+        stored = Stored(self._parts.folder / "cluster" / "streams" / "traffic", window)
+        with contextlib.closing(stored):
+            samples = stored.samples()
+            problems += checks.doubled(samples)
+            problems += checks.falsified(samples, self._sensed)
+            for heard in self._listener.heard().values():
+                problems += checks.missing_acknowledged(samples, heard.samples, heard.through, window)
+            problems += checks.uncounted(
+                samples, stored.told(), period_us=PERIOD_US, pane_us=PANE_US, window=window,
+                exact=not self._restarted & {Part.PROXY, Part.MOTES}, motes=self._places,
+            )  # fmt: skip
+            if others := stored.others():
+                problems.append(f"{others} rows are no samples, though samples were asked for")
+            rows = 0
+            for query, found in self._results.items():
+                answers = [each for each in _answers(found) if each.start_us in window]
+                rows += len(answers)
+                problems += [f"{query}: {each}" for each in self._wrong(query, found)]
+                problems += [f"{query}: {each}" for each in checks.wrong_answers(answers, stored.answers(query))]
+        problems += self._listener.contradictions
+        problems += checks.uncounted_loss(
+            self._losses(), LOSSES_OF_SHORT if self._parts.setting is Setting.SHORT else ()
+        )
+        return problems, rows
+
+    def _wrong(self, query: str, found: list[dict[str, Any]]) -> Iterable[str]:
+        yield from checks.gaps([row["sequence"] for row in found])
+        yield from checks.shown("errors", [row["error"] for row in found if "error" in row])
+        if query in FOLLOWED:
+            yield from checks.disordered([_us(row["start"]) for row in found])
+            arrivals = list(self._parts.subscribers[query].arrivals)
+            yield from checks.undelivered(found, [each.message for each in arrivals])
+
+    def _losses(self) -> dict[str, float]:
+        """Return what is counted as lost; of parts that were started anew, since then."""
+        status = self._parts.api.status()
+        proxy = self._parts.proxy_metrics()
+        return {
+            "rows stored late": status["rows_late"],
+            "rows rejected": status["rows_rejected"],
+            "versions of results lost": status["lost_results"],
+            "results given up": status["results"]["lost"]["rows"],
+            "commits lost": status["storage"]["lost_commits"],
+            **{f"proxy's {name}": proxy.get(name, 0.0) for name in PROXY_LOSSES},
+        }
+
+    def _sensed(self, mote: str, instant_us: int) -> tuple[float, float]:
+        speed, flow = self._world.sense(self._places[mote], instant_us, ("speed", "flow"))
+        return float(str(speed)), float(str(flow))
+
+
+def run_group(
+    schedules: Iterable[Schedule], folder: Path, shown: Callable[[Schedule, str], None] = lambda *_: None
+) -> Iterable[Outcome]:
+    """Run schedules of one setting over the same parts, up to the first that fails; yield what became of each.
+
+    Parameters
+    ----------
+    schedules
+        All of one setting.
+    folder
+        Of the parts' data and logs.
+    shown
+        Called with what happens.
+    """
+    first, *others = schedules
+    shown(first, "start")
+    with RunningParts(folder, first.setting) as parts, Listener(parts.broker, PROXY) as listener:
+        run = Run(parts, listener)
+        for schedule in (first, *others):
+            outcome = run.schedule(schedule, lambda what, each=schedule: shown(each, what))
+            yield outcome
+            if outcome.problems:
+                return
+
+
+def _answers(rows: Iterable[dict[str, Any]]) -> list[Answer]:
+    return [
+        Answer(_us(row["start"]), None if row["end"] is None else _us(row["end"]), tuple(row["row"].values()))
+        for row in rows
+        if "row" in row
+    ]
+
+
+def _last_us(rows: list[dict[str, Any]]) -> int:
+    return _us(rows[-1]["start"]) if rows else 0
+
+
+def _us(instant: str) -> int:
+    return (datetime.fromisoformat(instant) - EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,49 @@
+"""A cluster for which an hour is a second: with this folder in PYTHONPATH, it and its workers keep little for long.
+
+What has been replaced is kept for two seconds, tables are looked after every three, and commits leave the log, and the
+archive, after some twenty. Nothing else is changed: whoever still has to read something must find it all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import PurePosixPath
+
+from cluster.storage import retention
+
+HOUR_SECONDS = 1
+KEEP_HOURS = 2
+COMMITS = 20
+
+retention.HOUR_SECONDS = HOUR_SECONDS
+retention.KEEP_HOURS = KEEP_HOURS
+
+from cluster.storage import archived_log  # noqa: E402 - these read what was changed above
+
+archived_log.COMMITS_KEPT = COMMITS
+archived_log.COMMITS_A_FOLDER = COMMITS
+
+from cluster.storage import appending, compaction, delta_tables  # noqa: E402
+
+delta_tables.COMMITS_BETWEEN_CHECKPOINTS = COMMITS // 2
+delta_tables.CONFIGURATION["delta.checkpointInterval"] = str(COMMITS // 2)
+compaction.SECONDS_BETWEEN = 3
+_replaced_since: dict[tuple[str, str], float] = {}
+
+
+def _remove_old(table: appending.AppendedTable, hours: int) -> int:
+    """Remove what was replaced so long ago: Delta itself counts in hours that have 3,600 seconds."""
+    now = time.monotonic()
+    replaced = table.delta.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
+    files, root = compaction.open_files(table.root)
+    gone = 0
+    for path in replaced:
+        if now - _replaced_since.setdefault((table.root, path), now) >= hours * HOUR_SECONDS:
+            with contextlib.suppress(FileNotFoundError):
+                files.delete_file(str(PurePosixPath(root, path)))
+                gone += 1
+    return gone
+
+
+compaction._remove_old = _remove_old

@@ -1,0 +1,91 @@
+"""A link forwards, and fails as it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.links import Link
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+async def link() -> AsyncIterator[Link]:
+    """A link to a server that says everything twice."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while said := await reader.read(1024):
+                writer.write(said * 2)
+        writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    async with server:
+        with Link(server.sockets[0].getsockname()[1]) as made:
+            yield made
+
+
+async def said(reader: asyncio.StreamReader, count: int) -> bytes:
+    return await asyncio.wait_for(reader.readexactly(count), SECONDS)
+
+
+async def test_it_forwards_both_ways(link: Link) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
+    writer.write(b"ab")
+    assert await said(reader, 4) == b"abab"
+    writer.close()
+
+
+async def test_cut_it_resets_and_refuses_until_it_is_mended(link: Link) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
+    writer.write(b"a")
+    await said(reader, 2)
+    await asyncio.to_thread(link.cut)
+    with pytest.raises(OSError, match="reset"):
+        await said(reader, 1)
+    writer.close()
+    with pytest.raises(OSError, match="onnect"):
+        await asyncio.open_connection("127.0.0.1", link.port)
+    await asyncio.to_thread(link.mend)
+    reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
+    writer.write(b"b")
+    assert await said(reader, 2) == b"bb"
+    writer.close()
+
+
+async def test_held_it_lets_nothing_through_and_then_everything(link: Link) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
+    writer.write(b"a")
+    await said(reader, 2)
+    await asyncio.to_thread(link.hold)
+    writer.write(b"b")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.read(1), 0.05)
+    await asyncio.to_thread(link.mend)
+    assert await said(reader, 2) == b"bb"
+    writer.close()
+
+
+async def test_delayed_it_lets_everything_through_in_order(link: Link) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
+    await asyncio.to_thread(link.delay, 0.05)
+    began = asyncio.get_running_loop().time()
+    writer.write(b"a")
+    assert await said(reader, 2) == b"aa"
+    assert asyncio.get_running_loop().time() - began >= 0.1, "there and back"
+    writer.close()
+
+
+async def test_without_a_server_connections_end(link: Link) -> None:
+    with Link(1) as nowhere:
+        reader, writer = await asyncio.open_connection("127.0.0.1", nowhere.port)
+        with pytest.raises(OSError, match="reset"):
+            await said(reader, 1)
+        writer.close()
