@@ -9,6 +9,7 @@ MOTES ?= 64
 TRACE ?=
 PAIRS ?=
 KILLS ?= 20
+SCHEDULES ?= 50
 CUTS ?= 200
 MINUTES ?=
 SEED ?=
@@ -38,8 +39,9 @@ test: lint test-fast ## Lint, types and all tests
 test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes, on all cores
 	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))'
 
-test-faults: $(INSTALLED) ## Parts killed at random moments: [KILLS=20]
+test-faults: $(INSTALLED) ## Parts killed, stopped, cut off and starved by schedule: [SCHEDULES=50] [SEED=n] [KILLS=20]
 	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults
+	@$(BIN)/python -m tests.faults --schedules '$(SCHEDULES)' $(if $(SEED),--seed '$(SEED)')
 
 test-power-cuts: $(INSTALLED) ## The power is cut at random instants: [CUTS=200] [SEED=n]
 	@FJORD_CUTS='$(CUTS)' $(if $(SEED),FJORD_SEED='$(SEED)') $(BIN)/pytest -q tests/power_cuts tests/system/test_cut_driver.py

@@ -7,10 +7,17 @@ import uuid
 from collections.abc import Callable
 
 import msgspec
+import structlog
 
-from cluster.service.client import ApiClient
+from cluster.service.client import ApiClient, ApiUnreachableError
 from protocols import topics
 from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+
+
+log = structlog.get_logger(__name__)
+
+PAUSE_SECONDS = 1.0
+"""Before the API is asked again."""
 
 
 class _Numbered(msgspec.Struct):
@@ -29,9 +36,14 @@ async def tail(
     """Call `show` for every row of a query: once each, in order, stored ones first if `after` is given.
 
     Publishing is at least once; rows already seen are left out by their sequence number, and a gap (the broker was
-    away, or dropped rows) is filled from the stored results.
+    away, or dropped rows) is filled from the stored results. While the cluster is away then, rows wait for it.
+
+    Raises
+    ------
+    ApiUnreachableError
+        If no cluster answers when it begins.
     """
-    done = asyncio.Event()
+    done, has_begun = asyncio.Event(), asyncio.Event()
     last: int | None = after
     shown = 0
 
@@ -53,14 +65,25 @@ async def tail(
             if not rows:
                 return
 
+    async def catch_up_at_last() -> None:
+        while True:
+            try:
+                return await asyncio.to_thread(catch_up)
+            except ApiUnreachableError as error:
+                if not has_begun.is_set():
+                    raise
+                log.warning("missed rows wait for the cluster", query=name, error=error.message)
+                await asyncio.sleep(PAUSE_SECONDS)
+
     async def receive(message: Message) -> None:
         sequence = msgspec.json.decode(message.payload, type=_Numbered).sequence
         if last is not None and sequence > last + 1:
-            await asyncio.to_thread(catch_up)
+            await catch_up_at_last()
         emit(sequence, message.payload)
 
     async def connected() -> None:
-        await asyncio.to_thread(catch_up)
+        await catch_up_at_last()
+        has_begun.set()
 
     link = MqttLink(
         broker,

@@ -53,7 +53,7 @@ def standalone_spark(folder: Path) -> Iterator[str]:
         run("master", MASTER, "--port", str(port))
         wait("master", "Starting Spark master at")
         for name in ("worker-1", "worker-2"):
-            run(name, WORKER, "--cores", "1", "--memory", "2g", "--work-dir", str(folder / name), address)
+            run(name, WORKER, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / name), address)
             wait(name, "Successfully registered with master")
         yield address
     finally:

@@ -1,0 +1,83 @@
+"""Following a query's topic: every row once, in order, whatever is away for a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster.service import tail as tailing
+from cluster.service.client import ApiUnreachableError
+from cluster.service.tail import tail
+from protocols import topics
+from protocols.mqtt import Message, MqttLink
+from proxy.broker import LocalBroker
+
+SECONDS = 30.0
+
+
+class Api:
+    """Has stored rows, and cannot be reached now and then."""
+
+    def __init__(self, stored: Sequence[int], away: Callable[[int], bool] = lambda _: False) -> None:
+        self.stored = stored
+        self.asked = 0
+        self._away = away
+
+    def results(self, name: str, *, after: int) -> list[dict[str, Any]]:
+        self.asked += 1
+        if self._away(self.asked):
+            raise ApiUnreachableError("no cluster answers")
+        return [{"query": name, "sequence": number} for number in self.stored if number > after]
+
+
+async def shown(broker: LocalBroker, api: Api, published: Sequence[int], *, after: int | None, count: int) -> list[int]:
+    """Return the numbers that are shown until there are so many."""
+    numbers: list[int] = []
+    first = asyncio.Event()
+
+    def show(payload: bytes) -> None:
+        numbers.append(msgspec.json.decode(payload)["sequence"])
+        first.set()
+
+    link = MqttLink(broker, client_id="publisher")
+    publishing = asyncio.create_task(link.run(lambda _: asyncio.sleep(0)))
+    await link.connected.wait()
+    following = asyncio.create_task(tail("q", api, broker, after=after, count=count, show=show))  # type: ignore[arg-type] # as far as it is asked
+    try:
+        async with asyncio.timeout(SECONDS):
+            while not first.is_set() and not following.done():  # it may not have subscribed yet
+                await link.publish(message(published[0]))
+                await asyncio.sleep(0.01)
+            for number in published[1:]:
+                await link.publish(message(number))
+            await following
+    finally:
+        publishing.cancel()
+        following.cancel()
+    return numbers
+
+
+def message(number: int) -> Message:
+    return Message(topics.results("q"), msgspec.json.encode({"query": "q", "sequence": number}))
+
+
+async def test_a_gap_is_filled_from_what_is_stored(broker: LocalBroker) -> None:
+    assert await shown(broker, Api(range(1, 6)), [2, 5], after=None, count=4) == [2, 3, 4, 5]
+
+
+async def test_a_gap_is_filled_though_the_api_is_away_for_a_while(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tailing, "PAUSE_SECONDS", 0.01)
+    api = Api(range(1, 6), lambda asked: 0 < asked < 4)
+    assert await shown(broker, api, [2, 5], after=None, count=4) == [2, 3, 4, 5]
+    assert api.asked > 3
+
+
+async def test_an_api_that_was_never_there_is_said_at_once(broker: LocalBroker) -> None:
+    with pytest.raises(ApiUnreachableError):
+        await shown(broker, Api([], lambda _: True), [2], after=1, count=1)

@@ -1,0 +1,28 @@
+"""Three schedules over the same parts: what ``make test-faults`` does fifty times, chosen to be quick."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.running import run_group
+from tests.faults.schedules import Fault, Kind, Part, Schedule, Setting
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
+
+SCHEDULES = (
+    (Fault(Kind.FORGET, Part.BROKER, 0.5, 1.0),),
+    (Fault(Kind.STOP, Part.PROXY, 0.5, 2.0), Fault(Kind.CUT, Part.CLUSTER_LINK, 1.0, 1.0)),
+    (Fault(Kind.KILL, Part.CLUSTER, 0.5, 0.5), Fault(Kind.KILL, Part.PROXY, 0.7, 0.5)),
+)
+
+
+def test_parts_keep_their_promises_whatever_happens_to_them(tmp_path: Path) -> None:
+    schedules = [Schedule(number, Setting.LOCAL, faults) for number, faults in enumerate(SCHEDULES)]
+    outcomes = list(run_group(schedules, tmp_path))
+    assert [(str(each.schedule), each.problems) for each in outcomes] == [(str(each), ()) for each in schedules]
+    assert all(each.rows > 0 for each in outcomes), "there was something to compare"
