@@ -13,7 +13,6 @@ from cluster.service.client import ApiClient, ApiUnreachableError
 from protocols import topics
 from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
 
-
 log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS = 1.0
@@ -43,58 +42,67 @@ async def tail(
     ApiUnreachableError
         If no cluster answers when it begins.
     """
-    done, has_begun = asyncio.Event(), asyncio.Event()
-    last: int | None = after
-    shown = 0
-
-    def emit(sequence: int, payload: bytes) -> None:
-        nonlocal last, shown
-        if (last is not None and sequence <= last) or done.is_set():
-            return
-        last = sequence
-        show(payload)
-        shown += 1
-        if count is not None and shown >= count:
-            done.set()
-
-    def catch_up() -> None:
-        while last is not None and not done.is_set():
-            rows = client.results(name, after=last)
-            for row in rows:
-                emit(row["sequence"], msgspec.json.encode(row))
-            if not rows:
-                return
-
-    async def catch_up_at_last() -> None:
-        while True:
-            try:
-                return await asyncio.to_thread(catch_up)
-            except ApiUnreachableError as error:
-                if not has_begun.is_set():
-                    raise
-                log.warning("missed rows wait for the cluster", query=name, error=error.message)
-                await asyncio.sleep(PAUSE_SECONDS)
-
-    async def receive(message: Message) -> None:
-        sequence = msgspec.json.decode(message.payload, type=_Numbered).sequence
-        if last is not None and sequence > last + 1:
-            await catch_up_at_last()
-        emit(sequence, message.payload)
-
-    async def connected() -> None:
-        await catch_up_at_last()
-        has_begun.set()
-
+    following = _Following(name, client, after=after, count=count, show=show)
     link = MqttLink(
         broker,
         client_id=f"fjord-tail-{uuid.uuid4().hex[:8]}",
         subscriptions=[Subscription(topics.results(name)), Subscription(topics.query_errors(name))],
-        on_connect=connected,
+        on_connect=following.connected,
     )
-    running = asyncio.create_task(link.run(receive), name="link")
-    waiting = asyncio.create_task(done.wait(), name="done")
+    running = asyncio.create_task(link.run(following.receive), name="link")
+    waiting = asyncio.create_task(following.done.wait(), name="done")
     await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
     for task in (running, waiting):
         task.cancel()
     if running.done() and not running.cancelled() and (error := running.exception()):
         raise error
+
+
+class _Following:
+    def __init__(
+        self, name: str, client: ApiClient, *, after: int | None, count: int | None, show: Callable[[bytes], None]
+    ) -> None:
+        self.done = asyncio.Event()
+        self._has_begun = False
+        self._name, self._client, self._show = name, client, show
+        self._last = after
+        self._left = count
+
+    async def connected(self) -> None:
+        await self._catch_up()
+        self._has_begun = True
+
+    async def receive(self, message: Message) -> None:
+        sequence = msgspec.json.decode(message.payload, type=_Numbered).sequence
+        if self._last is not None and sequence > self._last + 1:
+            await self._catch_up()
+        self._emit(sequence, message.payload)
+
+    async def _catch_up(self) -> None:
+        """Show what is stored and was missed; while the cluster is away, wait for it."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._show_stored)
+            except ApiUnreachableError as error:
+                if not self._has_begun:
+                    raise
+                log.warning("missed rows wait for the cluster", query=self._name, error=error.message)
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    def _show_stored(self) -> None:
+        while self._last is not None and not self.done.is_set():
+            rows = self._client.results(self._name, after=self._last)
+            for row in rows:
+                self._emit(row["sequence"], msgspec.json.encode(row))
+            if not rows:
+                return
+
+    def _emit(self, sequence: int, payload: bytes) -> None:
+        if (self._last is not None and sequence <= self._last) or self.done.is_set():
+            return
+        self._last = sequence
+        self._show(payload)
+        if self._left is not None:
+            self._left -= 1
+            if self._left <= 0:
+                self.done.set()
