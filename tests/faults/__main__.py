@@ -26,7 +26,7 @@ from protocols.errors import FjordError
 from protocols.event_log import configure_logging
 from tests.faults.running import Outcome, run_group
 from tests.faults.schedules import Schedule, drawn, grouped
-from tests.faults.table import as_json, table, totals
+from tests.faults.table import as_json, line, table, totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,8 +63,8 @@ def main(count: int, seed: int, only: int | None, path: Path | None, *, show: bo
         stopped = True
     outcomes.sort(key=lambda each: each.schedule.seed)
     console.print(table(outcomes))
-    for line in totals(outcomes):
-        console.print(line, markup=False)
+    for each in totals(outcomes):
+        console.print(each, markup=False)
     if path is not None:
         path.write_text(json.dumps(as_json(outcomes), indent=1), encoding="utf-8")
     if stopped:
@@ -89,10 +89,11 @@ def _run_all(schedules: list[Schedule], outcomes: list[Outcome], console: Consol
                     done += 1
                     outcomes.append(outcome)
                     progress.advance(task)
+                    console.print(line(outcome), markup=False)
                     for problem in outcome.problems:
-                        console.print(f"seed {outcome.schedule.seed} ({outcome.schedule}): {problem}", markup=False)
+                        console.print(f"  {problem}", markup=False)
                     if outcome.logs is not None:
-                        console.print(f"logs: {outcome.logs}", markup=False)
+                        console.print(f"  logs: {outcome.logs}", markup=False)
                 left = left[done:]
 
 

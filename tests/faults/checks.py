@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from tests.faults.samples import Answer, Sample, Told
 
@@ -142,6 +142,11 @@ def undelivered(stored: Sequence[Mapping[str, Any]], received: Sequence[Mapping[
         if row["sequence"] in by_number and _told(row) != _told(by_number[row["sequence"]])
     ]
     return [*wrong, *shown("rows that are stored otherwise than received", other)]
+
+
+def unpublished(numbers: Iterable[int], heard: Container[int]) -> list[str]:
+    """Every result was published at least once."""
+    return shown("results never published", [number for number in numbers if number not in heard])
 
 
 def _told(row: Mapping[str, Any]) -> tuple[object, ...]:

@@ -1,9 +1,10 @@
-"""What proxy and cluster say to each other, heard by one more client of the broker: batches and acknowledgements."""
+"""What is said over the broker, heard by one more of its clients: batches, which are acknowledged, and results."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -46,13 +47,16 @@ class Listener:
         Where.
     proxy
         Whose batches.
+    queries
+        Whose results.
     """
 
-    def __init__(self, broker: BrokerAddress, proxy: str) -> None:
+    def __init__(self, broker: BrokerAddress, proxy: str, queries: Iterable[str]) -> None:
         self.contradictions: list[str] = []
         """Batches sent again that are not what they were."""
         self._samples: dict[Lane, dict[int, tuple[Sample, ...]]] = {}
         self._through: dict[Lane, int] = {}
+        self._published: dict[str, set[int]] = {query: set() for query in queries}
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, args=(broker, proxy), name="listener", daemon=True)
@@ -72,11 +76,16 @@ class Listener:
         with self._lock:
             return {lane: Heard(self._through.get(lane, 0), dict(each)) for lane, each in self._samples.items()}
 
+    def published(self, query: str) -> set[int]:
+        """Return the numbers of a query's results that have been heard until now."""
+        with self._lock:
+            return set(self._published[query])
+
     def _run(self, broker: BrokerAddress, proxy: str) -> None:
         link = MqttLink(
             broker,
             client_id="listener",
-            subscriptions=[Subscription(topics.batches(proxy)), Subscription(topics.acks(proxy))],
+            subscriptions=[Subscription(topic) for topic in self._topics(proxy)],
             silence_seconds=5.0,
         )
 
@@ -88,9 +97,20 @@ class Listener:
         with contextlib.closing(self._loop):
             self._loop.run_until_complete(listen())
 
+    def _topics(self, proxy: str) -> Iterable[str]:
+        yield topics.batches(proxy)
+        yield topics.acks(proxy)
+        for query in self._published:
+            yield topics.results(query)
+            yield topics.query_errors(query)
+
     async def _take(self, message: Message) -> None:
+        topic = topics.parse(message.topic)
         with self._lock:
-            if message.topic.endswith("/acks"):
+            if topic.kind in ("results", "query_errors"):
+                self._published[topic.names[0]].add(int(json.loads(message.payload)["sequence"]))
+                return
+            if topic.kind == "acks":
                 ack = decode_ack(message.payload)
                 lane = Lane(ack.proxy, ack.epoch, ack.stream)
                 self._through[lane] = max(ack.through, self._through.get(lane, 0))

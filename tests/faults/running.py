@@ -86,6 +86,10 @@ class Run:
         self._world = Traffic(MOTES, default_period_us=PERIOD_US)
         self._places = {mote.name: place for place, mote in enumerate(self._world.motes)}
         self._restarted: set[Part] = set()
+        self._deaf = True
+        """Whether the listener may have missed something: it has no broker, or nobody publishes what is too old."""
+        self._checked: dict[str, int] = dict.fromkeys(QUERIES, 0)
+        """Numbers of the last results that have been checked."""
         settled = self._settle(time.time() + 1)
         if settled is None:
             raise ClusterError("queries do not answer")
@@ -95,6 +99,7 @@ class Run:
         """Let the faults of a schedule happen, and check everything afterwards."""
         began = time.time()
         self._restarted = {fault.part for fault in schedule.faults if fault.kind in (Kind.KILL, Kind.OUTAGE)}
+        self._deaf = schedule.setting is Setting.SHORT or any(each.part is Part.BROKER for each in schedule.faults)
         self._play(schedule, shown)
         ended = began + schedule.ends
         shown("recovery")
@@ -179,7 +184,7 @@ class Run:
             for query, found in self._results.items():
                 answers = [each for each in _answers(found) if each.start_us in window]
                 rows += len(answers)
-                problems += [f"{query}: {each}" for each in self._wrong(query, found)]
+                problems += [f"{query}: {each}" for each in self._wrong(query, found, window)]
                 problems += [f"{query}: {each}" for each in checks.wrong_answers(answers, stored.answers(query))]
         problems += self._listener.contradictions
         problems += checks.uncounted_loss(
@@ -187,13 +192,19 @@ class Run:
         )
         return problems, rows
 
-    def _wrong(self, query: str, found: list[dict[str, Any]]) -> Iterable[str]:
+    def _wrong(self, query: str, found: list[dict[str, Any]], window: Window) -> Iterable[str]:
         yield from checks.gaps([row["sequence"] for row in found])
         yield from checks.shown("errors", [row["error"] for row in found if "error" in row])
         if query in FOLLOWED:
             yield from checks.disordered([_us(row["start"]) for row in found])
             arrivals = list(self._parts.subscribers[query].arrivals)
             yield from checks.undelivered(found, [each.message for each in arrivals])
+        # What is newer may be on its way.
+        final = [row["sequence"] for row in found if _us(row["start"]) < window.end_us]
+        if not self._deaf:
+            heard, before = self._listener.published(query), self._checked[query]
+            yield from checks.unpublished([number for number in final if number > before], heard)
+        self._checked[query] = max(final)
 
     def _losses(self) -> dict[str, float]:
         """Return what is counted as lost; of parts that were started anew, since then."""
@@ -229,7 +240,7 @@ def run_group(
     """
     first, *others = schedules
     shown(first, "start")
-    with RunningParts(folder, first.setting) as parts, Listener(parts.broker, PROXY) as listener:
+    with RunningParts(folder, first.setting) as parts, Listener(parts.broker, PROXY, QUERIES) as listener:
         run = Run(parts, listener)
         for schedule in (first, *others):
             outcome = run.schedule(schedule, lambda what, each=schedule: shown(each, what))

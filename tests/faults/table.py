@@ -29,6 +29,14 @@ def table(outcomes: Iterable[Outcome]) -> Table:
     return made
 
 
+def line(outcome: Outcome) -> str:
+    """Return what became of a schedule, in a line."""
+    verdict = "failed" if outcome.problems else "kept"
+    recovery = "none" if outcome.recovery is None else f"{outcome.recovery:.1f} s"
+    schedule = outcome.schedule
+    return f"seed {schedule.seed} {verdict}: {schedule}; outage {outcome.outage:.1f} s, recovery {recovery}"
+
+
 def totals(outcomes: Sequence[Outcome]) -> list[str]:
     """Return what all schedules come to, line by line."""
     if not outcomes:

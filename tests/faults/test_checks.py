@@ -103,6 +103,11 @@ def test_what_a_subscriber_did_not_get_is_found() -> None:
     assert "otherwise" in checks.undelivered(stored, [*stored[:4], message(5, 1)])[0]
 
 
+def test_what_was_never_published_is_found() -> None:
+    assert checks.unpublished([1, 2, 3], {3, 2, 1, 0}) == []
+    assert checks.unpublished([1, 2, 3], {1, 3}) == ["1 results never published: 2"]
+
+
 def test_a_loss_that_must_not_be_is_found() -> None:
     assert checks.uncounted_loss({"late": 0, "given up": 3}, ["given up"]) == []
     assert checks.uncounted_loss({"late": 2, "given up": 3}, ["given up"]) == ["late is 2"]
