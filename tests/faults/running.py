@@ -37,7 +37,7 @@ SETTLE_SECONDS = 2
 PANE_US = 1_000_000
 SECOND_US = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LOSSES_OF_SHORT = frozenset({"results given up", "proxy's samples_dropped"})
+LOSSES_OF_SMALL = frozenset({"results given up", "proxy's samples_dropped"})
 PROXY_LOSSES = (
     "samples_dropped", "samples_rejected", "batches_rejected", "acks_refused", "resumptions", "demands_refused",
 )  # fmt: skip
@@ -99,7 +99,7 @@ class Run:
         """Let the faults of a schedule happen, and check everything afterwards."""
         began = time.time()
         self._restarted = {fault.part for fault in schedule.faults if fault.kind in (Kind.KILL, Kind.OUTAGE)}
-        self._deaf = schedule.setting is Setting.SHORT or any(each.part is Part.BROKER for each in schedule.faults)
+        self._deaf = schedule.setting is Setting.SMALL or any(each.part is Part.BROKER for each in schedule.faults)
         self._play(schedule, shown)
         ended = began + schedule.ends
         shown("recovery")
@@ -188,7 +188,7 @@ class Run:
                 problems += [f"{query}: {each}" for each in checks.wrong_answers(answers, stored.answers(query))]
         problems += self._listener.contradictions
         problems += checks.uncounted_loss(
-            self._losses(), LOSSES_OF_SHORT if self._parts.setting is Setting.SHORT else ()
+            self._losses(), LOSSES_OF_SMALL if self._parts.setting is Setting.SMALL else ()
         )
         return problems, rows
 

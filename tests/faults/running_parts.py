@@ -188,7 +188,7 @@ class RunningParts:
                 each.start()
             return
         through = {part: f"127.0.0.1:{link.port}" for part, link in self.links.items()}
-        short = self.setting is Setting.SHORT
+        small = self.setting is Setting.SMALL
         environment: dict[str, str] = {}
         match part:
             case Part.BROKER:
@@ -200,7 +200,7 @@ class RunningParts:
                     "--data", str(self.folder / "proxy"), "--metrics-port", str(self.metrics_port),
                     "--broker-silence", "5s",
                 ]  # fmt: skip
-                if short:
+                if small:
                     arguments += ["--spool-size", "64KiB"]
                     environment = {"FJORD_PROXY_WAITING_SAMPLES": "200"}
             case Part.CLUSTER:
@@ -209,8 +209,9 @@ class RunningParts:
                     "--api-port", str(self.api_port), "--broker-silence", "5s",
                     "--master", self._master or "local[2]",
                 ]  # fmt: skip
-                if short:
+                if small:
                     arguments += ["--results-backlog", "1B"]
+                if self.setting in {Setting.SHORT, Setting.SMALL}:
                     environment = {"PYTHONPATH": os.pathsep.join([str(SHORT), os.environ.get("PYTHONPATH", "")])}
             case Part.MOTES:
                 arguments = [

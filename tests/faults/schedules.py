@@ -61,7 +61,9 @@ class Setting(StrEnum):
 
     LOCAL = "local"
     SHORT = "short"
-    """Little is kept for those who are away: replaced files, archived commits, results, batches, samples."""
+    """What has been replaced, and old commits, are kept for seconds only, unless somebody still has to read them."""
+    SMALL = "small"
+    """As well as that, there is room for little: the spool, samples in memory, results for a broker that is away."""
     STANDALONE = "standalone"
     """Spark has a master and two workers in processes of their own."""
 
@@ -164,7 +166,8 @@ SECONDS: Mapping[Kind, tuple[float, float]] = MappingProxyType(
 )
 """How long a fault lasts, at least and at most."""
 _HOW_MANY = (1, 1, 1, 2, 2, 2, 3)
-_SETTINGS = (*[Setting.LOCAL] * 7, *[Setting.SHORT] * 2, Setting.STANDALONE)
+_SETTINGS = (*[Setting.LOCAL] * 6, *[Setting.SHORT] * 2, Setting.SMALL, Setting.STANDALONE)
+_OF_OUTAGES = (Setting.SHORT, Setting.SMALL)
 _FIRST_AT = (1.0, 3.0)
 _LONGEST_DELAY = 0.6
 
@@ -189,7 +192,7 @@ def _setting(dice: random.Random, kind: Kind) -> Setting:
         case Kind.EXECUTOR:
             return Setting.STANDALONE
         case Kind.OUTAGE:
-            return Setting.SHORT
+            return dice.choice(_OF_OUTAGES)
         case _:
             return chosen
 
@@ -199,7 +202,7 @@ def _happens_in(setting: Setting, kind: Kind) -> bool:
         case Kind.EXECUTOR:
             return setting is Setting.STANDALONE
         case Kind.OUTAGE:
-            return setting is Setting.SHORT
+            return setting in _OF_OUTAGES
         case _:
             return True
 

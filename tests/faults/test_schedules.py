@@ -39,7 +39,7 @@ def test_faults_happen_where_they_can() -> None:
     for schedule in map(drawn, range(500)):
         for fault in schedule.faults:
             assert fault.kind is not Kind.EXECUTOR or schedule.setting is Setting.STANDALONE
-            assert fault.kind is not Kind.OUTAGE or schedule.setting is Setting.SHORT
+            assert fault.kind is not Kind.OUTAGE or schedule.setting in {Setting.SHORT, Setting.SMALL}
             assert (fault.delay > 0) == (fault.kind is Kind.DELAY)
             assert 0 < fault.at <= fault.ends <= schedule.ends < 60
 
