@@ -40,17 +40,19 @@ LARGEST_GROUP = 10
 @click.command()
 @click.option("--schedules", "count", default=DEFAULT_SCHEDULES, show_default=True, help="How many.")
 @click.option("--seed", default=DEFAULT_SEED, show_default=True, help="Of the first; those of the others follow.")
-@click.option("--only", type=int, default=None, help="Only the schedule of this seed.")
+@click.option("--only", type=int, multiple=True, help="Only the schedule of this seed; may be given several times.")
 @click.option("--json", "path", type=click.Path(path_type=Path), default=None, help="Write outcomes to this file, too.")
 @click.option("--show", is_flag=True, help="Show the schedules only.")
-def main(count: int, seed: int, only: int | None, path: Path | None, *, show: bool) -> None:
+def main(count: int, seed: int, only: tuple[int, ...], path: Path | None, *, show: bool) -> None:
     """Run schedules of faults over real parts."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     configure_logging("error")
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
-    first = seed if only is None else only
-    schedules = [drawn(first)] if only is not None else [drawn(first + number) for number in range(count)]
-    console.print(f"seeds {first} to {schedules[-1].seed}: to see one again, --only SEED")
+    seeds = only or range(seed, seed + count)
+    schedules = [drawn(each) for each in seeds]
+    console.print(
+        f"seeds {', '.join(map(str, only)) or f'{seed} to {seed + count - 1}'}: to see one again, --only SEED"
+    )
     if show:
         for each in schedules:
             console.print(f"{each.seed} {each.setting}: {each}", markup=False)
