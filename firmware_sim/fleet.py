@@ -218,7 +218,8 @@ class Fleet:
                 due.append(self._air.next_delivery_us)
             pause = (min(due) - self._clock()) / 1e6 if due else 1.0
             try:
-                await asyncio.wait_for(self._changed.wait(), timeout=min(max(pause, 0.0), 1.0))
+                async with asyncio.timeout(min(max(pause, 0.0), 1.0)):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
             self._changed.clear()

@@ -163,8 +163,10 @@ class StreamWriter:
     async def run(self) -> None:
         """Commit what waits, for ever."""
         while True:
+            # Not with wait_for: it may pass over that it is cancelled just as work comes, and the cluster never ends.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._work.wait(), timeout=1.0)
+                async with asyncio.timeout(1.0):
+                    await self._work.wait()
             began = self._clock()
             moved = self.admission.time_passed(began)  # asked of busy streams too, or one that is silent stalls them
             if not moved and not self._work.is_set() and self._in_doubt is None:

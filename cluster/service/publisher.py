@@ -86,7 +86,8 @@ class Publisher:
                 continue
             if not moved:
                 try:
-                    await asyncio.wait_for(self._committed.wait(), timeout=1.0)
+                    async with asyncio.timeout(1.0):
+                        await self._committed.wait()
                 except TimeoutError:
                     continue
                 self._committed.clear()

@@ -127,7 +127,8 @@ class QueryService:
                     settled = await self.start_waiting()
                 self._registry.write_plan()  # unless that has been done, as always but on a full disk
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.refresher.changed.wait(), RETRY_SECONDS)
+                    async with asyncio.timeout(RETRY_SECONDS):
+                        await self.refresher.changed.wait()
 
     async def add(self, sql: str, name: str | None = None) -> tuple[RegisteredQuery | WaitingQuery, tuple[str, ...]]:
         """Start a query; return it and the warnings its text gave rise to.

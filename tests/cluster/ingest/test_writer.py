@@ -90,3 +90,24 @@ async def test_what_waits_for_a_commit_is_bounded_and_the_rest_stays_with_its_pr
     assert rounds > 5
     assert writer.admission.counters.put_off > 0
     assert writer.table.rows_stored(writer.table.version) == 40 * SAMPLES
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_cancelled_just_as_work_comes_it_ends(tmp_path: Path, turns: int) -> None:
+    async def acknowledge(_: Ack) -> None:
+        pass
+
+    writer = StreamWriter(
+        StreamTable(str(tmp_path / "speeds"), SCHEMA),
+        acknowledge=acknowledge,
+        quarantine=lambda *refused: pytest.fail(str(refused)),
+    )
+    running = asyncio.create_task(writer.run())
+    await asyncio.sleep(0)
+    await writer.receive(moves_on("p", 1, 5))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    running.cancel()
+    done, _ = await asyncio.wait({running}, timeout=5.0)
+    running.cancel()
+    assert done, "it goes on as if it had not been cancelled"
