@@ -48,11 +48,10 @@ def make_up_for_lost(writers: Mapping[str, StreamWriter], named: Mapping[str, in
             log.error("versions of a stream's table are lost", stream=stream, versions=lost, newest=named[stream])
 
 
-def set_back(registry: Registry, results: ResultsTable) -> int:
-    """Let the publisher begin with the newest results, if it had come further; return how many versions are lost."""
+def set_back(registry: Registry, results: ResultsTable) -> None:
+    """Let the publisher begin with the newest results, if it had come further; say what is lost, and count it."""
     version, _ = registry.published()
     lost = max(0, version - results.version)
     if lost:
         log.error("published results are lost", versions=lost, newest=version)
-        registry.set_published(results.version, 0)
-    return lost
+        registry.lose_results(results.version, commits=lost, rows=0)

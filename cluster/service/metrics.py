@@ -103,7 +103,7 @@ class ClusterMetrics(Collector):
         unread = self._server.registry.lost_results()
         yield CounterMetricFamily(
             "fjord_results_lost_commits_total",
-            "Commits of results gone before they were published",
+            "Commits of results that are gone",
             value=unread.commits,
         )
         yield CounterMetricFamily(

@@ -98,7 +98,7 @@ class Publisher:
         return max(0, self._results.version - self._registry.published()[0])
 
     def status(self) -> dict[str, Any]:
-        """Return how far publication has come, and what was gone before it could be published."""
+        """Return how far publication has come, and what is gone."""
         lost = self._registry.lost_results()
         last = None if lost.seen_us is None else instant_text(lost.seen_us)
         return {

@@ -72,7 +72,7 @@ class Quarantined:
 
 
 class LostResults(msgspec.Struct, frozen=True):
-    """Results that were gone before they could be published.
+    """Results that are gone: before they could be published, or after.
 
     Parameters
     ----------
@@ -301,12 +301,12 @@ class Registry:
         self._database.execute("INSERT OR REPLACE INTO published VALUES (0, ?, ?)", (version, row))
 
     def lost_results(self) -> LostResults:
-        """Return what of the results was gone before it could be published."""
+        """Return what of the results is gone."""
         found = self._database.execute("SELECT value FROM meta WHERE key = 'lost_results'").fetchone()
         return LostResults() if found is None else msgspec.json.decode(found[0], type=LostResults)
 
     def lose_results(self, version: int, *, commits: int, rows: int) -> LostResults:
-        """Note that what was not published up to `version` is gone: so many commits, and rows as far as is known."""
+        """Note that so many commits are gone, and rows as far as is known; publication goes on after `version`."""
         before = self.lost_results()
         lost = LostResults(before.times + 1, before.commits + commits, before.rows + rows, time.time_ns() // 1000)
         with self._database:

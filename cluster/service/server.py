@@ -117,8 +117,7 @@ class ClusterServer:
         if self.results.damage is not None:
             log.error("results were damaged", what=str(self.results.damage))
         make_up_for_lost(self.ingest.writers, named_versions(self.registry.plan, self._checkpoint))
-        self.lost_results = set_back(self.registry, self.results)
-        """Versions of results that were published once, and gone when this process began."""
+        set_back(self.registry, self.results)
         status = topics.cluster_status(settings.name)
         self._link = MqttLink(
             settings.broker,
@@ -227,7 +226,6 @@ class ClusterServer:
             "rows_rejected": sum(writer.admission.counters.rejected_rows for writer in self.ingest.writers.values()),
             "rows_late": sum(writer.admission.counters.late_rows for writer in self.ingest.writers.values()),
             "rows_published": self.publisher.published_rows,
-            "lost_results": self.lost_results,
             "results": self.publisher.status(),
             "refused": dict(self.ingest.refused),
             "storage": {

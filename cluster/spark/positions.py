@@ -9,7 +9,7 @@ done ended with is where the next begins, and may begin again after a crash::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -68,15 +68,6 @@ class SparkPositions:
         """
         found = [self.read_by(host, stream) for host in Host]
         return min((each for each in found if each is not None), default=None)
-
-    def instants(self, stream: str) -> Mapping[Host, int]:
-        """Return, by Spark query, up to which instant the slowest query with history has read a stream."""
-        found = {}
-        for host in Host:
-            reached = [each[stream] for each in self._offset(host).history.values() if stream in each]
-            if reached:
-                found[host] = min(reached)
-        return found
 
     def read_by(self, host: Host, stream: str) -> int | None:
         """Return the last version of a stream's table that one of them has read for good; None if it reads none.

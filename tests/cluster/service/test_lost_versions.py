@@ -68,8 +68,9 @@ async def test_the_publisher_goes_on_with_the_results_there_are(tmp_path: Path) 
     registry.set_published(3, 0)
     lose(results.root, 2)
     results = ResultsTable(results.root, "f")
-    assert set_back(registry, results) == 2
-    assert set_back(registry, results) == 0
+    set_back(registry, results)
+    set_back(registry, results)
+    assert registry.lost_results().commits == 2
     results.append(answers(("q", 1)), 1)
     publisher = Publisher(results, registry, link)  # type: ignore[arg-type] # as far as it is asked
     assert await publisher.publish_next()
