@@ -178,7 +178,7 @@ class DeltaSource(_FrameSource):
             return None if records.null_count() else int(records.sum())
 
     def _scan(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:  # noqa: ARG002 - types are in the table
-        return pl.scan_delta(self._table())
+        return pl.scan_delta(self._table(), use_pyarrow=True)  # Polars itself finds no files below "my data"
 
     def _table(self) -> DeltaTable:
         return DeltaTable(self._location)

@@ -219,7 +219,7 @@ class ResultsTable:
         try:
             self._table.update_incremental()
             return (
-                pl.scan_delta(self._table)
+                self._scan()
                 .filter((pl.col("query") == query) & (pl.col("sequence") > sequence))
                 .sort("sequence")
                 .head(limit)
@@ -239,11 +239,14 @@ class ResultsTable:
             self._known_sequences = self._last_sequences()
         return self._known_sequences
 
+    def _scan(self) -> pl.LazyFrame:
+        return pl.scan_delta(self._table, use_pyarrow=True)  # Polars itself finds no files below "my data"
+
     def _last_sequences(self) -> dict[str, int]:
         if self.version == 0:
             return {}
         try:
-            found = pl.scan_delta(self._table).group_by("query").agg(pl.col("sequence").max()).collect()
+            found = self._scan().group_by("query").agg(pl.col("sequence").max()).collect()
         except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"results table {self.root} cannot be read: {error}") from error
         return dict(found.iter_rows())
