@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from enum import StrEnum
 from typing import Annotated
 
@@ -18,7 +19,22 @@ _SHOWN = 40
 RESERVED_PREFIX = "fjord_"
 """Field names that begin so belong to Fjord's own columns."""
 
-FieldName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
+LONGEST_FIELD_NAME, LONGEST_UNIT = 64, 32
+"""Characters."""
+MOST_FIELDS = 256
+"""Of a stream."""
+_FIELD_NAME = r"^[A-Za-z][A-Za-z0-9_]*\Z"
+
+FieldName = Annotated[str, Meta(min_length=1, max_length=LONGEST_FIELD_NAME, pattern=_FIELD_NAME)]
+
+
+def is_field_name(text: str) -> bool:
+    """Return whether a field may be called so.
+
+    >>> is_field_name("speed"), is_field_name("2nd"), is_field_name("a b"), is_field_name("x" * 65)
+    (True, False, False, False)
+    """
+    return len(text) <= LONGEST_FIELD_NAME and re.match(_FIELD_NAME, text) is not None
 
 
 class FieldType(StrEnum):
@@ -51,7 +67,7 @@ class Field(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     name: FieldName
     type: FieldType
-    unit: Annotated[str, Meta(max_length=32)] = ""
+    unit: Annotated[str, Meta(max_length=LONGEST_UNIT)] = ""
     fixed: bool = False
 
 
@@ -65,7 +81,7 @@ class StreamSchema(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """
 
     name: Name
-    fields: Annotated[tuple[Field, ...], Meta(min_length=1, max_length=256)]
+    fields: Annotated[tuple[Field, ...], Meta(min_length=1, max_length=MOST_FIELDS)]
 
     def __post_init__(self) -> None:
         seen: set[str] = set()

@@ -36,7 +36,15 @@ from cluster.language.type_words import column_type
 from cluster.language.unclosed import unclosed
 from cluster.language.walks import levels
 from protocols.errors import FjordError
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.streams import (
+    LONGEST_FIELD_NAME,
+    LONGEST_UNIT,
+    MOST_FIELDS,
+    Field,
+    FieldType,
+    StreamSchema,
+    is_field_name,
+)
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -302,16 +310,16 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
             if type_ != FieldType.INTEGER:
                 raise context.error(column.args["kind"], "the stamp must be a TIMESTAMP or an integer")
             continue
-        unit = column.args["unit"].this if column.args.get("unit") else ""
-        try:
-            fields.append(Field(column.this.name, type_, unit, fixed=bool(column.args.get("fixed"))))
-        except FjordError as error:
-            raise context.error(column, error.message, error.hint) from None
+        fields.append(_field(column, type_, context))
     if stamp is not None and found is None:
         names = [column.this.name for column in tree.expressions]
         raise context.error(stamp, f"there is no column {stamp.name!r}", suggest(stamp.name, names, what="columns are"))
     if not fields:
         raise context.error(tree.this, "a stream needs a column besides its stamp")
+    if len(fields) > MOST_FIELDS:
+        raise context.error(
+            tree.expressions[-1], f"a stream has at most {MOST_FIELDS} columns, this one {len(fields)}", "declare fewer"
+        )
     try:
         schema = StreamSchema(tree.this.name, tuple(fields))
     except FjordError as error:
@@ -320,6 +328,22 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
     spans = [place_of(each) for each in (tree.args["source"], *(tree.args.get("arguments") or ()))]
     span = spans[0][0], spans[-1][1]
     return CreateStream(context.text, BaseStream(schema, found), tree.args["source"].name, arguments, span)
+
+
+def _field(column: exp.Expr, type_: FieldType, context: Context) -> Field:
+    """Return a column as proxies must be able to read it."""
+    unit = column.args["unit"].this if column.args.get("unit") else ""
+    if not is_field_name(column.this.name):
+        raise context.error(
+            column.this,
+            f"{column.this.name[:LONGEST_FIELD_NAME]!r} is no name for a column of a stream",
+            f"a letter, then letters, digits and _; {LONGEST_FIELD_NAME} characters at most",
+        )
+    if len(unit) > LONGEST_UNIT:
+        raise context.error(
+            column.args["unit"], f"a unit has at most {LONGEST_UNIT} characters, this one {len(unit)}", "shorten it"
+        )
+    return Field(column.this.name, type_, unit, fixed=bool(column.args.get("fixed")))
 
 
 def _check_name(name: exp.Identifier, context: Context, what: str = "stream") -> None:

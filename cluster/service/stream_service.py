@@ -28,7 +28,8 @@ from cluster.service.planning import Planning
 from cluster.service.registry import Registry
 from cluster.service.relation_store import RelationStore
 from cluster.service.unreadable_streams import UnreadableStreams
-from protocols.errors import FjordError
+from protocols.errors import FjordError, TopicError
+from protocols.topics import check_name
 
 log = structlog.get_logger(__name__)
 
@@ -247,4 +248,7 @@ def _feeder(statement: CreateStream) -> str | None:
     if len(statement.arguments) > 1 or not isinstance(statement.arguments[0], str):
         hint = "SOURCE mqtt() or SOURCE mqtt('roadside')"
         raise statement.source_error("mqtt takes at most the name of the proxy that feeds the stream", hint)
-    return statement.arguments[0]
+    try:
+        return check_name(statement.arguments[0], "proxy")
+    except TopicError as error:
+        raise statement.source_error(error.message, error.hint) from None
