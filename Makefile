@@ -11,6 +11,7 @@ PAIRS ?=
 KILLS ?= 20
 SCHEDULES ?= 50
 CUTS ?= 200
+SPARK_CUTS ?= 20
 MINUTES ?=
 SEED ?=
 COUNT ?= 200
@@ -43,8 +44,8 @@ test-faults: $(INSTALLED) ## Parts killed, stopped, cut off and starved by sched
 	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults
 	@$(BIN)/python -m tests.faults --schedules '$(SCHEDULES)' $(if $(SEED),--seed '$(SEED)')
 
-test-power-cuts: $(INSTALLED) ## The power is cut at random instants: [CUTS=200] [SEED=n]
-	@FJORD_CUTS='$(CUTS)' $(if $(SEED),FJORD_SEED='$(SEED)') $(BIN)/pytest -q tests/power_cuts tests/system/test_cut_driver.py
+test-power-cuts: $(INSTALLED) ## The power is cut at random instants, without Spark and with: [CUTS=200] [SPARK_CUTS=20] [SEED=n]
+	@FJORD_CUTS='$(CUTS)' FJORD_SPARK_CUTS='$(SPARK_CUTS)' $(if $(SEED),FJORD_SEED='$(SEED)') $(BIN)/pytest -q tests/power_cuts tests/system/test_cut_driver.py
 
 oracle: $(INSTALLED) ## Random queries over random streams against their definition: [PAIRS=n] [MINUTES=n] [SEED=n]
 	@$(BIN)/python -m tests.cluster.oracle $(if $(PAIRS),--pairs '$(PAIRS)') $(if $(MINUTES),--minutes '$(MINUTES)') \

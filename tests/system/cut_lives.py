@@ -1,0 +1,160 @@
+"""A Fjord on Spark that lives again and again, each time until the power is cut, in one and the same Java.
+
+    stored ──> 0 ── cut ──> 1 ── cut ──> 2 ...      each folder is what a cut left of the one before (tests/power_cuts)
+
+A process that is killed takes nothing along that the next life would see: it has a folder of its own, and whatever
+Spark and its workers keep is kept by folder and run. So only the folder need change, and a cut costs seconds less.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Lock, Timer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster.spark.hosting import RunningFjord, start_fjord
+from cluster.spark.source import SourceOptions
+from cluster.storage.results_table import ResultsTable
+from tests.power_cuts.disk import RecordedDisk
+from tests.system.fjord_driver import HISTORY_ROWS, MAX_ROWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SYNCS = 300
+"""Answering the stored day makes about so many."""
+IN_THE_START = 0.2
+"""How many lives end while they begin."""
+POLLING_SECONDS = 0.02
+
+
+class PowerCutError(OSError):
+    """Whatever is synced after the power was cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """When the power is cut.
+
+    Parameters
+    ----------
+    syncs
+        When so many paths have been synced, or are about to be.
+    path
+        When a path that ends so is about to be synced.
+    later_seconds
+        So much later, in the middle of whatever is done then.
+    """
+
+    syncs: int = 0
+    path: str = ""
+    later_seconds: float = 0.0
+
+
+def draw(dice: random.Random, cuts: int) -> Instant:
+    """Return an instant such that so many lives answer the whole day, about; half of them are at no sync."""
+    later = dice.choice([0.0, dice.uniform(0.0, 0.5)])
+    if dice.random() < IN_THE_START:
+        return Instant(dice.randrange(1, 9), later_seconds=later)
+    return Instant(dice.randrange(1, 2 + 4 * SYNCS // cuts), later_seconds=later)
+
+
+class _Power:
+    """Cuts the power of a folder at an instant, and leaves another one."""
+
+    def __init__(self, folder: Path, into: Path, instant: Instant, dice: random.Random | None) -> None:
+        self.is_cut = Event()
+        self._into = into
+        self._instant = instant
+        self._dice = dice
+        self._seen = 0
+        self._lock = Lock()
+        self.disk = RecordedDisk(folder, self._at, without=frozenset({"spark"}))
+
+    def _at(self, path: Path) -> None:
+        if self.is_cut.is_set():
+            raise PowerCutError("the power is cut")
+        with self._lock:
+            self._seen += 1
+            wanted = str(path).endswith(self._instant.path) if self._instant.path else self._seen == self._instant.syncs
+            if not wanted:
+                return
+            if self._instant.later_seconds:
+                Timer(self._instant.later_seconds, self.cut).start()
+                return
+        self.cut()
+        raise PowerCutError("the power is cut")
+
+    def cut(self) -> None:
+        """Cut it now, once."""
+        with self._lock:
+            if not self.is_cut.is_set():
+                self.disk.cut(self._into, self._dice)
+                self.is_cut.set()
+
+
+def begin(spark: SparkSession, folder: Path) -> RunningFjord:
+    """Start a Fjord on a folder, as a process does that knows nothing of others before it."""
+    return start_fjord(
+        spark,
+        options=SourceOptions(
+            str(folder / "streams"), str(folder / "plans"), 4, 2, MAX_ROWS, history_rows=HISTORY_ROWS
+        ),
+        checkpoint=folder / "checkpoint",
+        results=ResultsTable(str(folder / "results"), "driver"),
+        on_commit=lambda: None,
+        run=uuid.uuid4().hex,
+    )
+
+
+def live_until_cut(spark: SparkSession, folder: Path, into: Path, instant: Instant, dice: random.Random | None) -> bool:
+    """Answer what is stored in a folder until the power is cut; return False if all was answered before."""
+    power = _Power(folder, into, instant, dice)
+    fjord = None
+    with pytest.MonkeyPatch.context() as patch:
+        power.disk.record(patch)
+        try:
+            fjord = begin(spark, folder)
+            while fjord.active and not power.is_cut.is_set() and not _is_idle(fjord):
+                time.sleep(POLLING_SECONDS)
+            assert power.is_cut.is_set() or not fjord.failure, fjord.failure
+        except Exception:
+            if not power.is_cut.is_set():
+                raise
+        finally:
+            was_cut = power.is_cut.is_set()
+            power.is_cut.set()
+            for query in fjord.queries.values() if fjord else spark.streams.active:
+                query.stop()
+            power.disk.close()
+    if was_cut:
+        shutil.rmtree(folder, ignore_errors=True)  # what is left of the life may still write there
+    return was_cut
+
+
+def logged(folder: Path) -> int:
+    """Return how many micro-batches of either host are logged."""
+    return sum(path.name.isdigit() for path in folder.glob("checkpoint/*/offsets/*"))
+
+
+def finish(spark: SparkSession, folder: Path) -> None:
+    """Answer the rest, undisturbed."""
+    fjord = begin(spark, folder)
+    try:
+        fjord.wait_until_idle()
+    finally:
+        fjord.stop()
+
+
+def _is_idle(fjord: RunningFjord) -> bool:
+    return all(
+        query.lastProgress is not None and str(query.status["message"]).startswith("Waiting for data")
+        for query in fjord.queries.values()
+    )
