@@ -49,6 +49,7 @@ FOLLOWED = ("rows", "sums")
 """Queries that have a subscriber."""
 SHORT = Path(__file__).parent / "short_retention"
 SECONDS = 400.0
+TIMES = 3
 
 
 class RunningParts:
@@ -251,9 +252,11 @@ class RunningParts:
             return []
 
     def _let_files_grow(self, part: Part, limit: int) -> None:
-        for each in self._processes(part):
-            with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
-                resource.prlimit(each.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        wanted = (limit, resource.RLIM_INFINITY)
+        for _ in range(TIMES):  # a process may have begun another one meanwhile, which has its limit
+            for each in self._processes(part):
+                with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+                    resource.prlimit(each.pid, resource.RLIMIT_FSIZE, wanted)
 
 
 def _signal(process: psutil.Process, number: int) -> None:

@@ -31,7 +31,7 @@ ANSWERS = {
         AND b.fjord_start_us >= a.fjord_start_us AND b.fjord_start_us < a.fjord_start_us + 500_000
         WHERE b.fjord_start_us >= $begin AND b.fjord_start_us < $end""",
     "seen": """
-        SELECT tick - 1, tick + 999_999, sensor, 1 - sum(fjord_missing)::DOUBLE / sum(fjord_expected)
+        SELECT tick - 1, tick + 999_999, sensor, sum(fjord_expected - fjord_missing)::DOUBLE / sum(fjord_expected)
         FROM told JOIN ticks ON fjord_start_us >= tick - 1_000_000 AND fjord_start_us < tick
         WHERE EXISTS (
             SELECT 1 FROM samples WHERE samples.sensor = told.sensor
