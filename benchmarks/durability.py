@@ -49,14 +49,14 @@ SCHEMA = (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.
 def main() -> None:
     """Measure and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--quick", action="store_true", help="three rounds of two seconds: within a minute")
+    arguments.add_argument("--quick", action="store_true", help="three rounds of 1.5 seconds: within a minute")
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--seconds", type=float, default=4.0, help="of each measurement in each round")
     arguments.add_argument("--folder", type=Path, default=None, help="on the disk to measure; else a temporary one")
     options = arguments.parse_args()
     if options.quick:
-        options.rounds, options.seconds = 3, 2.0
+        options.rounds, options.seconds = 3, 1.5
     configure_logging("error")
     contenders = [Contender("unsynced", syncs=False), Contender("synced", syncs=True)]
     with tempfile.TemporaryDirectory(prefix="fjord-durability-", dir=options.folder) as folder:
