@@ -51,7 +51,7 @@ from protocols.mqtt import Message, MqttLink
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cluster.spark.hosting import RunningFjord
+    from cluster.spark.hosting import FjordState, RunningFjord
 
 log = structlog.get_logger(__name__)
 
@@ -156,6 +156,9 @@ class ClusterServer:
         self.metrics = ClusterMetrics(self, CollectorRegistry())
         self._spark: SparkSession | None = None
         self.running_fjord: RunningFjord | None = None
+        self.fjord_state: FjordState | None = None
+        """As Java has last said; None before the first time."""
+        self._said_at = time.monotonic()
         self.fjord_restarts = 0
         self.fjord_starts = 0
         self.counters: Counters = {}
@@ -192,12 +195,11 @@ class ClusterServer:
     @property
     def fjord_ready(self) -> bool:
         """True once a new query does not wait for Spark's start any more."""
-        return self.running_fjord is not None and self.running_fjord.ready
+        return self.fjord_state is not None and self.fjord_state.ready
 
     def status(self) -> dict[str, Any]:
         """Return what the API's status shows."""
-        fjord = self.running_fjord
-        progress = {} if fjord is None else fjord.progress()
+        fjord = self.fjord_state
         links = (self._link, self._result_link)
         lag = greatest(self.lags.now().values())
         return {
@@ -212,11 +214,12 @@ class ClusterServer:
             "fjord": {
                 "running": fjord is not None and fjord.active,
                 "ready": self.fjord_ready,
+                "silent_seconds": None if fjord is None else round(time.monotonic() - self._said_at, 1),
                 "starts": self.fjord_starts,
                 "epoch": self.registry.plan.epoch,
                 "micro_batches": {
                     host.value: {"number": last["batchId"], "milliseconds": last["batchDuration"]}
-                    for host, last in progress.items()
+                    for host, last in ({} if fjord is None else fjord.progress).items()
                 },
             },
             "queries": len(self.registry.plan.queries),
@@ -289,15 +292,21 @@ class ClusterServer:
             except Exception as error:  # noqa: BLE001 - Java's and Spark's, too: a full disk has many names
                 reason = str(error)
                 self.troubles.note("start of the Fjord", reason[:500])
-            while fjord is not None and fjord.active:
+            while fjord is not None and (await self._ask(fjord)).active:
                 if ready is not None and self.fjord_ready:
                     ready.set()
                 await asyncio.sleep(0.5)
-            reason = fjord.failure if fjord is not None else reason
+            reason = self.fjord_state.failure if fjord is not None and self.fjord_state is not None else reason
             self.fjord_restarts += 1
             log.error("the Fjord stopped and will be started again", reason=str(reason)[:2000])
             await asyncio.to_thread(self._stop_fjord)
             await asyncio.sleep(RESTART_PAUSE_SECONDS)
+
+    async def _ask(self, fjord: RunningFjord) -> FjordState:
+        """Ask Java how the Fjord is; while it does not answer, ingest and API go on."""
+        self.fjord_state = await asyncio.to_thread(fjord.state)
+        self._said_at = time.monotonic()
+        return self.fjord_state
 
     def _start_fjord(self, notify: Any) -> None:
         from cluster.spark.hosting import start_fjord  # noqa: PLC0415 - Spark takes a second to import

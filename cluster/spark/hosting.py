@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,24 @@ STOPPING_SECONDS = 3.0
 POLLING_SECONDS = 0.002
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FjordState:
+    """How a Fjord is: what Java has said of its two Spark queries.
+
+    Parameters
+    ----------
+    active, ready, failure
+        As in :class:`RunningFjord`.
+    progress
+        What Spark says of the last micro-batch of each, where there was one.
+    """
+
+    active: bool = False
+    ready: bool = False
+    failure: str | None = None
+    progress: Mapping[Host, Any] = field(default_factory=dict)
 
 
 class RunningFjord:
@@ -70,6 +89,10 @@ class RunningFjord:
         """Return what Spark says of the last micro-batch of each, where there was one."""
         found = {host: query.lastProgress for host, query in self.queries.items() if query.isActive}
         return {host: progress for host, progress in found.items() if progress is not None}
+
+    def state(self) -> FjordState:
+        """Return how it is. Java may take long to say so, or for ever: whoever serves others asks in a thread."""
+        return FjordState(self.active, self.ready, self.failure, self.progress())
 
     def wait_until_idle(self) -> None:
         """Wait until everything that is stored has been answered.

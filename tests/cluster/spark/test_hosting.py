@@ -15,7 +15,7 @@ from cluster.plan.hosts import Host
 from cluster.spark import hosting
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import RESULT_SCHEMA
-from cluster.spark.hosting import RunningFjord
+from cluster.spark.hosting import FjordState, RunningFjord
 from cluster.storage.results_table import ResultsTable
 
 WAITING, WORKING = "Waiting for data to arrive", "Processing new data"
@@ -57,6 +57,7 @@ def test_it_is_ready_when_both_have_done_something_or_wait_for_it() -> None:
     waiting.isActive = False
     assert not fjord(done, waiting).ready
     assert fjord(done, waiting).progress() == {Host.STATELESS: {"batchId": 0}}
+    assert fjord(done, begins).state() == FjordState(True, False, None, {Host.STATELESS: {"batchId": 0}})
 
 
 def test_it_stops_between_two_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
