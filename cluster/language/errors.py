@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,11 @@ SHOWN, SHOWN_BEFORE = 160, 80
 MOST_MEANT = 2
 """Words that are equally close to another; more are no help."""
 
+
+LONGEST_MESSAGE = 600
+SHOWN_OF_WORD = 80
+_LONG_WORD = re.compile(r"\S{100,}")
+"""What is quoted, a reason, a hint: of anything longer the middle is left out."""
 
 LONGEST_WORD = 100
 """Letters of a word that may have meant another; finding out takes time that grows with their square."""
@@ -38,7 +44,7 @@ class FjordSqlError(ClusterError):
     """
 
     def __init__(self, reason: str, *, text: str, start: int, end: int, hint: str | None = None) -> None:
-        reason, hint = masked(reason), None if hint is None else masked(hint)
+        reason, hint = shortened(masked(reason)), None if hint is None else shortened(masked(hint))
         text, start, end = masked_span(text, min(max(start, 0), len(text)), min(max(end, 0), len(text)))
         self.reason = reason
         self.text = text
@@ -65,6 +71,20 @@ class FjordSqlError(ClusterError):
         indent = " " * (len(more) + sum(map(_columns, before)))
         carets = "^" * max(sum(map(_columns, under)), 1)
         return f"{margin}{more}{shown}{rest}\n{' ' * (len(margin) - 2)}| {indent}{carets}"
+
+
+def shortened(message: str) -> str:
+    """Return a message without most of what is too long to be read in it: names and texts are quoted in messages.
+
+    >>> shortened(f"there is no column {'x' * 300!r}")
+    "there is no column 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ... xxxxxxxxxxxxxxxxxxx'"
+    """
+    words = _LONG_WORD.sub(lambda found: _without_middle(found[0], SHOWN_OF_WORD), message)
+    return _without_middle(words, LONGEST_MESSAGE)
+
+
+def _without_middle(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length * 3 // 4]} ... {text[-length // 4 :]}"
 
 
 def _columns(letter: str) -> int:

@@ -213,7 +213,9 @@ class Checker:
         """Return `||`."""
         # Each side once: what is checked twice at every level takes time that doubles with each.
         first, second = self.check(expression.this), self.check(expression.expression)
-        conditions = FieldType.BOOLEAN in (first.type, second.type)
+        types = {first.type, second.type}
+        compared = isinstance(expression.parent, COMPARISONS) and not types & {FieldType.TEXT, None}
+        conditions = FieldType.BOOLEAN in types or compared
         hint = "|| joins texts; conditions are connected by OR" if conditions else None
         left = self.belonging(first, expression.this, Family.TEXT, hint)
         right = self.belonging(second, expression.expression, Family.TEXT, hint)

@@ -14,6 +14,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.language.spelling import written_words
 from cluster.language.syntax import StreamItem, place_of, span_of
 from cluster.language.text_words import words_of
+from cluster.language.words import ALIAS_EXPECTED, FOREIGN_OPERATORS, UNQUOTED
 
 if TYPE_CHECKING:
     from cluster.language.scope import Context
@@ -121,7 +122,10 @@ def _refuse_swallowed_words(tree: exp.Expr, context: Context) -> None:
         start, end = swallowed.span
         what = "this parenthesis is never closed"
         reason = what if swallowed.word == "(" else f"{context.text[start:end]!r} was not expected here"
-        raise FjordSqlError(reason, text=context.text, start=start, end=end)
+        hint = FOREIGN_OPERATORS.get(swallowed.word)
+        if context.text[start] == "'" and context.words[:start].rstrip().upper().endswith(" AS"):
+            reason, hint = ALIAS_EXPECTED, UNQUOTED
+        raise FjordSqlError(reason, text=context.text, start=start, end=end, hint=hint)
     if missing := explained - counted:
         # What is written in another way than by its words, such as REAL '5' for a CAST.
         alike = ((node, words) for node, words in explaining if words and all(word in missing for word in words))

@@ -260,6 +260,11 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
 
     def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:  # noqa: FBT001, FBT002 - sqlglot's
         start = self._prev if skip_group_by_token else self._curr
+        place = self._index + (0 if skip_group_by_token else 1)
+        first = self._tokens[place : place + 2]
+        if [each.token_type for each in first] == [TokenType.WINDOW, TokenType.L_PAREN]:
+            reason, hint = REFUSED_CLAUSES[TokenType.WINDOW]
+            self.refuse(reason, token=first[0], hint=hint)
         group = super()._parse_group(skip_group_by_token)
         if group is not None and not any(group.args.values()):
             hint = "name columns to group by, or leave GROUP BY away"

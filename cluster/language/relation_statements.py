@@ -123,11 +123,12 @@ def create_relation(tree: CreateRelationStatement, context: Context) -> CreateRe
     """
     spans = {part: place_of(found) for part in ("source", "query", "table") if (found := tree.args.get(part))}
     columns: list[Column] = []
+    # Each column is compared with those before it.
+    if len(tree.args.get("expressions") or ()) > MOST_COLUMNS:
+        raise context.error(tree.this, f"a relation has at most {MOST_COLUMNS} columns")
     for column in tree.args.get("expressions") or ():
         columns.append(_column(column, columns, context))
         spans[f"column {column.this.name.casefold()}"] = place_of(column.this)
-    if len(columns) > MOST_COLUMNS:
-        raise context.error(tree.this, f"a relation has at most {MOST_COLUMNS} columns")
     refresh_us = read_quantity(tree.args["refresh"], duration_us, context)
     if refresh_us < SHORTEST_REFRESH_US:
         reason = f"a relation is refreshed once in {written(SHORTEST_REFRESH_US)} at most"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cluster.language.comments import without_comments
-from cluster.language.errors import FjordSqlError, did_you_mean, suggest
+from cluster.language.errors import FjordSqlError, did_you_mean, shortened, suggest
 from cluster.language.readings import Readings
+from cluster.language.select_names import is_further_out, named_by_select
 from cluster.language.syntax import span_of
 
 if TYPE_CHECKING:
@@ -66,8 +67,9 @@ class Context:
 
     def warn(self, message: str) -> None:
         """Remember a warning, once."""
-        if message not in self.warnings:
-            self.warnings.append(message)
+        short = shortened(message)
+        if short not in self.warnings:
+            self.warnings.append(short)
 
     def source_text(self, expression: exp.Expr) -> str:
         """Return the text that `expression` was read from, as far as it is known."""
@@ -224,6 +226,9 @@ class Scope:
         aliases = [item.alias for item in self.items if item.alias]
         if qualifier is not None and qualifier.casefold() not in {alias.casefold() for alias in aliases}:
             at = reference.args["table"]
+            if is_further_out(reference):
+                reason = f"a subquery can refer to the query directly around it, and {qualifier!r} is further out"
+                return context.error(at, reason, "compare with the query between, and there with the one around it")
             return context.error(at, f"FROM has no stream {qualifier!r}", suggest(qualifier, aliases, what="it has"))
         visible = [
             column.visible
@@ -243,7 +248,7 @@ class Scope:
             hint = f"a text goes into single quotes: '{name}'"
         if hint is None and has_bare_alias(reference.parent, context):
             hint = did_you_mean(name, ("DISTINCT",))
-        hint = hint or suggest(name, whole, what="columns are")
+        hint = named_by_select(reference, context) or hint or suggest(name, whole, what="columns are")
         return context.error(reference, f"there is no column {name!r}", hint)
 
 

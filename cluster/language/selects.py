@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cluster.language.scope import Context, ScopeColumn
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+NAME_SHAPE = "letters from A to Z, digits and _, a letter first; 64 characters at most"
 KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
 OWN_PARTS = ("with_", "lifetime")
 """What an operand of a set operation may have for itself."""
@@ -295,7 +296,7 @@ class Translator:
                     raise self.context.error(
                         item.args["alias"],
                         f"{name!r} is no name for a column",
-                        f"letters, digits and _; not beginning with a digit or {RESERVED_PREFIX}",
+                        NAME_SHAPE if not NAME.fullmatch(name) else f"{RESERVED_PREFIX} begins Fjord's own names",
                     )
                 if has_bare_alias(item, self.context) and scope.is_other_column(item.this, name):
                     text = self.context.source_text(item)

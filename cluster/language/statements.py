@@ -13,8 +13,9 @@ from cluster.language.syntax import (
     CreateSource,
     DropStatement,
 )
-from cluster.language.words import FOREIGN_STATEMENTS
+from cluster.language.words import FOREIGN_STATEMENTS, WITH_SHAPE
 
+NO_QUERY = "a query was expected here"
 BEGINNINGS = ("SELECT", "CREATE", "DROP", "WITH")
 RELATION_SHAPE = "CREATE RELATION name [(column TYPE, ...)] FROM 'source' REFRESH EVERY 30 SECONDS"
 
@@ -37,13 +38,20 @@ class StatementParsing(SensorClauseParsing):
         if self._curr.token_type in (TokenType.SELECT, TokenType.L_PAREN, TokenType.WITH):
             return self._parse_query()
         hint = FOREIGN_STATEMENTS.get(self._curr.text.upper())
+        if self._prev:
+            # sqlglot reads what is in WITH, and what comes behind it, as statements of their own.
+            found = None if self._curr.token_type == TokenType.FROM else hint
+            return self.refuse(NO_QUERY, hint=found or f"it is written {WITH_SHAPE}", words=() if hint else ("SELECT",))
+        if any(self._chunks[: self._chunk_index - 1]) and (hint is None or self._curr.token_type == TokenType.FROM):
+            reason = "a statement ends at its semicolon, and nothing but another one can come behind it"
+            return self.refuse(reason, hint="leave the semicolon out if the statement goes on")
         reason = "a statement begins with SELECT, CREATE STREAM, CREATE RELATION, DROP STREAM or DROP RELATION"
         return self.refuse(reason, hint=hint, words=() if hint else BEGINNINGS)
 
     def _parse_query(self) -> exp.Expr:
         query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
         if query is None:
-            self.refuse("a query was expected here", hint="SELECT ... FROM stream", words=("SELECT", "WITH"))
+            self.refuse(NO_QUERY, hint="SELECT ... FROM stream", words=("SELECT", "WITH"))
         return query
 
     def _parse_create_stream(self) -> exp.Expr:

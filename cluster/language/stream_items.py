@@ -17,7 +17,16 @@ from cluster.language.syntax import (
     StreamItem,
     StreamWindow,
 )
-from cluster.language.words import CALLED_CLAUSES, FOREIGN_CLAUSES, GRANULARITY_SHAPE, HOPPING, TUMBLING, WINDOW_SHAPES
+from cluster.language.words import (
+    ALIAS_EXPECTED,
+    CALLED_CLAUSES,
+    FOREIGN_CLAUSES,
+    GRANULARITY_SHAPE,
+    HOPPING,
+    TUMBLING,
+    UNQUOTED,
+    WINDOW_SHAPES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -97,9 +106,7 @@ class StreamItemParsing(SensorClauseParsing):
         alias = self._parse_id_var(any_token=False, tokens=ALIAS_TOKENS)
         if explicit and alias is None:
             quoted = self._match(TokenType.STRING, advance=False)
-            self.refuse(
-                "an alias was expected after AS", hint="a name has no quotes, or double ones" if quoted else None
-            )
+            self.refuse(ALIAS_EXPECTED, hint=UNQUOTED if quoted else None)
         if alias is not None and self._curr and self._curr.token_type == TokenType.L_PAREN:
             hint = f"a window is written {WINDOW_SHAPES}"
             if len(found := closest(alias.name, CALLED_CLAUSES)) == 1:

@@ -23,7 +23,7 @@ from cluster.language.plans import reads_relations_only
 from cluster.language.readable_text import check_numbers, readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
 from cluster.language.scope import Context
-from cluster.language.selects import NAME, Translator
+from cluster.language.selects import NAME, NAME_SHAPE, Translator
 from cluster.language.syntax import (
     CreateDerived,
     CreateRelationStatement,
@@ -36,15 +36,7 @@ from cluster.language.type_words import column_type
 from cluster.language.unclosed import unclosed
 from cluster.language.walks import levels
 from protocols.errors import FjordError
-from protocols.streams import (
-    LONGEST_FIELD_NAME,
-    LONGEST_UNIT,
-    MOST_FIELDS,
-    Field,
-    FieldType,
-    StreamSchema,
-    is_field_name,
-)
+from protocols.streams import LONGEST_UNIT, MOST_FIELDS, Field, FieldType, StreamSchema
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -310,16 +302,20 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
             if type_ != FieldType.INTEGER:
                 raise context.error(column.args["kind"], "the stamp must be a TIMESTAMP or an integer")
             continue
-        fields.append(_field(column, type_, context))
+        unit = column.args["unit"].this if column.args.get("unit") else ""
+        if not context.registered:
+            _check_field(column, unit, context)
+        try:
+            fields.append(Field(column.this.name, type_, unit, fixed=bool(column.args.get("fixed"))))
+        except FjordError as error:
+            raise context.error(column, error.message, error.hint) from None
     if stamp is not None and found is None:
         names = [column.this.name for column in tree.expressions]
         raise context.error(stamp, f"there is no column {stamp.name!r}", suggest(stamp.name, names, what="columns are"))
     if not fields:
         raise context.error(tree.this, "a stream needs a column besides its stamp")
-    if len(fields) > MOST_FIELDS:
-        raise context.error(
-            tree.expressions[-1], f"a stream has at most {MOST_FIELDS} columns, this one {len(fields)}", "declare fewer"
-        )
+    if len(fields) > MOST_FIELDS and not context.registered:
+        raise context.error(tree.this, f"a stream has at most {MOST_FIELDS} columns besides its stamp")
     try:
         schema = StreamSchema(tree.this.name, tuple(fields))
     except FjordError as error:
@@ -330,22 +326,13 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
     return CreateStream(context.text, BaseStream(schema, found), tree.args["source"].name, arguments, span)
 
 
-def _field(column: exp.Expr, type_: FieldType, context: Context) -> Field:
-    """Return a column as proxies must be able to read it."""
-    unit = column.args["unit"].this if column.args.get("unit") else ""
-    if not is_field_name(column.this.name):
-        raise context.error(
-            column.this,
-            f"{column.this.name[:LONGEST_FIELD_NAME]!r} is no name for a column of a stream",
-            f"a letter, then letters, digits and _; {LONGEST_FIELD_NAME} characters at most",
-        )
+def _check_field(column: exp.Expr, unit: str, context: Context) -> None:
+    """Refuse what sensors could not be asked for: demands with such a column are no messages."""
+    _check_name(column.this, context, "column")
     if len(unit) > LONGEST_UNIT:
-        raise context.error(
-            column.args["unit"], f"a unit has at most {LONGEST_UNIT} characters, this one {len(unit)}", "shorten it"
-        )
-    return Field(column.this.name, type_, unit, fixed=bool(column.args.get("fixed")))
+        raise context.error(column.args["unit"], f"a unit has at most {LONGEST_UNIT} characters")
 
 
 def _check_name(name: exp.Identifier, context: Context, what: str = "stream") -> None:
     if not NAME.fullmatch(name.name):
-        raise context.error(name, f"{name.name!r} is no name for a {what}", "letters, digits and _")
+        raise context.error(name, f"{name.name!r} is no name for a {what}", NAME_SHAPE)

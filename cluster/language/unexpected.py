@@ -17,6 +17,7 @@ from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.words import (
     AFTER_OPERANDS,
+    ALIAS_EXPECTED,
     BEFORE_OPERANDS,
     CALLED_CLAUSES,
     EXPECTED_SHAPES,
@@ -27,6 +28,7 @@ from cluster.language.words import (
     LANGUAGE,
     OF_WINDOWS,
     QUOTES,
+    UNQUOTED,
     WINDOW_SHAPES,
     WITH_SHAPE,
 )
@@ -109,6 +111,7 @@ def explained(stop: Stop, message: str = "") -> FjordSqlError:
         or misspelled(stop)
         or _within(stop)
         or _clause_of_stream(stop)
+        or _quoted_alias(stop)
         or _left_alone(stop)
         or _foreign(stop)
         or _missing(stop)
@@ -218,6 +221,13 @@ def _clause_of_stream(stop: Stop) -> FjordSqlError | None:
     return None
 
 
+def _quoted_alias(stop: Stop) -> FjordSqlError | None:
+    token = stop.token(stop.index)
+    if token is None or token.token_type != TokenType.STRING or stop.word(stop.index - 1) != "AS":
+        return None
+    return stop.error(stop.index, ALIAS_EXPECTED, UNQUOTED)
+
+
 def _left_alone(stop: Stop) -> FjordSqlError | None:
     for index in (stop.index, stop.index + 1):
         before = stop.word(index - 1)
@@ -296,8 +306,11 @@ def _parentheses(stop: Stop) -> FjordSqlError | None:
     word = stop.word(stop.index)
     if word == ")" and not opened:
         return stop.unexpected(stop.index, why=": no parenthesis is open")
-    if word == ")" and opened[-1] == stop.index - 1:
-        empty = stop.tokens[stop.index - 1].start, stop.tokens[stop.index].end + 1
+    nothing = stop.word(stop.index - 3) in _SET_OPERATIONS | {"ALL", "DISTINCT"}
+    behind = nothing and (stop.word(stop.index - 2), stop.word(stop.index - 1)) == ("(", ")")
+    if behind or (word == ")" and opened[-1] == stop.index - 1):
+        last = stop.index - behind
+        empty = stop.tokens[last - 1].start, stop.tokens[last].end + 1
         reason = "there is nothing in these parentheses"
         return FjordSqlError(reason, text=stop.text, start=empty[0], end=empty[1])
     if opened and stop.token(stop.index) is None:

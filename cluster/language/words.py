@@ -101,8 +101,12 @@ FOREIGN_STATEMENTS: dict[str, str] = {
 """How other databases' statements begin, and what to do instead."""
 
 _EQUAL_OR_NULL = "write (a = b OR a IS NULL AND b IS NULL)"
+ALIAS_EXPECTED = "an alias was expected after AS"
+UNQUOTED = "a name has no quotes, or double ones"
+
 FOREIGN_OPERATORS: dict[str, str] = {
     "&&": "write AND",
+    "!": "write NOT",
     "=<": "write <=",
     "=>": "write >=",
     "><": "write <>",
