@@ -3,6 +3,9 @@
 A file that has been written is in memory only, and so is its name. What must not be taken back is synced, in an order
 in which whatever is left after a cut makes sense: files first, then the folders that name them, and only then what
 refers to them (docs/decisions/0007-what-is-said-is-on-disk.md).
+
+A sync that fails must not be tried again as it was: the kernel takes what it could not write for written, and the next
+sync of the file succeeds without it. So the file is written again first, from memory, where it still is.
 """
 
 from __future__ import annotations
@@ -17,7 +20,11 @@ AT_ONCE = 8
 """Files that are synced at the same time: a file system then writes its journal once for several of them."""
 
 
-def sync(paths: Iterable[Path], *, missing_ok: bool = False) -> None:
+_failed: set[Path] = set()
+"""Files whose last sync failed."""
+
+
+def sync(paths: Iterable[Path], *, missing_ok: bool = False, anew: bool = False) -> None:
     """Sync files, or the entries of folders, in any order; on return they are on disk.
 
     Parameters
@@ -26,6 +33,8 @@ def sync(paths: Iterable[Path], *, missing_ok: bool = False) -> None:
         Of files and folders.
     missing_ok
         Whether what is gone meanwhile is passed over.
+    anew
+        Whether they are written again first, as a sync may have failed in a process that is no more.
 
     Raises
     ------
@@ -33,7 +42,7 @@ def sync(paths: Iterable[Path], *, missing_ok: bool = False) -> None:
         If one of them cannot be. Some may be on disk, others not.
     """
     wanted = list(dict.fromkeys(paths))
-    sync_one = partial(_sync, missing_ok=missing_ok)
+    sync_one = partial(_sync, missing_ok=missing_ok, anew=anew)
     if len(wanted) == 1:
         sync_one(wanted[0])
     elif wanted:
@@ -69,17 +78,31 @@ def rename(written: Path, path: Path) -> None:
     sync([path.parent])
 
 
-def _sync(path: Path, *, missing_ok: bool) -> None:
+def _sync(path: Path, *, missing_ok: bool, anew: bool) -> None:
     try:
+        if (anew or path in _failed) and not path.is_dir():
+            _write_again(path)
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
+        _failed.discard(path)
         if missing_ok:
             return
         raise
     try:
         os.fsync(descriptor)
+    except OSError:
+        _failed.add(path)
+        raise
     finally:
         os.close(descriptor)
+    _failed.discard(path)
+
+
+def _write_again(path: Path) -> None:
+    """Let all of a file wait to be written: what is on disk meanwhile is no less than before."""
+    content = path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(content)
 
 
 @lru_cache(maxsize=1)

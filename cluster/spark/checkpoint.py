@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from cluster.synced_files import sync
+
 log = structlog.get_logger(__name__)
 
 OFFSETS, COMMITS = LOGS = ("offsets", "commits")
@@ -46,7 +48,7 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
     Raises
     ------
     OSError
-        If something cannot be read or removed.
+        If something cannot be read, removed or synced.
     """
     metadata = checkpoint / "metadata"
     if metadata.exists() and not _is_json([metadata.read_bytes()]):
@@ -60,6 +62,8 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
     if [offset.name for offset in offsets] == ["0"] and not _entries(checkpoint / COMMITS) and not stored(0):
         # What Spark writes only once, before the first micro-batch, may be cut off, too.
         offsets.pop().unlink()
+    # What is run again from it may be stored already, so that no other may take its place.
+    sync(offsets[-1:], anew=True)
     if len(offsets) > 1:
         # With the one before the last, everything was synced that was there.
         _forget_snapshots(checkpoint / "state", offsets[-2].stat().st_mtime_ns)

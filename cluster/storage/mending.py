@@ -59,8 +59,8 @@ def mend_log(root: str) -> None:
         log.warning("a commit that was cut off is removed", commit=str(newest))
         newest.unlink()
         newest = None
-    # A process that was killed may have made a commit and not synced it; now it counts.
-    sync([newest] if newest is not None else [])
+    # A process that was killed may have made a commit and not synced it, or failed to; now it counts.
+    sync([newest] if newest is not None else [], anew=True)
     sync([folder, folder.parent])
 
 
