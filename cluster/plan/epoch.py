@@ -209,6 +209,11 @@ class PlanFiles:
         """Return whether an epoch has a plan; epoch 0 always has."""
         return epoch == 0 or self.path(epoch).exists()
 
+    def newest(self) -> int:
+        """Return the newest epoch that has a plan; 0 if there is none."""
+        whole = (path for path in self.folder.glob("*.json") if path.stem.isdigit() and path.stat().st_size)
+        return max((int(path.stem) for path in whole), default=0)
+
     def write(self, plan: Plan) -> None:
         """Write a plan so that it is either wholly there or not at all; on return it is on disk.
 
@@ -223,17 +228,24 @@ class PlanFiles:
         if path.exists() and path.stat().st_size:  # one without content is what a power cut leaves
             if self.read(plan.epoch) != plan:
                 raise PlanError(f"epoch {plan.epoch} already has another plan at {path}")
+            self._sync_names(plan.epoch)  # which may have failed
             return
         if self._prepared is not plan:
             self.prepare(plan)
         try:
             self._unfinished(plan.epoch).rename(path)
-            sync([self.folder])
         except OSError as error:
             raise UnwritableError(f"the plan of epoch {plan.epoch}", error) from error
         finally:
             self._prepared = None
+        self._sync_names(plan.epoch)
         self._latest = plan
+
+    def _sync_names(self, epoch: int) -> None:
+        try:
+            sync([self.folder])
+        except OSError as error:
+            raise UnwritableError(f"the plan of epoch {epoch}", error) from error
 
     def prepare(self, plan: Plan) -> None:
         """Write all of a plan that needs room on the disk; nobody sees it before :meth:`write`.

@@ -262,6 +262,28 @@ class Registry:
         self._plan, self._plan_written = plan, False
         self.write_plan()
 
+    def go_on_behind(self, named: int, positions: Mapping[str, int]) -> None:
+        """Give what runs the epoch behind `named`, and each epoch up to it a plan that has none.
+
+        Parameters
+        ----------
+        named
+            An epoch that somebody knows, and this registry does not.
+        positions
+            As in :meth:`add`.
+        """
+        before = self.plan
+        for epoch in range(before.epoch + 1, named + 1):
+            if not self._plans.exists(epoch):
+                self._plans.write(Plan(epoch, before.queries, dict(positions)))
+        plan = Plan(named + 1, before.queries, dict(positions))
+        self._prepare(plan)
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._store(plan)
+        self._plan, self._plan_written = plan, False
+        self.write_plan()
+
     def write_plan(self) -> bool:
         """Give the Fjord the file of the newest plan unless it has it; return False if that is to be tried again."""
         if not self._plan_written:

@@ -28,6 +28,7 @@ from cluster.service.folder_lock import lock_folder
 from cluster.service.lag import Lags, greatest
 from cluster.service.lifetime_notes import lifetime_notes
 from cluster.service.listening import ApiServer, listen
+from cluster.service.lost_epochs import go_on_behind, named_epoch
 from cluster.service.lost_versions import make_up_for_lost, named_versions, set_back
 from cluster.service.metrics import ClusterMetrics
 from cluster.service.publisher import Publisher
@@ -117,6 +118,8 @@ class ClusterServer:
         if self.results.damage is not None:
             log.error("results were damaged", what=str(self.results.damage))
         make_up_for_lost(self.ingest.writers, named_versions(self.registry.plan, self._checkpoint))
+        newest = {stream: writer.table.version for stream, writer in self.ingest.writers.items()}
+        go_on_behind(self.registry, named_epoch(plans, self._checkpoint), newest)
         set_back(self.registry, self.results)
         status = topics.cluster_status(settings.name)
         self._link = MqttLink(

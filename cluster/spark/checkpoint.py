@@ -85,15 +85,26 @@ def has_begun(checkpoint: Path) -> bool:
 
 def newest_versions(folder: Path) -> Iterator[tuple[str, int]]:
     """Yield streams and the versions of their tables up to which the Spark queries below a folder have logged them."""
-    for log_ in folder.glob(f"*/{OFFSETS}"):
-        newest = max(_entries(log_), key=_number, default=None)
-        if newest is not None and _is_whole(newest, 3):
-            offset = msgspec.json.decode(newest.read_bytes().split(b"\n")[2], type=_Offset)
-            yield from offset.versions.items()
+    for offset in _newest_offsets(folder):
+        yield from offset.versions.items()
+
+
+def newest_epochs(folder: Path) -> Iterator[int]:
+    """Yield the epochs that the Spark queries below a folder have logged last."""
+    for offset in _newest_offsets(folder):
+        yield offset.epoch
 
 
 class _Offset(msgspec.Struct):
+    epoch: int = 0
     versions: dict[str, int] = {}
+
+
+def _newest_offsets(folder: Path) -> Iterator[_Offset]:
+    for log_ in folder.glob(f"*/{OFFSETS}"):
+        newest = max(_entries(log_), key=_number, default=None)
+        if newest is not None and _is_whole(newest, 3):
+            yield msgspec.json.decode(newest.read_bytes().split(b"\n")[2], type=_Offset)
 
 
 def _entries(log: Path) -> list[Path]:

@@ -1,0 +1,99 @@
+"""A registry that is older than its plans and Spark's log goes on behind them, and Spark does not wait.
+
+registry    1 2 3                  brought back from a copy, or on a disk that does not keep what it syncs
+plans       1 2 3 4 5
+Spark             3 ... 5          has begun 5; were there another 4 and 5 now, it would never see them
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cluster.language.algebra import Column, Source
+from cluster.plan.epoch import PlanFiles
+from cluster.plan.hosts import Host
+from cluster.service.lost_epochs import go_on_behind, named_epoch
+from cluster.service.registry import Registry
+from protocols.streams import FieldType
+
+NODE = Source("traffic", (Column("speed", FieldType.REAL),))
+
+
+def opened(folder: Path) -> Registry:
+    return Registry(folder / "registry.sqlite", PlanFiles(folder / "plans"))
+
+
+def log_offset(folder: Path, host: Host, epoch: int) -> None:
+    log = folder / "checkpoint" / host.value / "offsets"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / "7").write_text(f"v1\n{{}}\n{json.dumps({'epoch': epoch, 'versions': {'traffic': 5}})}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of a cluster that ran q1 to q4, whose registry was brought back from when there were q1 and q2."""
+    registry = opened(tmp_path)
+    for name in ("q1", "q2"):
+        registry.add(name, "SELECT speed FROM traffic", NODE, {"traffic": 1})
+    registry.close()
+    shutil.copy(tmp_path / "registry.sqlite", tmp_path / "copy")
+    registry = opened(tmp_path)
+    registry.drop("q1", {"traffic": 2})
+    registry.add("q3", "SELECT speed FROM traffic", NODE, {"traffic": 3})
+    registry.close()
+    shutil.move(tmp_path / "copy", tmp_path / "registry.sqlite")
+    return tmp_path
+
+
+def test_the_newest_epoch_is_that_of_plans_or_of_spark_s_log(folder: Path) -> None:
+    plans = PlanFiles(folder / "plans")
+    assert named_epoch(plans, folder / "checkpoint") == 5
+    log_offset(folder, Host.STATELESS, 8)
+    assert named_epoch(plans, folder / "checkpoint") == 8
+    assert named_epoch(PlanFiles(folder / "none"), folder / "none") == 0
+
+
+def test_queries_come_and_go_behind_what_is_lost(folder: Path) -> None:
+    log_offset(folder, Host.STATEFUL, 5)
+    registry = opened(folder)
+    assert go_on_behind(registry, 5, {"traffic": 9}) == 2
+    assert registry.plan.epoch == 6
+    assert [query.name for query in registry.plan.queries] == ["q1", "q2"]
+    assert registry.plan.positions == {"traffic": 9}
+    registry.add("q3", "SELECT speed FROM traffic", NODE, {"traffic": 9})
+    plans = PlanFiles(folder / "plans")
+    assert [[query.name for query in plans.read(epoch).queries] for epoch in range(3, 8)] == [
+        ["q1", "q2"], ["q2"], ["q2", "q3"], ["q1", "q2"], ["q1", "q2", "q3"],
+    ]  # fmt: skip
+    assert go_on_behind(registry, 6, {"traffic": 9}) == 0
+    registry.close()
+
+
+def test_spark_finds_a_plan_for_every_epoch_it_may_have_begun(folder: Path) -> None:
+    for epoch in (4, 5):
+        PlanFiles(folder / "plans").path(epoch).unlink()
+    registry = opened(folder)
+    go_on_behind(registry, 5, {"traffic": 9})
+    plans = PlanFiles(folder / "plans")
+    assert all(plans.exists(epoch) for epoch in range(7))
+    assert plans.read(6) == registry.plan
+    registry.close()
+
+
+def test_nothing_is_done_where_nothing_is_lost(folder: Path) -> None:
+    registry = opened(folder)
+    before = registry.plan
+    assert go_on_behind(registry, before.epoch, {"traffic": 9}) == 0
+    assert registry.plan == before
+    registry.close()
+
+
+def test_what_a_power_cut_left_of_a_newer_plan_is_no_epoch(folder: Path) -> None:
+    plans = PlanFiles(folder / "plans")
+    plans.path(5).write_bytes(b"")
+    plans.path(9).with_suffix(".unfinished").write_bytes(b"{}")
+    assert named_epoch(plans, folder / "checkpoint") == 4
