@@ -117,6 +117,23 @@ def run_cluster(
             shown_default="16GiB",
         ),
     ] = 16 * 1024**3,
+    stream_retention: Annotated[
+        int | None,
+        duration_option(
+            "--stream-retention",
+            help="How far back streams are kept, but for what is still to be read.",
+            shown_default="for ever",
+            least_us=1,
+        ),
+    ] = None,
+    stream_size: Annotated[
+        int | None,
+        byte_size_option(
+            "--stream-size",
+            help="How much of each stream is kept, but for what is still to be read.",
+            shown_default="no bound",
+        ),
+    ] = None,
 ) -> None:
     """Run the cluster until Ctrl-C.
 
@@ -141,6 +158,8 @@ def run_cluster(
             buckets=buckets,
             partitions=partitions,
             driver_memory=driver_memory,
+            stream_age_us=stream_retention,
+            stream_bytes=stream_size,
             max_rows=max_rows,
             history_rows=history_rows,
             trigger_seconds=trigger / 1e6,

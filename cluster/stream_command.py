@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from cluster.command import DEFAULT_API, Api, AsJson, lag_text, make_client, mismatch_texts, print_json
+from protocols.byte_sizes import format_byte_size
+from protocols.command_line import byte_size_option, duration_option
 
 stream = typer.Typer(help="Create, list and drop streams.", no_args_is_help=True)
 
@@ -67,6 +69,17 @@ def _remarks(stream: dict[str, Any]) -> list[str]:
         for offer in offers
         if offer["held"]
     ]
+    retention = stream.get("retention") or {"dropped_rows": 0, "over": None}
+    if retention["dropped_rows"]:
+        remarks.append(
+            f"{retention['dropped_rows']:,} rows of stream {stream['name']} have been removed as they were too old, or "
+            f"too many; it is kept since {retention['kept_since']}"
+        )
+    if retention["over"]:
+        remarks.append(
+            f"stream {stream['name']} takes {format_byte_size(retention['over']['bytes'])} more than it may: "
+            f"{retention['over']['reason']}"
+        )
     rejected = stream.get("rejected", {"batches": 0})
     if rejected["batches"]:
         remarks.append(
@@ -79,6 +92,30 @@ def _remarks(stream: dict[str, Any]) -> list[str]:
         if count
     ]
     return remarks
+
+
+@stream.command("keep")
+def keep_stream(
+    name: Annotated[str, typer.Argument(help="Name of a stream.")],
+    *,
+    retention: Annotated[
+        int | None,
+        duration_option(
+            "--retention", help="How far back behind its low watermark.", shown_default="for ever", least_us=1
+        ),
+    ] = None,
+    size: Annotated[int | None, byte_size_option("--size", help="How much on disk.", shown_default="no bound")] = None,
+    as_others: Annotated[bool, typer.Option("--as-others", help="What the cluster keeps of all streams.")] = False,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Say how much of a stream is kept; what is older goes once all have read it who have to."""
+    if as_others and (retention is not None or size is not None):
+        raise typer.BadParameter("say either how much, or that it is kept as others are", param_hint="--as-others")
+    with make_client(api) as client:
+        if as_others:
+            client.keep_stream_as_others(name)
+        else:
+            client.keep_stream(name, age_seconds=None if retention is None else retention / 1e6, size=size)
 
 
 @stream.command("drop")

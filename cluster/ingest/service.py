@@ -15,9 +15,11 @@ from cluster.errors import StorageError, UnwritableError
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.proxy_clocks import ProxyClocks, not_after
 from cluster.ingest.writer import StreamWriter
+from cluster.storage.budgets import UNBOUNDED, Budget, Passed
 from cluster.storage.compaction import Compaction
 from cluster.storage.damaged_tables import Damage
 from cluster.storage.dropped_streams import DroppedStreams
+from cluster.storage.stream_retention import StreamRetention
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from cluster.storage.troubles import Troubles
 from protocols import topics
@@ -55,6 +57,10 @@ class Ingest:
         Returns, by stream, the oldest version of its table that somebody still has to read from; None if nobody has to.
     troubles
         Where it is counted what could not be written.
+    budget
+        Returns, by stream, what its table may keep.
+    passed
+        Returns, by stream, the instant before which nobody has to read what is stored; None if nobody reads it.
     """
 
     def __init__(
@@ -68,8 +74,12 @@ class Ingest:
         clock: Callable[[], float] = time.time,
         needed: Callable[[str], int | None] = lambda _: None,
         troubles: Troubles | None = None,
+        budget: Callable[[str], Budget] = lambda _: UNBOUNDED,
+        passed: Callable[[str], Passed | None] = lambda _: None,
     ) -> None:
         self._needed = needed
+        self._budget = budget
+        self._passed = passed
         self._clock = clock
         self._clock_tolerance_us = round(clock_tolerance_seconds * 1e6)
         self.proxy_clocks = ProxyClocks(self._clock_tolerance_us)
@@ -92,7 +102,7 @@ class Ingest:
         self._dropped = DroppedStreams(folder)
         self.damages: dict[str, Damage] = {}
         """By stream: what was wrong with its table when it was opened."""
-        for table in open_stream_tables(folder, compaction=self._compaction, damages=self._damaged).values():
+        for table in self._opened_tables():
             self._resume(table)
             self._make_writer(table)
             self.offers.declare(Declaration(table.schema))
@@ -151,7 +161,12 @@ class Ingest:
         if known is None:
             if len(self.writers) >= MAX_STREAMS:
                 raise StorageError(f"there are {MAX_STREAMS} streams already")
-            table = StreamTable(str(self._folder / schema.name), schema, compaction=self._compaction(schema.name))
+            table = StreamTable(
+                str(self._folder / schema.name),
+                schema,
+                compaction=self._compaction(schema.name),
+                retention=self._retention(schema.name),
+            )
             self._resume(table)
             writer = self._make_writer(table)
             if self._tasks is not None:
@@ -308,7 +323,16 @@ class Ingest:
         self._running[writer.stream] = self._tasks.create_task(writer.run(), name=f"writer of {writer.stream}")
 
     def _compaction(self, stream: str) -> Compaction:
-        return Compaction(needed=partial(self._needed, stream))
+        return Compaction(needed=partial(self._needed, stream), budget=partial(self._budget, stream))
+
+    def _retention(self, stream: str) -> StreamRetention:
+        return StreamRetention(partial(self._budget, stream), partial(self._passed, stream))
+
+    def _opened_tables(self) -> list[StreamTable]:
+        opened = open_stream_tables(
+            self._folder, compaction=self._compaction, retention=self._retention, damages=self._damaged
+        )
+        return list(opened.values())
 
     def _damaged(self, damage: Damage) -> None:
         self.damages[damage.table] = damage

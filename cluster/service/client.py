@@ -115,6 +115,14 @@ class ApiClient:
         """Forget a stream."""
         self._ask("DELETE", f"/v1/streams/{_quoted(name)}")
 
+    def keep_stream(self, name: str, *, age_seconds: float | None, size: int | None) -> None:
+        """Say what may be kept of a stream; None is no bound."""
+        self._ask("PUT", f"/v1/streams/{_quoted(name)}/budget", json={"age_seconds": age_seconds, "bytes": size})
+
+    def keep_stream_as_others(self, name: str) -> None:
+        """Let a stream be kept as all others are."""
+        self._ask("DELETE", f"/v1/streams/{_quoted(name)}/budget")
+
     def relations(self) -> list[dict[str, Any]]:
         """Return all relations."""
         return list(self._ask("GET", "/v1/relations").json())

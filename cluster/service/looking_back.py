@@ -27,6 +27,8 @@ class HistoryRead:
         The earliest stamp there is; None if nothing is stored.
     rows, files
         About how many rows are stamped since then, in how many files.
+    kept_from_us
+        From which instant on nothing has been removed; None if nothing ever was.
     """
 
     stream: str
@@ -34,12 +36,15 @@ class HistoryRead:
     stored_us: int | None
     rows: int
     files: int
+    kept_from_us: int | None = None
 
     @property
     def warning(self) -> str | None:
         """What its user may not expect; None for nothing."""
         if self.stored_us is None:
             return f"nothing is stored of {self.stream} yet: there is no history to read"
+        if self.kept_from_us is not None and (self.begins_us is None or self.kept_from_us > self.begins_us):
+            return f"{self.stream} is kept since {instant_text(self.kept_from_us)} only: older rows have been removed"
         if self.begins_us is not None and self.stored_us > self.begins_us:
             return f"{self.stream} is stored since {instant_text(self.stored_us)} only: there is no more history"
         return None
@@ -80,7 +85,7 @@ def history_of(node: Node, tables: Mapping[str, StreamTable]) -> Iterator[Histor
         stored = StoredFiles.at(tables[stream].root, tables[stream].version)
         rows, files = round(stored.rows_between(begins_us, None)), len(stored.between(begins_us, None))
         since_us = None if begins_us == EVER_US else begins_us
-        yield HistoryRead(stream, since_us, stored.first_us, rows, files)
+        yield HistoryRead(stream, since_us, stored.first_us, rows, files, tables[stream].retention.kept_from_us)
 
 
 def history_text(reads: tuple[HistoryRead, ...], at_once: int) -> str:

@@ -100,6 +100,7 @@ class ClusterMetrics(Collector):
                 disk.add_metric([table, "live"], use.live_bytes)
                 disk.add_metric([table, "replaced"], use.replaced_bytes)
         yield disk
+        yield from self._budgets()
         unread = self._server.registry.lost_results()
         yield CounterMetricFamily(
             "fjord_results_lost_commits_total",
@@ -124,6 +125,20 @@ class ClusterMetrics(Collector):
         )
         yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._server.registry.plan.queries))
         yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._server.registry.plan.epoch)
+
+    def _budgets(self) -> Iterable[Metric]:
+        dropped = CounterMetricFamily(
+            "fjord_stream_dropped_rows_total", "Rows removed as their stream's budget demands", labels=["stream"]
+        )
+        over = GaugeMetricFamily(
+            "fjord_stream_over_budget_bytes",
+            "What is over a stream's budget, as somebody still has to read it",
+            labels=["stream"],
+        )
+        for name, writer in self._server.ingest.writers.items():
+            dropped.add_metric([name], writer.table.retention.dropped.rows)
+            over.add_metric([name], writer.table.retention.blocked.bytes)
+        yield from (dropped, over)
 
     def _lags(self) -> Iterable[Metric]:
         """All queries that keep state are equally far behind a stream, and so are all that keep none."""

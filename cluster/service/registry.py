@@ -313,6 +313,18 @@ class Registry:
         """Forget the statement that created a stream, if one did."""
         self._database.execute("DELETE FROM streams WHERE name = ?", (name,))
 
+    def stream_budgets(self) -> dict[str, str]:
+        """Return what was said of single streams' budgets, by name of the stream."""
+        found = self._database.execute("SELECT key, value FROM meta WHERE key LIKE 'budget/%'").fetchall()
+        return {key.removeprefix("budget/"): value for key, value in found}
+
+    def set_stream_budget(self, name: str, text: str | None) -> None:
+        """Remember a stream's budget; None forgets it."""
+        if text is None:
+            self._database.execute("DELETE FROM meta WHERE key = ?", (f"budget/{name}",))
+        else:
+            self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"budget/{name}", text))
+
     def published(self) -> tuple[int, int]:
         """Return up to where results have been published: a version of the results table, and rows of the next one."""
         found = self._database.execute("SELECT version, row FROM published").fetchone()

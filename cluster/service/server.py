@@ -38,8 +38,10 @@ from cluster.service.relation_store import RelationStore
 from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
 from cluster.service.stored_results import stored_results
+from cluster.service.stream_budgets import StillRead, StreamBudgets
 from cluster.spark.positions import SparkPositions
 from cluster.spark.session import SessionSettings, open_session
+from cluster.storage.budgets import Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.troubles import Troubles
@@ -94,6 +96,7 @@ class ClusterServer:
         self._checkpoint = folder / f"checkpoint-{self._fjord}"
         self.buckets = self.registry.fix("buckets", settings.buckets)
         positions = SparkPositions(self._checkpoint, PlanFiles(folder / "plans"))
+        self.budgets = StreamBudgets(self.registry, Budget(settings.stream_age_us, settings.stream_bytes))
         self.ingest = Ingest(
             folder / "streams",
             quarantine=self.registry.quarantine,
@@ -102,6 +105,8 @@ class ClusterServer:
             clock_tolerance_seconds=settings.clock_tolerance_seconds,
             needed=positions,
             troubles=self.troubles,
+            budget=self.budgets.of,
+            passed=StillRead(positions, lambda: self.registry.plan, lambda stream: str(folder / "streams" / stream)),
         )
         self.lags = Lags(positions, lambda: {name: writer.table for name, writer in self.ingest.writers.items()})
         demand_reports = DemandReports()
@@ -236,6 +241,11 @@ class ClusterServer:
             "refused": dict(self.ingest.refused),
             "storage": {
                 **self.troubles.as_json(),
+                "over_budget": {
+                    stream: f"{writer.table.retention.blocked.bytes} bytes: {writer.table.retention.blocked.by}"
+                    for stream, writer in self.ingest.writers.items()
+                    if writer.table.retention.blocked.bytes
+                },
                 "damaged": {stream: str(damage) for stream, damage in self.ingest.damages.items()},
                 "lost_commits": sum(damage.lost_commits for damage in self.ingest.damages.values()),
             },

@@ -52,6 +52,10 @@ class ClusterSettings:
     results_backlog_bytes
         What is kept of results for a broker that is away for over a day, beyond the results themselves. With more, the
         oldest are given up, and counted; the API still has their rows.
+    stream_age_us
+        How far back behind its low watermark a stream is kept, unless it has a budget of its own; None for ever.
+    stream_bytes
+        How much of a stream is kept on disk, likewise; None for no bound.
     max_queries
         More are refused.
     max_state_bytes
@@ -87,6 +91,8 @@ class ClusterSettings:
     silence_seconds: float = 30.0
     clock_tolerance_seconds: float = 60.0
     results_backlog_bytes: int = 16 * 1024**3
+    stream_age_us: int | None = None
+    stream_bytes: int | None = None
     max_queries: int = 10_000
     max_state_bytes: int = 4 * 1024**3
     max_rows_per_tuple: int = 100_000

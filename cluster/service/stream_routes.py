@@ -13,19 +13,30 @@ from cluster.fjord.counters import work_of
 from cluster.plan.picture import dot, mermaid, picture_of, plan_text
 from cluster.service.lag import lag_of_stream
 from cluster.service.result_messages import instant_text
+from cluster.service.stream_budgets import retention_json
 from cluster.service.stream_offers import offers_of, rejected_of
 from cluster.spark.placement import parts_of
+from cluster.storage.budgets import Budget
 
 if TYPE_CHECKING:
     from cluster.service.server import ClusterServer
 
 MAX_SQL_CHARACTERS = 100_000
+LONGEST_AGE_SECONDS = 1e12
+"""More than that is for ever."""
 
 
 class Declaration(BaseModel):
     """A stream to create or drop."""
 
     sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
+
+
+class NewBudget(BaseModel):
+    """What may be kept of a stream; null is no bound."""
+
+    age_seconds: Annotated[float, Field(ge=1e-6, le=LONGEST_AGE_SECONDS)] | None = None
+    bytes: Annotated[int, Field(gt=0, le=2**62)] | None = None
 
 
 class PlanFormat(StrEnum):
@@ -91,6 +102,7 @@ def stream_routes(server: ClusterServer) -> APIRouter:
                     "batches": writer.admission.counters.lost_batches,
                     "versions": writer.admission.counters.lost_versions,
                 },
+                "retention": retention_json(writer.table.retention),
                 "rejected": rejected_of(server.ingest, writer.stream),
                 "error": errors.get(writer.stream),
                 "damage": damages.get(writer.stream),
@@ -108,6 +120,17 @@ def stream_routes(server: ClusterServer) -> APIRouter:
     async def drop_stream(name: str) -> None:
         """Forget a stream that nothing uses, and what is stored of it."""
         await server.queries.streams.drop(name)
+
+    @api.put("/v1/streams/{name}/budget", status_code=204)
+    async def set_budget(name: str, new: NewBudget) -> None:
+        """Say what may be kept of a stream."""
+        age_us = None if new.age_seconds is None else round(new.age_seconds * 1e6)
+        server.budgets.set(name, Budget(age_us, new.bytes), server.ingest.writers)
+
+    @api.delete("/v1/streams/{name}/budget", status_code=204)
+    async def reset_budget(name: str) -> None:
+        """Let a stream be kept as all others are."""
+        server.budgets.set(name, None, server.ingest.writers)
 
     @api.get("/v1/plan")
     async def show_plan(kind: Annotated[PlanFormat, Query(alias="format")] = PlanFormat.TEXT) -> Response:

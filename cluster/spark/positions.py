@@ -9,7 +9,7 @@ done ended with is where the next begins, and may begin again after a crash::
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -68,6 +68,25 @@ class SparkPositions:
         """
         found = [self.read_by(host, stream) for host in Host]
         return min((each for each in found if each is not None), default=None)
+
+    def instants(self, stream: str) -> Mapping[Host, int]:
+        """Return, by Spark query, up to which instant the slowest query with history has read a stream."""
+        found = {}
+        for host in Host:
+            reached = [each[stream] for each in self._offset(host).history.values() if stream in each]
+            if reached:
+                found[host] = min(reached)
+        return found
+
+    def begun(self, host: Host) -> int:
+        """Return the newest plan epoch that one of them has begun with for good.
+
+        Raises
+        ------
+        ClusterError
+            If that cannot be read.
+        """
+        return self._offset(host).epoch
 
     def read_by(self, host: Host, stream: str) -> int | None:
         """Return the last version of a stream's table that one of them has read for good; None if it reads none.

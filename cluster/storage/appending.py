@@ -130,6 +130,27 @@ class AppendedTable:
         self._in_doubt = False
         self.settle()
 
+    def drop(self, paths: Sequence[str], metadata: Mapping[str, str]) -> None:
+        """Take files out of the table, in one commit; they stay on disk until whoever has opened it has done.
+
+        Parameters
+        ----------
+        paths
+            Of the files, below the table.
+        metadata
+            What the commit says of itself.
+
+        Raises
+        ------
+        DeltaError, OSError
+            If it fails; then the table may have them or not.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        self._in_doubt = True
+        self._write([RemoveAction(path, data_change=True, deletion_timestamp=now_ms) for path in paths], {}, metadata)
+        self._in_doubt = False
+        self.settle()
+
     def filled(self, rows: pa.Table) -> pa.Table:
         """Return rows with all of the table's columns, in its order; what is not known is NULL."""
         known = self._schema()

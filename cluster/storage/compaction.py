@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,9 +21,11 @@ from deltalake.exceptions import DeltaError
 
 from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import forget_archived, is_local
+from cluster.storage.budgets import PARTS, UNBOUNDED, Budget
 from cluster.storage.commit_log import CommitLog, open_files
 from cluster.storage.disk_use import DiskUse, disk_use
 from cluster.storage.retention import HOUR_SECONDS, hours_kept
+from protocols.batches import START_COLUMN
 from protocols.errors import FjordError
 
 log = structlog.get_logger(__name__)
@@ -51,6 +54,8 @@ class Compaction:
     backlog_bytes
         When more than this is kept of files replaced, what is older than a day goes, though somebody has to read it;
         None for no bound. Commits are kept, so that what is lost can be counted.
+    budget
+        Returns what the table may keep: merged files are small parts of it.
     clock
         Seconds since 1970.
     """
@@ -61,6 +66,7 @@ class Compaction:
         *,
         needed: Needed = lambda: None,
         backlog_bytes: int | None = None,
+        budget: Callable[[], Budget] = lambda: UNBOUNDED,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.use: DiskUse | None = None
@@ -68,6 +74,7 @@ class Compaction:
         self._backlog_bytes = backlog_bytes
         self._commits_between = commits_between
         self._needed = needed
+        self._budget = budget
         self._clock = clock
         self._done_at: int | None = None
         self._done_seconds = clock()
@@ -83,7 +90,7 @@ class Compaction:
         """Compact; a failure is logged and tried again after as many commits more: the table is whole either way."""
         self._done_at, self._done_seconds = table.version, self._clock()
         try:
-            merged = [_merge(table, files) for files in bins(_small_files(table), TARGET_BYTES)]
+            merged = [_merge(table, files) for files in _to_merge(table, self._budget())]
             removed = self._remove_replaced(table)
             self.use = disk_use(table)
         except (DeltaError, OSError, pa.ArrowException, FjordError) as error:
@@ -102,7 +109,9 @@ class Compaction:
         if since is not None and self._backlog_bytes is not None and kept_bytes > self._backlog_bytes:
             log.error("too much waits to be read, and the oldest is given up", table=table.root, bytes=kept_bytes)
             since = None
-        removed = _remove_old(table, hours_kept(now, since))
+        most = self._budget().bytes
+        scarce = most is not None and sum(disk_use(table)) > most
+        removed = _remove_old(table, hours_kept(now, since, scarce=scarce))
         if is_local(table.root):
             forget_archived(Path(table.root), needed=needed, now=now)
         return removed
@@ -129,11 +138,21 @@ def bins(files: Sequence[tuple[str, int]], target: int) -> Iterator[list[str]]:
         yield filled
 
 
-def _small_files(table: AppendedTable) -> list[tuple[str, int]]:
-    """Return path and size of the files that are not large yet, oldest first."""
-    found: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
-    found.sort(key=lambda file: (file["modification_time"], file["path"]))
-    return [(file["path"], file["size_bytes"]) for file in found if file["size_bytes"] < TARGET_BYTES]
+def _to_merge(table: AppendedTable, budget: Budget) -> Iterator[list[str]]:
+    """Yield paths of files to merge: small ones, oldest first, and of one time if they are to go some day."""
+    target = TARGET_BYTES if budget.bytes is None else max(1, min(TARGET_BYTES, budget.bytes // PARTS))
+    files: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
+    small = sorted(
+        (file for file in files if file["size_bytes"] < target),
+        key=lambda file: (file["modification_time"], file["path"]),
+    )
+
+    def part(file: dict[str, Any]) -> int:
+        stamp = file.get(f"max.{START_COLUMN}")
+        return 0 if budget.age_us is None or stamp is None else stamp // max(1, budget.age_us // PARTS)
+
+    for _, together in groupby(small, part):
+        yield from bins([(file["path"], file["size_bytes"]) for file in together], target)
 
 
 def _merge(table: AppendedTable, paths: list[str]) -> int:

@@ -26,6 +26,7 @@ from cluster.storage.damaged_tables import Damage, is_suspicious, mended, set_as
 from cluster.storage.delta_tables import created
 from cluster.storage.disk_use import DiskUse
 from cluster.storage.mending import mend_log
+from cluster.storage.stream_retention import Dropped, StreamRetention
 from protocols.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
@@ -45,6 +46,8 @@ _WATERMARK = "watermark_us"
 _PROXIES = "proxies"
 _ROWS = "rows"
 """How many rows have ever been stored, since they are counted."""
+_DROPPED = "dropped"
+"""What retention has removed."""
 
 
 class ProxyPosition(msgspec.Struct, frozen=True):
@@ -98,6 +101,8 @@ class StreamTable:
         The stream's schema; None takes that of an existing table.
     compaction
         When small files are merged.
+    retention
+        What of it may go.
 
     Raises
     ------
@@ -105,9 +110,17 @@ class StreamTable:
         If the table has another schema, or does not exist and none is given; UnwritableError if it cannot be made now.
     """
 
-    def __init__(self, root: str, schema: StreamSchema | None = None, *, compaction: Compaction | None = None) -> None:
+    def __init__(
+        self,
+        root: str,
+        schema: StreamSchema | None = None,
+        *,
+        compaction: Compaction | None = None,
+        retention: StreamRetention | None = None,
+    ) -> None:
         self.root = root
         self._compaction = compaction or Compaction()
+        self.retention = retention or StreamRetention()
         try:
             mend_log(root)
             found = DeltaTable(root)
@@ -127,6 +140,9 @@ class StreamTable:
             )
         self.log = CommitLog(root)
         self._rows: int | None = None
+        with contextlib.suppress(StorageError):  # a damaged log: what has gone is counted anew
+            counted = self._counted(self.version).get(_DROPPED)
+            self.retention.dropped = msgspec.json.decode(counted, type=Dropped) if counted else Dropped()
 
     @property
     def _table(self) -> DeltaTable:
@@ -159,11 +175,15 @@ class StreamTable:
         StorageError
             If the commit cannot be read.
         """
+        return int(self._counted(version).get(_ROWS, 0))
+
+    def _counted(self, version: int) -> Mapping[str, str]:
+        """Return what the newest commit says that adds rows or removes them; compaction says nothing."""
         for each in range(version, -1, -1):
             metadata = self.log.read(each).metadata
             if _PROXIES in metadata or _ROWS in metadata:
-                return int(metadata.get(_ROWS, 0))
-        return 0
+                return metadata
+        return {}
 
     def _rows_before(self) -> int:
         if self._rows is None:
@@ -263,13 +283,17 @@ class StreamTable:
         if position.watermark_us is not None:
             metadata[METADATA_PREFIX + _WATERMARK] = str(position.watermark_us)
         rows_stored = self._rows_before() + (0 if data is None else data.num_rows)
-        metadata[METADATA_PREFIX + _ROWS] = str(rows_stored)
+        metadata |= _counts(rows_stored, self.retention.dropped)
         self._rows = None  # unless the commit is made
         version = self._appended.append(data, _transactions(sequences), metadata)
         self._rows = rows_stored
         if self._compaction.due(version):
             self._compaction.run(self._appended)
+            self._drop_old(position.watermark_us, rows_stored)
         return version
+
+    def _drop_old(self, watermark_us: int | None, rows_stored: int) -> None:
+        self.retention.run(self._appended, watermark_us, lambda dropped: _counts(rows_stored, dropped))
 
     def make_up(self, version: int) -> int:
         """Bring a table that has lost versions to one of them, with empty ones; return how many were missing.
@@ -302,6 +326,7 @@ def open_stream_tables(
     root: Path,
     *,
     compaction: Callable[[str], Compaction] = lambda _: Compaction(),
+    retention: Callable[[str], StreamRetention] = lambda _: StreamRetention(),
     damages: Callable[[Damage], None] = lambda _: None,
 ) -> dict[str, StreamTable]:
     """Return all stream tables below a folder, by stream name.
@@ -312,6 +337,8 @@ def open_stream_tables(
         The folder.
     compaction
         Returns when small files of a stream's table are merged.
+    retention
+        Returns what of a stream's table may go.
     damages
         Called with what was wrong with a table. It was put right or, if that could not be done, set aside.
     """
@@ -324,19 +351,21 @@ def open_stream_tables(
         with contextlib.suppress(OSError):  # who opens it says what is wrong
             mend_log(str(path))
         if any((path / LOG).glob("*.json")):  # else the process ended while it made the table
-            table = _opened(path, compaction(path.name), damages)
+            table = _opened(path, compaction(path.name), retention(path.name), damages)
             if table is not None:
                 found[path.name] = table
     return found
 
 
-def _opened(path: Path, compaction: Compaction, damages: Callable[[Damage], None]) -> StreamTable | None:
+def _opened(
+    path: Path, compaction: Compaction, retention: StreamRetention, damages: Callable[[Damage], None]
+) -> StreamTable | None:
     if not is_suspicious(path):
         with contextlib.suppress(StorageError):
-            return StreamTable(str(path), compaction=compaction)
+            return StreamTable(str(path), compaction=compaction, retention=retention)
     try:
         damage = mended(path, path.name)
-        table = StreamTable(str(path), compaction=compaction)
+        table = StreamTable(str(path), compaction=compaction, retention=retention)
     except StorageError:
         damages(set_aside(path))
         return None
@@ -346,6 +375,13 @@ def _opened(path: Path, compaction: Compaction, damages: Callable[[Damage], None
 
 def _writer(proxy: str, epoch: str) -> str:
     return f"fjord/{proxy}/{epoch}"
+
+
+def _counts(rows_stored: int, dropped: Dropped) -> dict[str, str]:
+    counts = {METADATA_PREFIX + _ROWS: str(rows_stored)}
+    if dropped.rows:
+        counts[METADATA_PREFIX + _DROPPED] = msgspec.json.encode(dropped).decode()
+    return counts
 
 
 def _transactions(sequences: Mapping[tuple[str, str], int]) -> dict[str, int]:

@@ -1,0 +1,121 @@
+"""Keeps a stream's table within its budget: what is older than it may be, and read by all who have to, goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import structlog
+from deltalake.exceptions import DeltaError
+
+from cluster.storage.appending import AppendedTable
+from cluster.storage.budgets import UNBOUNDED, Budget, Passed, TableFile, dropping, wanted_from
+from protocols.batches import START_COLUMN
+from protocols.errors import FjordError
+
+log = structlog.get_logger(__name__)
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """What has gone from a table: how many rows, and from which instant on all are there."""
+
+    rows: int = 0
+    from_us: int | None = None
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """What is over the budget, as somebody still has to read it."""
+
+    rows: int = 0
+    bytes: int = 0
+    by: str = ""
+
+
+class StreamRetention:
+    """What may go from one table.
+
+    Parameters
+    ----------
+    budget
+        Returns what the table may keep.
+    passed
+        Returns the instant before which nobody has to read any more; None if nobody reads the stream. It may raise.
+    """
+
+    def __init__(
+        self, budget: Callable[[], Budget] = lambda: UNBOUNDED, passed: Callable[[], Passed | None] = lambda: None
+    ) -> None:
+        self._budget = budget
+        self._passed = passed
+        self.dropped = Dropped()
+        self.blocked = Blocked()
+        self._announced_us: int | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """What the table may keep."""
+        return self._budget()
+
+    @property
+    def kept_from_us(self) -> int | None:
+        """From which instant on everything stored is there, and stays for who begins to read now; None for all."""
+        known = [each for each in (self.dropped.from_us, self._announced_us) if each is not None]
+        return max(known, default=None)
+
+    def run(
+        self, table: AppendedTable, watermark_us: int | None, metadata: Callable[[Dropped], dict[str, str]]
+    ) -> None:
+        """Remove from a table what may go; a failure is logged, and it is tried again the next time.
+
+        Parameters
+        ----------
+        table
+            The table.
+        watermark_us
+            The stream's low watermark; None before the first, and then nothing goes.
+        metadata
+            Returns what the commit says of itself, given what has gone with it.
+        """
+        self.blocked = Blocked()
+        try:
+            self._run(table, watermark_us, metadata)
+        except (DeltaError, OSError, pa.ArrowException, FjordError) as error:
+            log.warning("old rows could not be removed", table=table.root, error=str(error))
+        finally:
+            self._announced_us = None
+
+    def _run(
+        self, table: AppendedTable, watermark_us: int | None, metadata: Callable[[Dropped], dict[str, str]]
+    ) -> None:
+        files = _files(table)
+        wanted_us = wanted_from(files, self.budget, watermark_us)
+        if wanted_us is None or watermark_us is None:
+            return
+        # A query that begins to look back either is seen by `passed`, or sees what is announced before.
+        self._announced_us = wanted_us
+        passed = self._passed() or Passed(watermark_us)
+        found = dropping(files, wanted_us, min(passed.instant_us, watermark_us))
+        if found.blocked:
+            rows, size = sum(file.rows for file in found.blocked), sum(file.bytes for file in found.blocked)
+            self.blocked = Blocked(rows, size, passed.by or "the stream's low watermark has not passed it")
+            log.warning("more is kept than there should be", table=table.root, bytes=size, reason=self.blocked.by)
+        if found.files:
+            rows = sum(file.rows for file in found.files)
+            from_us = max(found.from_us, self.dropped.from_us or found.from_us)
+            dropped = Dropped(self.dropped.rows + rows, from_us)
+            table.drop([file.path for file in found.files], metadata(dropped))
+            self.dropped = dropped
+            log.info("old rows removed", table=table.root, files=len(found.files), rows=rows)
+
+
+def _files(table: AppendedTable) -> list[TableFile]:
+    """Return a table's files; those that do not say between which stamps their rows are stay for ever."""
+    found: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
+    first, last = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
+    return [
+        TableFile(file["path"], file["num_records"], file["size_bytes"], file[first], file[last])
+        for file in found
+        if file.get(first) is not None and file.get(last) is not None
+    ]

@@ -1,0 +1,287 @@
+"""
+versions     1    2    3    4    5    6      each adds rows stamped at or after the watermark of the one before
+read                   |                     by the slower of the two Spark queries
+goes         [=== by the watermark of 3 ===]
+stays                       [==============] whatever the budget wants
+"""  # fmt: skip
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import httpx
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner
+
+from cluster.language.catalog import CatalogError
+from cluster.language.translation import translate
+from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.plan.history import EVER_US, with_beginnings
+from cluster.plan.hosts import Host
+from cluster.plan.rewrite import rewrite
+from cluster.service import stream_budgets
+from cluster.service.api import make_api
+from cluster.service.metrics import ClusterMetrics
+from cluster.service.sensor_catalog import SensorCatalog
+from cluster.service.server import ClusterServer
+from cluster.service.settings import ClusterSettings
+from cluster.service.stream_budgets import StillRead, StreamBudgets
+from cluster.spark.offsets import Offset
+from cluster.spark.positions import SparkPositions
+from cluster.storage.budgets import Budget, Passed
+from cluster.storage.stream_retention import Blocked, Dropped, StreamRetention
+from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema, watermark_at
+from cluster.stream_command import stream
+from tests.cluster.service.conftest import TRAFFIC, Service
+from tests.cluster.spark.hosted_run import CATALOG
+from tests.cluster.spark.test_positions import MEANS, ROWS, lay, plan
+
+SINCE = "SELECT speed FROM traffic SINCE 15 US AGO"
+STEP_US = 10
+VERSIONS = 6
+EVERYTHING = Budget(age_us=1)
+
+
+def store(table: StreamTable, stamps: list[int], watermark_us: int) -> None:
+    count = len(stamps)
+    columns = {
+        "fjord_start_us": stamps,
+        "fjord_mote": ["m"] * count,
+        "fjord_default_rate": [True] * count,
+        "sensor": ["a"] * count,
+        "speed": [1.0] * count,
+        "lane": [1] * count,
+    }
+    rows = arrow_schema(TRAFFIC).empty_table().from_pydict(columns, arrow_schema(TRAFFIC))
+    table.append([rows], StreamPosition(watermark_us), {("p", "e"): table.version + 1})
+
+
+def read_up_to(folder: Path, host: Host, version: int, history: dict[int, dict[str, int]] | None = None) -> None:
+    lay(folder, host, [Offset(2, {"traffic": version}, history=history or {})], done=1)
+
+
+def still_read(folder: Path, *, plan: Plan | None = None) -> StillRead:
+    positions = SparkPositions(folder, PlanFiles(folder / "plans"))
+    return StillRead(positions, lambda: plan or Plan(2), lambda name: str(folder / "streams" / name))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> StreamTable:
+    made = StreamTable(str(tmp_path / "streams" / "traffic"), TRAFFIC)
+    for number in range(VERSIONS):
+        store(made, list(range(number * STEP_US, (number + 1) * STEP_US)), (number + 1) * STEP_US)
+    return made
+
+
+def test_nobody_reads(tmp_path: Path, table: StreamTable) -> None:
+    assert still_read(tmp_path)("traffic") is None
+
+
+def test_the_slower_of_two_counts(tmp_path: Path, table: StreamTable) -> None:
+    read_up_to(tmp_path, Host.STATELESS, 5)
+    read_up_to(tmp_path, Host.STATEFUL, 3)
+    assert still_read(tmp_path)("traffic") == Passed(30, "queries have not read it yet")
+
+
+@pytest.mark.parametrize("version", [-1, 0])
+def test_who_has_read_nothing_lets_nothing_go(tmp_path: Path, table: StreamTable, version: int) -> None:
+    read_up_to(tmp_path, Host.STATEFUL, version)
+    found = still_read(tmp_path)("traffic")
+    assert found is not None
+    assert found.instant_us == EVER_US
+
+
+def test_who_looks_back_counts_as_far_as_it_has_come(tmp_path: Path, table: StreamTable) -> None:
+    read_up_to(tmp_path, Host.STATELESS, 5, {2: {"traffic": 17}})
+    assert still_read(tmp_path)("traffic") == Passed(17, "a query with SINCE still reads it")
+
+
+def test_who_is_about_to_look_back_counts_from_where_it_begins(tmp_path: Path, table: StreamTable) -> None:
+    read_up_to(tmp_path, Host.STATELESS, 5)
+    node = with_beginnings(rewrite(translate(SINCE, CATALOG).node).node, 3, {"traffic": 40})
+    found = still_read(tmp_path, plan=Plan(3, (PlannedQuery("back", 3, node),)))("traffic")
+    assert found == Passed(25, "query back is about to read it")
+    begun = still_read(tmp_path, plan=Plan(3, (PlannedQuery("back", 2, node),)))("traffic")
+    assert begun == Passed(50, "queries have not read it yet")
+
+
+def test_who_begins_to_read_live_counts_from_its_position(tmp_path: Path, table: StreamTable) -> None:
+    PlanFiles(tmp_path / "plans").write(plan(1, MEANS, ROWS, positions={"traffic": 2}))
+    assert still_read(tmp_path)("traffic") == Passed(20, "queries have not read it yet")
+
+
+versions = st.lists(st.lists(st.integers(0, 40), max_size=4), min_size=1, max_size=7)
+"""Of each version: how far behind the watermark of the one before its rows are stamped."""
+
+
+def assert_kept(ahead: list[list[int]], stateless: int, stateful: int, since: int | None) -> None:
+    """Let everything go that may, and look whether all is there that somebody has to read."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        reading = still_read(folder)
+        retention = StreamRetention(lambda: EVERYTHING, lambda: reading("traffic"))
+        table = StreamTable(str(folder / "streams" / "traffic"), TRAFFIC, retention=retention)
+        added: list[list[int]] = [[]]
+        for number, each in enumerate(ahead):
+            added.append([number * STEP_US + behind for behind in each])
+            store(table, added[-1], (number + 1) * STEP_US)
+        read = [min(position, table.version) for position in (stateless, stateful)]
+        read_up_to(folder, Host.STATELESS, read[0], None if since is None else {2: {"traffic": since}})
+        read_up_to(folder, Host.STATEFUL, read[1])
+        table._drop_old(table.position().watermark_us, 0)
+        left = pl.read_delta(table.root)["fjord_start_us"].to_list()
+        for version in range(min(read) + 1, len(added)):
+            for stamp in added[version]:
+                assert stamp in left, f"version {version} is gone, and read up to {min(read)}"
+        watermark_us = watermark_at(table.log, max(read[0], 0)) or EVER_US
+        for stamp in (stamp for each in added for stamp in each):
+            if stamp >= watermark_us or (since is not None and stamp >= since):
+                assert stamp in left, f"{stamp} is gone, and the stateless queries have passed {watermark_us}"
+
+
+@settings(max_examples=12, deadline=None)
+@given(versions, st.integers(-1, 7), st.integers(-1, 7), st.none() | st.integers(0, 70))
+def test_wherever_they_are_nothing_goes_that_they_have_to_read(
+    ahead: list[list[int]], stateless: int, stateful: int, since: int | None
+) -> None:
+    assert_kept(ahead, stateless, stateful, since)
+
+
+def test_one_version_too_early_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = [[0, 5]] * VERSIONS
+    assert_kept(ahead, 3, 3, None)
+    monkeypatch.setattr(stream_budgets, "watermark_at", lambda log, version: watermark_at(log, version + 1))
+    with pytest.raises(AssertionError, match="version 4 is gone"):
+        assert_kept(ahead, 3, 3, None)
+
+
+def test_budgets_of_single_streams_are_remembered(service: Service) -> None:
+    budgets = StreamBudgets(service.registry, Budget(bytes=7))
+    assert budgets.of("traffic") == Budget(bytes=7)
+    budgets.set("traffic", Budget(age_us=5), service.ingest.writers)
+    again = StreamBudgets(service.registry, Budget(bytes=7))
+    assert (again.of("traffic"), again.of("other")) == (Budget(age_us=5), Budget(bytes=7))
+    again.set("traffic", None, service.ingest.writers)
+    assert StreamBudgets(service.registry, Budget()).of("traffic") == Budget()
+    with pytest.raises(CatalogError, match="no stream 'gone'"):
+        again.set("gone", Budget(), service.ingest.writers)
+
+
+async def test_a_query_that_looks_back_further_than_is_kept_is_told(service: Service) -> None:
+    writer = service.ingest.writers["traffic"]
+    store(writer.table, [30, 40], 50)
+    writer.table.retention.dropped = Dropped(3, 25)
+    told = "traffic is kept since 1970-01-01T00:00:00.000025Z only: older rows have been removed"
+    for since in ("SINCE BEGINNING", "SINCE 1 SECOND AGO"):
+        _, warnings = await service.queries.add(f"SELECT sensor FROM traffic {since}")
+        assert warnings == (told,)
+        assert told in await service.queries.explain(f"SELECT sensor FROM traffic {since}")
+    _, warnings = await service.queries.add("SELECT sensor FROM traffic SINCE 20 US AGO")
+    assert warnings == ()
+
+
+def test_a_cluster_keeps_its_streams_within_their_budgets(tmp_path: Path) -> None:
+    server = ClusterServer(ClusterSettings(folder=tmp_path, stream_age_us=20))
+    try:
+        server.ingest.declare(TRAFFIC)
+        table = server.ingest.writers["traffic"].table
+        read_up_to(tmp_path / f"checkpoint-{server.registry.fjord}", Host.STATEFUL, 2)
+        for number in range(VERSIONS):
+            store(table, [number * STEP_US], (number + 1) * STEP_US)
+        table._drop_old(VERSIONS * STEP_US, VERSIONS)
+        assert pl.read_delta(table.root)["fjord_start_us"].sort().to_list() == [20, 30, 40, 50]
+        assert (table.retention.dropped.rows, table.retention.blocked.rows) == (2, 2)
+        assert "queries have not read it yet" in server.status()["storage"]["over_budget"]["traffic"]
+    finally:
+        server.registry.close()
+
+
+@pytest.fixture
+async def api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+    server: Any = SimpleNamespace(
+        queries=service.queries,
+        registry=service.registry,
+        ingest=service.ingest,
+        sensors=SensorCatalog(),
+        results=SimpleNamespace(last_sequence=lambda name: 0, use=None),
+        publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
+        lags=SimpleNamespace(now=dict),
+        budgets=StreamBudgets(service.registry, Budget()),
+        fjord_restarts=0,
+        counters={},
+    )
+    service.ingest.writers["traffic"].table.retention._budget = lambda: server.budgets.of("traffic")
+    metrics = ClusterMetrics(server, CollectorRegistry()).registry
+    transport = httpx.ASGITransport(make_api(server, metrics, None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as asking:
+        yield asking
+
+
+async def test_the_api_sets_and_shows_what_is_kept(api: httpx.AsyncClient, service: Service) -> None:
+    path = "/v1/streams/traffic/budget"
+    assert (await api.put(path, json={"age_seconds": 60, "bytes": 10**9})).status_code == 204
+    retention = service.ingest.writers["traffic"].table.retention
+    retention.dropped, retention.blocked = Dropped(1_234, 5), Blocked(10, 2_048, "queries have not read it yet")
+    (shown,) = (await api.get("/v1/streams")).json()
+    assert shown["retention"] == {
+        "age_seconds": 60.0,
+        "bytes": 10**9,
+        "dropped_rows": 1_234,
+        "kept_since": "1970-01-01T00:00:00.000005Z",
+        "over": {"rows": 10, "bytes": 2_048, "reason": "queries have not read it yet"},
+    }
+    text = (await api.get("/metrics")).text
+    assert 'fjord_stream_dropped_rows_total{stream="traffic"} 1234.0' in text
+    assert 'fjord_stream_over_budget_bytes{stream="traffic"} 2048.0' in text
+    assert (await api.delete(path)).status_code == 204
+    (shown,) = (await api.get("/v1/streams")).json()
+    assert (shown["retention"]["age_seconds"], shown["retention"]["bytes"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "body", [{"age_seconds": 0}, {"age_seconds": -1}, {"bytes": 0}, {"age_seconds": 1e300}, {"bytes": "many"}, []]
+)
+async def test_odd_budgets_are_refused(api: httpx.AsyncClient, body: object) -> None:
+    assert (await api.put("/v1/streams/traffic/budget", json=body)).status_code == 422
+    assert (await api.put("/v1/streams/gone/budget", json={})).status_code == 409
+
+
+def test_the_command_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[object, ...]] = []
+
+    class Client:
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def keep_stream(self, name: str, *, age_seconds: float | None, size: int | None) -> None:
+            said.append((name, age_seconds, size))
+
+        def keep_stream_as_others(self, name: str) -> None:
+            said.append((name,))
+
+        def streams(self) -> list[dict[str, Any]]:
+            over = {"rows": 10, "bytes": 2_048, "reason": "queries have not read it yet"}
+            retention = {"dropped_rows": 1_234, "kept_since": "1970", "over": over}
+            return [{"name": "traffic", "kind": "base", "fields": [], "lag": None, "retention": retention}]
+
+    monkeypatch.setattr("cluster.stream_command.make_client", lambda _: Client())
+    run = CliRunner().invoke
+    assert run(stream, ["keep", "traffic", "--retention", "7d", "--size", "10GiB"]).exit_code == 0
+    assert run(stream, ["keep", "traffic", "--size", "1MiB"]).exit_code == 0
+    assert run(stream, ["keep", "traffic", "--as-others"]).exit_code == 0
+    assert run(stream, ["keep", "traffic", "--as-others", "--size", "1MiB"]).exit_code == 2
+    assert said == [("traffic", 7 * 86_400.0, 10 * 1024**3), ("traffic", None, 1024**2), ("traffic",)]
+    shown = run(stream, ["list"]).output
+    assert "1,234 rows of stream traffic have been removed as they were too old, or too many" in shown
+    assert "stream traffic takes 2.0 KiB more than it may: queries have not read it yet" in shown
