@@ -117,6 +117,12 @@ def run_cluster(
             shown_default="16GiB",
         ),
     ] = 16 * 1024**3,
+    results_size: Annotated[
+        int | None,
+        byte_size_option(
+            "--results-size", help="How much of the results is kept once it is published.", shown_default="no bound"
+        ),
+    ] = None,
     stream_retention: Annotated[
         int | None,
         duration_option(
@@ -158,6 +164,7 @@ def run_cluster(
             buckets=buckets,
             partitions=partitions,
             driver_memory=driver_memory,
+            results_bytes=results_size,
             stream_age_us=stream_retention,
             stream_bytes=stream_size,
             max_rows=max_rows,

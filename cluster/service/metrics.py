@@ -128,16 +128,18 @@ class ClusterMetrics(Collector):
 
     def _budgets(self) -> Iterable[Metric]:
         dropped = CounterMetricFamily(
-            "fjord_stream_dropped_rows_total", "Rows removed as their stream's budget demands", labels=["stream"]
+            "fjord_table_dropped_rows_total", "Rows removed as their table's budget demands", labels=["table"]
         )
         over = GaugeMetricFamily(
-            "fjord_stream_over_budget_bytes",
-            "What is over a stream's budget, as somebody still has to read it",
-            labels=["stream"],
+            "fjord_table_over_budget_bytes",
+            "What is over a table's budget, as somebody still has to read it",
+            labels=["table"],
         )
+        dropped.add_metric(["results"], self._server.results.retention.numbers.dropped_rows)
+        over.add_metric(["results"], self._server.results.retention.blocked.bytes)
         for name, writer in self._server.ingest.writers.items():
-            dropped.add_metric([name], writer.table.retention.dropped.rows)
-            over.add_metric([name], writer.table.retention.blocked.bytes)
+            dropped.add_metric([f"streams/{name}"], writer.table.retention.dropped.rows)
+            over.add_metric([f"streams/{name}"], writer.table.retention.blocked.bytes)
         yield from (dropped, over)
 
     def _lags(self) -> Iterable[Metric]:

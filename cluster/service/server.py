@@ -44,6 +44,7 @@ from cluster.spark.session import SessionSettings, open_session
 from cluster.storage.budgets import Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
+from cluster.storage.stream_retention import Blocked
 from cluster.storage.troubles import Troubles
 from protocols import topics
 from protocols.catalog import Presence, Status
@@ -116,10 +117,11 @@ class ClusterServer:
             proxy_clocks=lambda: self.ingest.proxy_clocks.faults,
             refused_demands=demand_reports.texts,
         )
-        unpublished = Compaction(
-            needed=lambda: self.registry.published()[0], backlog_bytes=settings.results_backlog_bytes
+        budget, published = Budget(bytes=settings.results_bytes), lambda: self.registry.published()[0]
+        unpublished = Compaction(needed=published, backlog_bytes=settings.results_backlog_bytes, budget=lambda: budget)
+        self.results = ResultsTable(
+            str(folder / "results"), self._fjord, compaction=unpublished, budget=budget, published=published
         )
-        self.results = ResultsTable(str(folder / "results"), self._fjord, compaction=unpublished)
         if self.results.damage is not None:
             log.error("results were damaged", what=str(self.results.damage))
         make_up_for_lost(self.ingest.writers, named_versions(self.registry.plan, self._checkpoint))
@@ -237,14 +239,14 @@ class ClusterServer:
             "rows_rejected": sum(writer.admission.counters.rejected_rows for writer in self.ingest.writers.values()),
             "rows_late": sum(writer.admission.counters.late_rows for writer in self.ingest.writers.values()),
             "rows_published": self.publisher.published_rows,
-            "results": self.publisher.status(),
+            "results": {**self.publisher.status(), "dropped_rows": self.results.retention.numbers.dropped_rows},
             "refused": dict(self.ingest.refused),
             "storage": {
                 **self.troubles.as_json(),
                 "over_budget": {
-                    stream: f"{writer.table.retention.blocked.bytes} bytes: {writer.table.retention.blocked.by}"
-                    for stream, writer in self.ingest.writers.items()
-                    if writer.table.retention.blocked.bytes
+                    table: f"{blocked.bytes} bytes: {blocked.by}"
+                    for table, blocked in self.over_budget().items()
+                    if blocked.bytes
                 },
                 "damaged": {stream: str(damage) for stream, damage in self.ingest.damages.items()},
                 "lost_commits": sum(damage.lost_commits for damage in self.ingest.damages.values()),
@@ -261,6 +263,11 @@ class ClusterServer:
                 for proxy, behind_us in self.ingest.proxy_clocks.behind_us.items()
             },
         }
+
+    def over_budget(self) -> dict[str, Blocked]:
+        """Return, by table, what is over its budget, as somebody still has to read it."""
+        streams = {f"streams/{name}": each.table.retention.blocked for name, each in self.ingest.writers.items()}
+        return {"results": self.results.retention.blocked, **streams}
 
     async def results_json(self, query: str, after: int, limit: int) -> bytes:
         """Return rows of a query, dropped ones included, as a JSON array of the published messages."""

@@ -56,6 +56,8 @@ class ClusterSettings:
         How far back behind its low watermark a stream is kept, unless it has a budget of its own; None for ever.
     stream_bytes
         How much of a stream is kept on disk, likewise; None for no bound.
+    results_bytes
+        How much of the results is kept on disk, once they are published; None for no bound.
     max_queries
         More are refused.
     max_state_bytes
@@ -93,6 +95,7 @@ class ClusterSettings:
     results_backlog_bytes: int = 16 * 1024**3
     stream_age_us: int | None = None
     stream_bytes: int | None = None
+    results_bytes: int | None = None
     max_queries: int = 10_000
     max_state_bytes: int = 4 * 1024**3
     max_rows_per_tuple: int = 100_000

@@ -6,6 +6,7 @@ transaction, so one that is replayed is stored once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
@@ -17,12 +18,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from cluster.errors import StorageError
 from cluster.storage.appending import AppendedTable, OutcomeUnknownError
 from cluster.storage.archived_log import is_local
+from cluster.storage.budgets import UNBOUNDED, Budget
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
 from cluster.storage.damaged_tables import Damage, mended
 from cluster.storage.delta_tables import created
 from cluster.storage.disk_use import DiskUse
 from cluster.storage.mending import mend_log
+from cluster.storage.results_retention import ResultsRetention
 
 RESULT_SCHEMA = pa.schema(
     [
@@ -74,11 +77,24 @@ class ResultsTable:
         Identity of the Fjord whose micro-batches are committed; a new one begins to count at 0 again.
     compaction
         When small files are merged.
+    budget
+        What the table may keep.
+    published
+        Returns the version up to which everything is published; what came later stays.
     appends
         Whether this is the one that appends; another one only reads.
     """
 
-    def __init__(self, root: str, fjord: str, *, compaction: Compaction | None = None, appends: bool = True) -> None:
+    def __init__(
+        self,
+        root: str,
+        fjord: str,
+        *,
+        compaction: Compaction | None = None,
+        budget: Budget = UNBOUNDED,
+        published: Callable[[], int | None] = lambda: None,
+        appends: bool = True,
+    ) -> None:
         self.root = root
         self._compaction = compaction or Compaction()
         self._fjord = f"fjord/{fjord}"
@@ -90,6 +106,7 @@ class ResultsTable:
         self._appended = AppendedTable(root, self._opened())
         self.log = CommitLog(root)
         self._known_sequences: dict[str, int] | None = None
+        self.retention = ResultsRetention(root, budget, published)
 
     def _opened(self) -> DeltaTable:
         try:
@@ -179,6 +196,7 @@ class ResultsTable:
         self._sequences.update(dict(last.iter_rows()))
         if self._compaction.due(version):
             self._compaction.run(self._appended)
+            self.retention.run(self._appended, self._sequences)
         return version
 
     def _application(self, writer: str) -> str:
@@ -245,8 +263,10 @@ class ResultsTable:
     def _last_sequences(self) -> dict[str, int]:
         if self.version == 0:
             return {}
+        gone = self.retention.numbers.last
         try:
             found = self._scan().group_by("query").agg(pl.col("sequence").max()).collect()
         except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"results table {self.root} cannot be read: {error}") from error
-        return dict(found.iter_rows())
+        there: dict[str, int] = dict(found.iter_rows())
+        return {query: max(there.get(query, 0), gone.get(query, 0)) for query in there.keys() | gone.keys()}

@@ -26,6 +26,7 @@ from cluster.service.sensor_catalog import SensorCatalog
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
 from cluster.storage.commit_log import CommitLog
+from cluster.storage.results_retention import ResultsRetention
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from tests.cluster.service.conftest import TRAFFIC, Service
 from tests.cluster.spark.hosted_run import CATALOG
@@ -116,7 +117,7 @@ async def test_the_api_shows_by_query_and_stream_how_far_they_are_behind(service
         registry=service.registry,
         ingest=service.ingest,
         sensors=SensorCatalog(),
-        results=SimpleNamespace(last_sequence=lambda name: 0, use=None),
+        results=SimpleNamespace(last_sequence=lambda name: 0, use=None, retention=ResultsRetention("://")),
         publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
         lags=SimpleNamespace(now=lambda: {("traffic", Host.STATELESS): Lag(2_400, 1.25)}),
         fjord_restarts=0,

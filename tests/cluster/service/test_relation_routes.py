@@ -19,6 +19,7 @@ from cluster.service.client import ApiClient, RefusedError
 from cluster.service.metrics import ClusterMetrics
 from cluster.service.relation_metrics import relation_metrics
 from cluster.service.sensor_catalog import SensorCatalog
+from cluster.storage.results_retention import ResultsRetention
 from tests.cluster.service.relation_cases import CREATE, DECLARED, JOINED, Relations
 
 SECRET = "postgresql://anna:s3cret@127.0.0.1:1/roads"
@@ -261,7 +262,7 @@ async def test_metrics(relations):
         registry=relations.service.registry,
         ingest=relations.service.ingest,
         sensors=SensorCatalog(),
-        results=SimpleNamespace(use=None),
+        results=SimpleNamespace(use=None, retention=ResultsRetention("://")),
         lags=SimpleNamespace(now=dict),
         publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
         fjord_restarts=0,

@@ -37,6 +37,7 @@ from cluster.service.stream_budgets import StillRead, StreamBudgets
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget, Passed
+from cluster.storage.results_retention import ResultsRetention
 from cluster.storage.stream_retention import Blocked, Dropped, StreamRetention
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema, watermark_at
 from cluster.stream_command import stream
@@ -199,7 +200,7 @@ def test_a_cluster_keeps_its_streams_within_their_budgets(tmp_path: Path) -> Non
         table._drop_old(VERSIONS * STEP_US, VERSIONS)
         assert pl.read_delta(table.root)["fjord_start_us"].sort().to_list() == [20, 30, 40, 50]
         assert (table.retention.dropped.rows, table.retention.blocked.rows) == (2, 2)
-        assert "queries have not read it yet" in server.status()["storage"]["over_budget"]["traffic"]
+        assert "queries have not read it yet" in server.status()["storage"]["over_budget"]["streams/traffic"]
     finally:
         server.registry.close()
 
@@ -211,7 +212,7 @@ async def api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
         registry=service.registry,
         ingest=service.ingest,
         sensors=SensorCatalog(),
-        results=SimpleNamespace(last_sequence=lambda name: 0, use=None),
+        results=SimpleNamespace(last_sequence=lambda name: 0, use=None, retention=ResultsRetention("://")),
         publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
         lags=SimpleNamespace(now=dict),
         budgets=StreamBudgets(service.registry, Budget()),
@@ -239,8 +240,8 @@ async def test_the_api_sets_and_shows_what_is_kept(api: httpx.AsyncClient, servi
         "over": {"rows": 10, "bytes": 2_048, "reason": "queries have not read it yet"},
     }
     text = (await api.get("/metrics")).text
-    assert 'fjord_stream_dropped_rows_total{stream="traffic"} 1234.0' in text
-    assert 'fjord_stream_over_budget_bytes{stream="traffic"} 2048.0' in text
+    assert 'fjord_table_dropped_rows_total{table="streams/traffic"} 1234.0' in text
+    assert 'fjord_table_over_budget_bytes{table="streams/traffic"} 2048.0' in text
     assert (await api.delete(path)).status_code == 204
     (shown,) = (await api.get("/v1/streams")).json()
     assert (shown["retention"]["age_seconds"], shown["retention"]["bytes"]) == (None, None)

@@ -24,6 +24,7 @@ from cluster.service.client import ApiClient
 from cluster.service.energy_routes import EnergyBooks
 from cluster.service.metrics import ClusterMetrics
 from cluster.service.sensor_catalog import EntryPublished, SensorCatalog
+from cluster.storage.results_retention import ResultsRetention
 from cluster.stream_command import stream as stream_command
 from protocols import topics
 from protocols.batches import Ack, Batch, Resumption, decode_ack, encode_batch, make_columns
@@ -440,7 +441,7 @@ async def server(service):
         ingest=service.ingest,
         sensors=catalog,
         counters={},
-        results=SimpleNamespace(last_sequence=lambda name: 0, use=None),
+        results=SimpleNamespace(last_sequence=lambda name: 0, use=None, retention=ResultsRetention("://")),
         lags=SimpleNamespace(now=dict),
         publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
         fjord_restarts=0,

@@ -1,0 +1,128 @@
+"""Keeps the results table within its budget: the oldest results go once they have been published.
+
+A query's rows are numbered on from the highest number in the table. So before files go, the highest numbers are put on
+disk beside it: a query whose rows are all gone does not begin at 1 again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import structlog
+from deltalake.exceptions import DeltaError
+
+from cluster.errors import StorageError
+from cluster.storage.appending import AppendedTable
+from cluster.storage.archived_log import is_local
+from cluster.storage.budgets import UNBOUNDED, Budget, TableFile, dropping, wanted_from
+from cluster.storage.commit_log import CommitLog
+from cluster.storage.stream_retention import Blocked
+from cluster.synced_files import rename
+from protocols.errors import FjordError
+
+log = structlog.get_logger(__name__)
+
+NUMBERS = "_fjord_numbers.json"
+"""Other readers of a Delta table pass over names that begin so."""
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """What is known of results that are gone: how many rows, and the highest number of each query's when some went."""
+
+    dropped_rows: int = 0
+    last: dict[str, int] = {}
+
+
+class ResultsRetention:
+    """What may go from the results.
+
+    Parameters
+    ----------
+    root
+        Folder (or URI) of the table; of one that is not on a disk of ours nothing goes.
+    budget
+        What it may keep; only its bytes count.
+    published
+        Returns the version of the table up to which everything is published; it may raise.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be read what is known of results that are gone.
+    """
+
+    def __init__(
+        self, root: str, budget: Budget = UNBOUNDED, published: Callable[[], int | None] = lambda: None
+    ) -> None:
+        self.budget = budget
+        self.blocked = Blocked()
+        self._published = published
+        self._path = Path(root, NUMBERS) if is_local(root) else None
+        self.numbers = _read(self._path)
+
+    def run(self, table: AppendedTable, last: Mapping[str, int]) -> None:
+        """Remove from a table what may go; a failure is logged, and it is tried again the next time.
+
+        Parameters
+        ----------
+        table
+            The table.
+        last
+            The highest number of each query.
+        """
+        self.blocked = Blocked()
+        try:
+            self._run(table, last)
+        except (DeltaError, OSError, pa.ArrowException, FjordError) as error:
+            log.warning("old results could not be removed", table=table.root, error=str(error))
+
+    def _run(self, table: AppendedTable, last: Mapping[str, int]) -> None:
+        files = _files(table)
+        wanted = wanted_from(files, self.budget, None)
+        if wanted is None or self._path is None:
+            return
+        version = self._published()
+        # What was written before the commit that is published holds nothing that came after it.
+        passed = wanted if version is None else round(CommitLog(table.root).committed_at(version) * 1_000)
+        found = dropping(files, wanted, passed)
+        if found.blocked:
+            rows, size = sum(file.rows for file in found.blocked), sum(file.bytes for file in found.blocked)
+            self.blocked = Blocked(rows, size, "it is not published yet")
+            log.warning("more is kept than there should be", table=table.root, bytes=size, reason=self.blocked.by)
+        if found.files:
+            rows = sum(file.rows for file in found.files)
+            numbers = Numbers(self.numbers.dropped_rows + rows, dict(last))
+            _write(self._path, numbers)
+            self.numbers = numbers
+            table.drop([file.path for file in found.files], {})
+            log.info("old results removed", table=table.root, files=len(found.files), rows=rows)
+
+
+def _files(table: AppendedTable) -> list[TableFile]:
+    """Return a table's files, with when they were written, in milliseconds, in the place of stamps."""
+    found = pa.table(table.delta.get_add_actions(flatten=True)).select(
+        ["path", "num_records", "size_bytes", "modification_time"]
+    )
+    written = found.column("modification_time").cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
+    paths, rows, sizes = (found.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
+    return [
+        TableFile(path, count, size, at, at) for path, count, size, at in zip(paths, rows, sizes, written, strict=True)
+    ]
+
+
+def _read(path: Path | None) -> Numbers:
+    try:
+        return Numbers() if path is None else msgspec.json.decode(path.read_bytes(), type=Numbers)
+    except FileNotFoundError:
+        return Numbers()
+    except (OSError, msgspec.DecodeError) as error:
+        raise StorageError(f"what has gone of the results cannot be read: {path}: {error}") from error
+
+
+def _write(path: Path, numbers: Numbers) -> None:
+    written = path.with_name(f"{path.name}.new")
+    written.write_bytes(msgspec.json.encode(numbers))
+    rename(written, path)
