@@ -54,7 +54,7 @@ class Stored:
     """
 
     def __init__(self, root: Path, window: Window) -> None:
-        self._window = window
+        self.window = window
         self._database = duckdb.connect()
         self._load(str(root), window.begin_us - 10_000_000)
         self._database.execute(
@@ -83,10 +83,10 @@ class Stored:
 
     def answers(self, query: str) -> list[Answer]:
         """Return the answers of a query that begin in the window."""
-        limits = {"begin": self._window.begin_us, "end": self._window.end_us}
+        limits = {"begin": self.window.begin_us, "end": self.window.end_us}
         sql = ANSWERS[query]
         rows = self._database.execute(sql, {name: us for name, us in limits.items() if f"${name}" in sql}).fetchall()
-        return [Answer(row[0], row[1], tuple(row[2:])) for row in rows if row[0] in self._window]
+        return [Answer(row[0], row[1], tuple(row[2:])) for row in rows if row[0] in self.window]
 
     def close(self) -> None:
         """Let go of it."""
