@@ -91,10 +91,7 @@ class Run:
         """Whether the listener may have missed something: it has no broker, or nobody publishes what is too old."""
         self._checked: dict[str, int] = dict.fromkeys(QUERIES, 0)
         """Numbers of the last results that have been checked."""
-        settled = self._settle(time.time() + 1)
-        if settled is None:
-            raise ClusterError("queries do not answer")
-        self._begin_us = settled
+        self._begin_us = self._first_us()
 
     def schedule(self, schedule: Schedule, shown: Callable[[str], None] = lambda _: None) -> Outcome:
         """Let the faults of a schedule happen, and check everything afterwards."""
@@ -154,6 +151,13 @@ class Run:
                 return end_us
             time.sleep(STEP_SECONDS * 3)
         return None
+
+    def _first_us(self) -> int:
+        """Wait until all motes sample; return from when on."""
+        while (settled := self._settle(time.time() + 1)) is not None:
+            if len({row["row"]["sensor"] for row in self._results["rows"] if _us(row["start"]) < settled}) == MOTES:
+                return settled
+        raise ClusterError("queries do not answer")
 
     def _read_results(self) -> None:
         for query, rows in self._results.items():
