@@ -51,7 +51,7 @@ def check_function(checker: Checker, call: exp.Expr) -> Typed:
     if isinstance(decimals, exp.Kwarg | exp.PropertyEQ):
         raise unsupported(checker.context, decimals)
     if isinstance(decimals, exp.Neg) and isinstance(decimals.this, exp.Literal):
-        reason = f"ROUND keeps 0 to {MOST_DECIMALS} decimals"
+        reason = f"ROUND keeps 0 to {MOST_DECIMALS} decimals, written out"
         raise checker.context.error(decimals, reason, "for tens, write ROUND(x / 10) * 10")
     if decimals is not None and not (isinstance(decimals, exp.Literal) and decimals.is_int):
         raise checker.context.error(decimals, "the number of decimals must be written out", "ROUND(x, 2)")

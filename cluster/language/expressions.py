@@ -105,7 +105,7 @@ class Checker:
 
     def slot(self, slot: Slot) -> Typed:
         """Return the column an aggregate or * stands for."""
-        found = next((column for column in self.scope.columns if column.internal == slot.this), None)
+        found = self.scope.of_plan(slot.this)
         if found is None:
             raise self.context.error(slot, "* cannot be selected beside aggregates", "name the columns you group by")
         return Typed(exp.column(found.internal, quoted=True), found.type, found.unit, found.nullable)

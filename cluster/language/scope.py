@@ -39,10 +39,14 @@ class Context:
     operands: dict[tuple[int, int], Any] = field(default_factory=dict)
     """What subqueries are right of the tuples of a plan: by identity of both, with both (subqueries.py)."""
 
+    _words: str | None = field(default=None, repr=False)
+
     @property
     def words(self) -> str:
         """The text with spaces for comments, in which words are looked for."""
-        return without_comments(self.text)
+        if self._words is None:
+            self._words = without_comments(self.text)
+        return self._words
 
     def error(self, at: exp.Expr, reason: str, hint: str | None = None) -> FjordSqlError:
         """Return an error about the text that `at` was read from."""
@@ -141,11 +145,18 @@ class Scope:
     grouped: bool = False
     """True if these are the columns left by GROUP BY."""
     before_grouping: Scope | None = None
+    _of_plan: dict[str, ScopeColumn] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def columns(self) -> tuple[ScopeColumn, ...]:
         """All columns, in order."""
         return tuple(column for item in self.items for column in item.columns)
+
+    def of_plan(self, internal: str) -> ScopeColumn | None:
+        """Return the column that has a name in the plan, or None."""
+        if not self._of_plan:
+            self._of_plan.update((column.internal, column) for column in reversed(self.columns))
+        return self._of_plan.get(internal)
 
     def renamed(self, names: Mapping[str, str]) -> Scope:
         """Return the scope after columns of the plan were renamed (old to new)."""

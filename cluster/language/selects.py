@@ -245,13 +245,13 @@ class Translator:
             at = first_part(clause.args[extra[0]], select)
             raise self.context.error(at, f"GROUP BY {spelled(extra[0])} is not part of FjordSQL")
         keys: list[exp.Expr] = []
+        aliased = {name.casefold(): body for body, name in zip(bodies, names, strict=True)}
         for key in clause.expressions:
             inner = key.unnest() if isinstance(key, exp.Paren) else key
             if isinstance(inner, exp.Rollup | exp.Cube | exp.GroupingSets):
                 word = "GROUPING SETS" if isinstance(inner, exp.GroupingSets) else inner.key.upper()
                 raise self.context.error(inner, f"GROUP BY {word} is not part of FjordSQL")
             if isinstance(inner, exp.Column) and not inner.table and not scope.knows(inner):
-                aliased = {name.casefold(): body for body, name in zip(bodies, names, strict=True)}
                 inner = aliased.get(inner.name.casefold(), inner)
             if calls := aggregates_in(inner):
                 raise self.context.error(calls[0], "an aggregate is no key to group by")
@@ -313,8 +313,8 @@ class Translator:
         item = item.this if isinstance(item, Within) else item
         if isinstance(item, ErrorBound) and len(item.expressions) == 1:
             return f"error_bound_{self._default_name(item.expressions[0], position, scope)}"[:64]
-        if isinstance(item, Slot):
-            return next(column.visible for column in scope.columns if column.internal == item.this)
+        if isinstance(item, Slot) and (column := scope.of_plan(item.this)) is not None:
+            return column.visible
         if isinstance(item, exp.Column):
             return scope.find(item, self.context).visible
         function = AGGREGATES.get(type(item))
