@@ -44,7 +44,7 @@ def run_cluster(
     driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     max_rows: Annotated[
         int, typer.Option(min=1, max=MOST_ROWS, help="Rows of a stream that one micro-batch reads at most.")
-    ] = 2_000_000,
+    ] = 500_000,
     history_rows: Annotated[
         int,
         typer.Option(

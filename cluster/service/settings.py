@@ -37,7 +37,7 @@ class ClusterSettings:
     driver_memory
         Heap of Spark's driver.
     max_rows
-        Rows of a stream one micro-batch reads at most.
+        Rows of a stream one micro-batch reads at most: all that it answers passes through the driver's memory.
     history_rows
         About how many rows of history one micro-batch reads, for all queries that look back together.
     trigger_seconds
@@ -86,7 +86,7 @@ class ClusterSettings:
     buckets: int = 4
     partitions: int = 2
     driver_memory: str = "1g"
-    max_rows: int = 2_000_000
+    max_rows: int = 500_000
     history_rows: int = 500_000
     trigger_seconds: float = 0.0
     commit_interval_seconds: float = 0.1

@@ -21,6 +21,16 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java only passes envelopes on, in a small heap. To compile that in the quicker of its two ways saves seconds at the
 start, and costs nothing later; to collect its garbage with one thread leaves the processors to the operators."""
 
+REMEMBERED = {
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "2",
+    "spark.sql.streaming.ui.enabled": "false",
+}
+"""What Spark remembers of what is done, for pages that nobody is shown: by default a thousand micro-batches with their
+plans, and a hundred thousand tasks, so that memory would grow for hours."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
@@ -70,6 +80,7 @@ def open_session(settings: SessionSettings, local_folder: Path) -> SparkSession:
         "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **REMEMBERED,
         "spark.local.dir": str(local_folder),
         "spark.sql.warehouse.dir": str(local_folder / "warehouse"),
         "spark.sql.shuffle.partitions": str(settings.partitions),
