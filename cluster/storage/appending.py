@@ -21,7 +21,7 @@ from cluster.errors import StorageError
 from cluster.storage.archived_log import is_local
 from cluster.storage.data_files import write_data_file
 from cluster.storage.delta_tables import checkpointed, due_for_checkpoint, sync_commits
-from cluster.storage.mending import LINES
+from cluster.storage.log_entries import LINES
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """What follows a commit is done apart from it: its failures are none of the commit."""

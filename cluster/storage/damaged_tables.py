@@ -12,13 +12,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cluster.errors import StorageError
 from cluster.storage.archived_log import ARCHIVE, LOG
 from cluster.storage.delta_tables import created
+from cluster.storage.log_entries import (
+    CHECKPOINT,
+    COMMIT,
+    LAST_CHECKPOINT,
+    Action,
+    actions_in,
+    is_readable,
+    last_checkpoint,
+    numbered,
+)
 
 DAMAGED = "_fjord_damaged"
 """Below a table: what was in the place of commits and checkpoints that were put right."""
@@ -26,8 +35,6 @@ ASIDE = ".damaged"
 """Below the folder of tables: those that could not be put right; no stream has such a name."""
 LOST_COMMIT = b'{"commitInfo":{"operation":"LOST"}}\n'
 """What stands in the place of a commit whose content is gone."""
-
-_COMMIT, _CHECKPOINT, _LAST = ".json", ".checkpoint.parquet", "_last_checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +64,12 @@ class Damage:
         return f"{self.lost_commits} commits of its table were damaged, and what they held is lost"
 
 
-class _LastCheckpoint(msgspec.Struct):
-    version: int
-
-
-class _Transaction(msgspec.Struct):
-    appId: str  # noqa: N815 - the Delta protocol's spelling
-    version: int
-
-
-class _Action(msgspec.Struct):
-    txn: _Transaction | None = None
-
-
-_actions = msgspec.json.Decoder(_Action)
-
-
 def is_suspicious(root: Path) -> bool:
     """Return whether a table has a commit without content: it can be opened if that is not its first, but it is lost.
 
     An honest commit is never empty, not even one that adds nothing.
     """
-    return any(not path.stat().st_size for path in _numbered(root / LOG, _COMMIT).values())
+    return any(not path.stat().st_size for path in numbered(root / LOG, COMMIT).values())
 
 
 def mended(root: Path, name: str, schema: pa.Schema | None = None) -> Damage:
@@ -103,11 +94,11 @@ def mended(root: Path, name: str, schema: pa.Schema | None = None) -> Damage:
     """
     try:
         checkpoint = _newest_checkpoint(root)
-        commits = _numbered(root / LOG, _COMMIT)
+        commits = numbered(root / LOG, COMMIT)
         if checkpoint is None and 0 not in commits:
             checkpoint = _bring_back(root)
-            commits = _numbered(root / LOG, _COMMIT)
-        readable = {version for version, path in commits.items() if _is_commit(path)}
+            commits = numbered(root / LOG, COMMIT)
+        readable = {version for version, path in commits.items() if _actions(path)}
         if checkpoint is None and not readable and schema is None:
             raise StorageError(f"table {root} holds no commit")
         first = 0 if checkpoint is None else checkpoint
@@ -118,7 +109,7 @@ def mended(root: Path, name: str, schema: pa.Schema | None = None) -> Damage:
                 content = _first_commit(schema or _schema_of_data(root), name)
             else:
                 content, lost = LOST_COMMIT, lost + 1
-            _write(root / LOG / f"{version:020d}{_COMMIT}", content)
+            _write(root / LOG / f"{version:020d}{COMMIT}", content)
     except (OSError, pa.ArrowException) as error:
         raise StorageError(f"table {root} is damaged and cannot be mended: {error}") from error
     return Damage(root.name, lost)
@@ -132,7 +123,7 @@ def set_aside(root: Path) -> Damage:
     StorageError
         If it cannot be moved.
     """
-    commits = _numbered(root / LOG, _COMMIT)
+    commits = numbered(root / LOG, COMMIT)
     sequences = dict(_sequences(path for _, path in sorted(commits.items())))
     aside = root.parent / ASIDE
     number = 1
@@ -149,20 +140,15 @@ def set_aside(root: Path) -> Damage:
 def _newest_checkpoint(root: Path) -> int | None:
     """Return the version of the newest checkpoint that can be read; what cannot is put out of the way."""
     readable = []
-    for version, path in _numbered(root / LOG, _CHECKPOINT).items():
-        if _is_parquet(path):
+    for version, path in numbered(root / LOG, CHECKPOINT).items():
+        if is_readable(path):
             readable.append(version)
         else:
             _keep_aside(root, path)
-    newest, last = max(readable, default=None), root / LOG / _LAST
-    if last.exists():
-        try:
-            named = msgspec.json.decode(last.read_bytes(), type=_LastCheckpoint).version
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            named = -1
-        if named not in readable:
-            _keep_aside(root, last)
-    return newest
+    named = last_checkpoint(root / LOG)
+    if named is not None and named not in readable:
+        _keep_aside(root, root / LOG / LAST_CHECKPOINT)
+    return max(readable, default=None)
 
 
 def _bring_back(root: Path) -> int | None:
@@ -171,12 +157,12 @@ def _bring_back(root: Path) -> int | None:
     checkpoints = {
         version: path
         for folder in folders
-        for version, path in _numbered(folder, _CHECKPOINT).items()
-        if _is_parquet(path)
+        for version, path in numbered(folder, CHECKPOINT).items()
+        if is_readable(path)
     }
     first = max(checkpoints, default=0)
     for folder in folders:
-        for version, path in [*_numbered(folder, _COMMIT).items(), *checkpoints.items()]:
+        for version, path in [*numbered(folder, COMMIT).items(), *checkpoints.items()]:
             if version >= first and path.parent == folder:
                 path.rename(root / LOG / path.name)
     return first if checkpoints else None
@@ -185,7 +171,7 @@ def _bring_back(root: Path) -> int | None:
 def _first_commit(schema: pa.Schema, name: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="fjord-table-") as folder:
         created(folder, schema, name)
-        return (Path(folder) / LOG / f"{0:020d}{_COMMIT}").read_bytes()
+        return (Path(folder) / LOG / f"{0:020d}{COMMIT}").read_bytes()
 
 
 def _schema_of_data(root: Path) -> pa.Schema:
@@ -199,22 +185,17 @@ def _schema_of_data(root: Path) -> pa.Schema:
 def _sequences(commits: Iterable[Path]) -> Iterator[tuple[tuple[str, str], int]]:
     """Yield by proxy and epoch the sequence numbers that commits contain, oldest first."""
     for path in commits:
-        if _is_commit(path):
-            for line in path.read_bytes().splitlines():
-                found = _actions.decode(line).txn
-                if found is not None and found.appId.count("/") > 1:
-                    _, proxy, epoch = found.appId.split("/", 2)
-                    yield (proxy, epoch), found.version
+        for action in _actions(path):
+            if action.txn is not None and action.txn.appId.count("/") > 1:
+                _, proxy, epoch = action.txn.appId.split("/", 2)
+                yield (proxy, epoch), action.txn.version
 
 
-def _is_commit(path: Path) -> bool:
+def _actions(commit: Path) -> list[Action]:
     try:
-        lines = path.read_bytes().splitlines()
-        for line in lines:
-            _actions.decode(line)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return False
-    return bool(lines)
+        return actions_in(commit)
+    except OSError:
+        return []  # what cannot be read is lost
 
 
 def _is_parquet(path: Path) -> bool:
@@ -223,14 +204,6 @@ def _is_parquet(path: Path) -> bool:
     except (OSError, pa.ArrowException):
         return False
     return True
-
-
-def _numbered(folder: Path, ending: str) -> dict[int, Path]:
-    """Return commits or checkpoints in a folder by their version."""
-    if not folder.is_dir():
-        return {}
-    entries = {path: path.name.removesuffix(ending) for path in folder.iterdir() if path.name.endswith(ending)}
-    return {int(number): path for path, number in entries.items() if number.isdigit()}
 
 
 def _keep_aside(root: Path, path: Path | None) -> None:

@@ -155,3 +155,12 @@ def test_results_that_cannot_be_put_right_are_named(tmp_path: Path) -> None:
     commit_of(root, 0).write_bytes(b'{"commitInfo":{}}')
     with pytest.raises(StorageError, match=r"results table .* is damaged"):
         ResultsTable(str(root), "f")
+
+
+def test_a_commit_that_is_cut_off_between_two_lines_is_lost_as_a_whole(tmp_path: Path) -> None:
+    root = made(tmp_path)
+    lines = commit_of(root, 1).read_bytes().splitlines(keepends=True)
+    commit_of(root, 1).write_bytes(b"".join(lines[:-1]))
+    commit_of(root, 2).write_bytes(b"")
+    tables, (damage,) = opened(tmp_path)
+    assert (damage.lost_commits, tables["traffic"].version, len(stamps(root))) == (2, 3, 1)

@@ -1,0 +1,87 @@
+"""What is in a table's log, and whether it is whole: a power cut leaves entries cut off, or without content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cluster.storage.commit_log import METADATA_PREFIX
+
+COMMIT, CHECKPOINT, LAST_CHECKPOINT = ".json", ".checkpoint.parquet", "_last_checkpoint"
+
+LINES = f"{METADATA_PREFIX}lines"
+"""Where a commit says how many lines it has: one cut off between two of them reads like a whole one."""
+
+
+class Transaction(msgspec.Struct):
+    """How far an application has come."""
+
+    appId: str  # noqa: N815 - the Delta protocol's spelling
+    version: int
+
+
+class Action(msgspec.Struct):
+    """As much as is asked of one line of a commit."""
+
+    txn: Transaction | None = None
+    commitInfo: dict[str, object] | None = None  # noqa: N815 - the Delta protocol's spelling
+
+
+class _LastCheckpoint(msgspec.Struct):
+    version: int
+
+
+_decode = msgspec.json.Decoder(Action).decode
+
+
+def numbered(folder: Path, ending: str) -> dict[int, Path]:
+    """Return commits or checkpoints in a folder by their version; none if there is no folder."""
+    if not folder.is_dir():
+        return {}
+    entries = {path: path.name.removesuffix(ending) for path in folder.iterdir() if path.name.endswith(ending)}
+    return {int(number): path for path, number in entries.items() if number.isdigit()}
+
+
+def actions_in(commit: Path) -> list[Action]:
+    """Return what a commit does; nothing if it is not whole, as none that is does nothing.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
+    lines = commit.read_bytes().splitlines()
+    try:
+        actions = [_decode(line) for line in lines]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return []
+    said = [str(action.commitInfo[LINES]) for action in actions if action.commitInfo and LINES in action.commitInfo]
+    return actions if said in ([], [str(len(lines))]) else []
+
+
+def is_readable(checkpoint: Path) -> bool:
+    """Return whether all of a checkpoint can be read."""
+    try:
+        pq.read_table(checkpoint)
+    except (pa.ArrowException, OSError):
+        return False
+    return True
+
+
+def last_checkpoint(log: Path) -> int | None:
+    """Return which checkpoint a log names as the last; -1 if that cannot be read, None if it names none.
+
+    Raises
+    ------
+    OSError
+        If it is there, and cannot be read.
+    """
+    try:
+        return msgspec.json.decode((log / LAST_CHECKPOINT).read_bytes(), type=_LastCheckpoint).version
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return -1
