@@ -43,6 +43,7 @@ class ApiClient:
     def __init__(self, address: str, *, token: str | None = None) -> None:
         self._address = address
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        _check_address(address)
         try:
             self._http = httpx.Client(base_url=address, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
         except httpx.InvalidURL as error:
@@ -162,6 +163,14 @@ class ApiClient:
                 f"what answers at {self._address} is no cluster", hint="name the cluster's address with --api"
             )
         return response
+
+
+def _check_address(address: str) -> None:
+    scheme, found, host = address.partition("://")
+    if address and not found:
+        raise ApiUnreachableError(f"{address!r} is no address of a cluster", hint=f"write http://{address}")
+    if scheme.lower() not in ("http", "https") or not host:
+        raise ApiUnreachableError(f"{address!r} is no address of a cluster", hint="write http://HOST:PORT")
 
 
 def _quoted(name: str) -> str:

@@ -14,6 +14,22 @@ def test_what_is_no_address_is_said(address: str) -> None:
         client.queries()
 
 
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("localhost:8642", "write http://localhost:8642"),
+        ("cluster.example", "write http://cluster.example"),
+        ("ftp://cluster.example", "write http://HOST:PORT"),
+        ("http://", "write http://HOST:PORT"),
+        ("", "write http://HOST:PORT"),
+    ],
+)
+def test_how_an_address_is_written_is_said(address: str, hint: str) -> None:
+    with pytest.raises(ApiUnreachableError, match="is no address") as caught:
+        ApiClient(address)
+    assert caught.value.hint == hint
+
+
 def answering(answer: httpx.Response, asked: list[str]) -> ApiClient:
     def handle(request: httpx.Request) -> httpx.Response:
         asked.append(f"{request.method} {request.url.raw_path.decode()}")
