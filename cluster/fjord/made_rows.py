@@ -7,7 +7,8 @@ Most operators make about a row of a row. Two make more. An aggregate over a win
 
 And a window over rows that last, where copies count, takes them once per microsecond (`Split`). What such rows meet in
 joins, windows and aggregates above multiplies on. How many rows of a relation a tuple meets, and how many tuples meet
-each other in a join, nobody knows beforehand: each is taken to meet one.
+each other in a join by equality, nobody knows beforehand: each is taken to meet one. Where nothing must be equal, each
+is tried with all that are valid, and they are counted as made.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from cluster.fjord.operators.join_condition import join_condition
 from cluster.fjord.validity import copies_that_matter
 from cluster.language.algebra import (
     MEMBER,
@@ -37,6 +39,7 @@ from cluster.language.algebra import (
     Union,
     Zip,
     inputs_of,
+    schema_of,
 )
 from cluster.language.instants import has_chronons
 from cluster.language.quantities import written
@@ -237,9 +240,13 @@ def _of_two(node: Node, left: RowFlow, right: RowFlow) -> RowFlow:
             per_tuple = left.per_tuple * right.at_once + right.per_tuple * left.at_once
             per_second = left.per_second * right.at_once + right.per_second * left.at_once
             lasting = min((each.lasting_us for each in (left, right) if each.lasting_us is not None), default=None)
-            made = max(per_second - both.per_second, 0.0)
+            tried = _tried_per_second(node, left, right)
+            made = max(per_second - both.per_second, tried - both.per_second, 0.0)
             return RowFlow(per_tuple, left.at_once * right.at_once, per_second, lasting, made, because, per_tuple)
-        case SemiJoin() | AntiJoin() | Difference():
+        case SemiJoin() | AntiJoin():
+            made = max(_tried_per_second(node, left, right) - both.per_second, 0.0)
+            return replace(both, at_once=left.at_once, lasting_us=left.lasting_us, made_per_second=made)
+        case Difference():
             # Rows of the left, cut where those of the right begin and end.
             return replace(both, at_once=left.at_once, lasting_us=left.lasting_us)
         case Intersection():
@@ -249,6 +256,19 @@ def _of_two(node: Node, left: RowFlow, right: RowFlow) -> RowFlow:
             return replace(both, lasting_us=1)
         case _:
             return both
+
+
+def _tried_per_second(node: Join | SemiJoin | AntiJoin, left: RowFlow, right: RowFlow) -> float:
+    """Return how many pairs are tried in a second; 0 where a hash table finds those that meet."""
+    equal = join_condition(node.predicate, [column.name for column in schema_of(node.right)]).left_keys
+    if set(equal) - {MEMBER.name}:  # of each group of queries, pairs are tried all the same
+        return 0.0
+    return left.per_second * _valid_at_once(right) + right.per_second * _valid_at_once(left)
+
+
+def _valid_at_once(flow: RowFlow) -> float:
+    """Return how many rows are valid at one instant, at the rate at which they come."""
+    return 0.0 if flow.lasting_us is None else flow.per_second * flow.lasting_us / 1e6
 
 
 def _longest(left: RowFlow, right: RowFlow) -> int | None:

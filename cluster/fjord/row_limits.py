@@ -80,8 +80,8 @@ def check_rows(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[str
     raise RowLimitError(
         f"with this query the plan would make up to {made:,.0f} rows per second, {made - without:,.0f} of them for "
         f"this query alone ({rates}); the limit is {limits.per_second:,}",
-        hint="let its windows move in longer steps, make them shorter, drop other queries, or start the cluster with a "
-        "higher --max-rows-per-second",
+        hint="let its windows move in longer steps, make them shorter, join on columns that must be equal, drop other "
+        "queries, or start the cluster with a higher --max-rows-per-second",
     )
 
 

@@ -131,6 +131,17 @@ def test_what_people_ask_for_is_let_in(text):
 @pytest.mark.parametrize(("text", "rows"), [
     ("SELECT sensor, speed FROM traffic", 0),
     ("SELECT a.speed FROM traffic a WINDOW(RANGE 1 HOUR), traffic b WINDOW(RANGE 1 HOUR) WHERE a.sensor = b.sensor", 0),
+    # Without an equality each tuple is tried with all of an hour.
+    ("SELECT a.speed FROM traffic a WINDOW(RANGE 1 HOUR), traffic b WINDOW(RANGE 1 HOUR)", 2 * 100 * 360_000),
+    (
+        "SELECT a.speed FROM traffic a WINDOW(RANGE 1 HOUR), traffic b WINDOW(RANGE 1 MINUTE) WHERE a.speed < b.speed",
+        100 * 366_000,
+    ),
+    (
+        ("SELECT a.speed FROM traffic a WHERE EXISTS (SELECT 1 FROM traffic b WINDOW(RANGE 1 HOUR) "
+        "WHERE b.speed < a.speed)"), 100 * 360_000,
+    ),
+    ("SELECT a.speed FROM traffic a WHERE a.speed IN (SELECT speed FROM traffic WINDOW(RANGE 1 HOUR))", 0),
     (SLID.format("1 HOUR", "1 HOUR"), 0),
     (SLID.format("1 HOUR", "1 SECOND"), 3600 - 100),  # one partial row a second, in 3,600 windows
     (KEYED.format("1 HOUR", "1 SECOND"), 100 * 3600 - 100),
@@ -166,6 +177,11 @@ def test_what_makes_too_much_in_a_second_is_refused_with_the_figures():
     assert "up to 959,800 rows per second, 599,900 of them for this query alone" in str(caught.value)
     assert "traffic brings 100 tuples per second); the limit is 500,000" in str(caught.value)
     assert "--max-rows-per-second" in (caught.value.hint or "")
+    product = query("SELECT a.speed FROM traffic a WINDOW(RANGE 1 HOUR), traffic b WINDOW(RANGE 1 HOUR)")
+    check_rows(EMPTY, product, {}, RowLimits())
+    with pytest.raises(RowLimitError, match="up to 71,999,800 rows per second") as caught:
+        check_rows(EMPTY, product, RATES, RowLimits())
+    assert "join on columns that must be equal" in (caught.value.hint or "")
     # What makes nothing is let in even when the limit has been lowered below what is made already.
     check_rows(running, query("SELECT sensor FROM traffic", 2), RATES, RowLimits(per_second=1))
     check_rows(running, query(KEYED.format("1 HOUR", "1 SECOND"), 2), RATES, RowLimits(per_second=1))
