@@ -38,7 +38,7 @@ SETTLE_SECONDS = 2
 PANE_US = 1_000_000
 SECOND_US = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LOSSES_OF_SMALL = frozenset({"results given up", "proxy's samples_dropped"})
+LOSSES_OF_SMALL = frozenset({"commits of results given up", "results given up", "proxy's samples_dropped"})
 PROXY_LOSSES = (
     "samples_dropped", "samples_rejected", "batches_rejected", "acks_refused", "resumptions", "demands_refused",
 )  # fmt: skip
@@ -228,7 +228,7 @@ class Run:
         return {
             "rows stored late": status["rows_late"],
             "rows rejected": status["rows_rejected"],
-            "versions of results lost": status["lost_results"],
+            "commits of results given up": status["results"]["lost"]["commits"],
             "results given up": status["results"]["lost"]["rows"],
             "commits lost": status["storage"]["lost_commits"],
             **{f"proxy's {name}": proxy.get(name, 0.0) for name in PROXY_LOSSES},
