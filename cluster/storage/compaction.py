@@ -109,9 +109,7 @@ class Compaction:
         if since is not None and self._backlog_bytes is not None and kept_bytes > self._backlog_bytes:
             log.error("too much waits to be read, and the oldest is given up", table=table.root, bytes=kept_bytes)
             since = None
-        most = self._budget().bytes
-        scarce = most is not None and sum(disk_use(table)) > most
-        removed = _remove_old(table, hours_kept(now, since, scarce=scarce))
+        removed = _remove_old(table, hours_kept(now, since))
         if is_local(table.root):
             forget_archived(Path(table.root), needed=needed, now=now)
         return removed

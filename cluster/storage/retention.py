@@ -17,11 +17,7 @@ KEEP_HOURS = 24
 """How long what is old stays at least."""
 
 
-SHORTEST_KEEP_HOURS = 1
-"""As above, where a table would take more of the disk than it may: for those who have it open."""
-
-
-def hours_kept(now: float, needed_since: float | None, *, scarce: bool = False) -> int:
+def hours_kept(now: float, needed_since: float | None) -> int:
     """Return for how many hours replaced files are kept.
 
     Parameters
@@ -31,13 +27,10 @@ def hours_kept(now: float, needed_since: float | None, *, scarce: bool = False) 
     needed_since
         When the oldest version was made that somebody still has to read from; None if nobody has to. A file that was in
         the table then, or came later, was not replaced before.
-    scarce
-        Whether the table takes more of the disk than it may.
     """
-    least = min(KEEP_HOURS, SHORTEST_KEEP_HOURS) if scarce else KEEP_HOURS
     if needed_since is None:
-        return least
-    return max(least, math.ceil((now - needed_since) / HOUR_SECONDS) + 1)
+        return KEEP_HOURS
+    return max(KEEP_HOURS, math.ceil((now - needed_since) / HOUR_SECONDS) + 1)
 
 
 def may_go(last_version: int, changed: float, *, now: float, first_needed: int | None) -> bool:

@@ -143,16 +143,6 @@ def test_who_replays_reads_files_that_have_left_the_table(tmp_path: Path, monkey
     assert stored == list(range(30, 600)), "whoever is there reads on"
 
 
-def test_files_that_have_left_it_go_when_the_disk_is_scarce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "SHORTEST_KEEP_HOURS", 0)
-    scarce, ample = opened(tmp_path / "a", Budget(bytes=20_000)), opened(tmp_path / "b", Budget())
-    for table in (scarce, ample):
-        fill(table, 0, 60)
-    files = [len(list(Path(table.root).glob("*.parquet"))) for table in (scarce, ample)]
-    assert files[0] < 25
-    assert files[1] >= 60
-
-
 def test_what_is_about_to_go_is_announced_before_positions_are_looked_at(tmp_path: Path) -> None:
     announced: list[int | None] = []
 
