@@ -24,6 +24,8 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 _programs = msgspec.msgpack.Decoder(SamplingProgram)
+_NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for damaged bytes."""
 
 
 class CatalogStore:
@@ -103,7 +105,7 @@ class CatalogStore:
                     if error.reason != "shape" or not _is_frame(payload):
                         raise
                     log.warning("left out what an earlier version stored", file=self.path.name, reason=error.message)
-        except (FjordError, msgspec.MsgspecError, sqlite3.DatabaseError) as error:
+        except (FjordError, *_NOT_READABLE, sqlite3.DatabaseError) as error:
             raise StoreCorruptError(self.path, str(error)) from error
         return found
 

@@ -89,6 +89,21 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
         raise _explained(path, error) from error
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What SQLite says of a file that cannot be read is an error of ours.
+
+    Raises
+    ------
+    StoreFullError, StoreCorruptError, StoreError
+        As for :func:`transaction`.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise _explained(path, error) from error
+
+
 def _explained(path: Path, error: sqlite3.DatabaseError) -> StoreError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):

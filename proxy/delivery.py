@@ -27,6 +27,7 @@ from proxy.delivery_window import (
     Send,
     TimePassed,
 )
+from proxy.errors import StoreError
 from proxy.metrics import ProxyMetrics
 from proxy.spool import SpooledBatch
 from proxy.stores import Stores
@@ -161,12 +162,23 @@ class Delivery:
             stream, sequence = self._to_send.popleft()
             if sequence <= self.windows[stream].acknowledged:
                 continue
-            payload = await self._stores.in_thread(self._stores.spool.read, stream, sequence)
+            try:
+                payload = await self._stores.in_thread(self._stores.spool.read, stream, sequence)
+            except StoreError as error:
+                self._put_off(stream, sequence, error)
+                continue
             if payload is None:
                 continue  # acknowledged meanwhile
             await publish_offers()
             await self._link.publish(Message(topic, payload))
             self._metrics.count("batches_sent")
+
+    def _put_off(self, stream: str, sequence: int, error: StoreError) -> None:
+        """Leave a stream whose next batch cannot be read until it is sent again, as nothing of it is acknowledged."""
+        self._to_send = deque(each for each in self._to_send if each[0] != stream)
+        times = self._metrics.count("store_errors")
+        if times & (times - 1) == 0:
+            log.error("cannot read a batch", stream=stream, batch=sequence, error=str(error), times=times)
 
     async def _resume(self, stream: str, first: int) -> None:
         resumption = Resumption(VERSION, self._proxy, self._stores.spool.epoch, stream, first)

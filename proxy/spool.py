@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.batching import MotePosition
-from proxy.database import open_database, transaction
+from proxy.database import open_database, reading, transaction
 from proxy.errors import StoreError
 from proxy.stream_state import StreamProgress
 
@@ -55,10 +55,13 @@ class Spool:
         self._connection = open_database(path, "spool", durable=True)
         try:
             self.epoch = self._identify(proxy)
+            with reading(path):
+                found = self._connection.execute(
+                    "SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches"
+                ).fetchone()
         except StoreError:
             self._connection.close()
             raise
-        found = self._connection.execute("SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches").fetchone()
         self.batches, self.size_bytes = int(found[0]), int(found[1])
 
     def _identify(self, proxy: str) -> str:
@@ -102,10 +105,11 @@ class Spool:
         self.size_bytes += sum(len(each.payload) for each in batches)
 
     def read(self, stream: str, sequence: int) -> bytes | None:
-        """Return a batch's bytes, None if it is not there any more."""
-        row = self._connection.execute(
-            "SELECT payload FROM batches WHERE stream = ? AND sequence = ?", (stream, sequence)
-        ).fetchone()
+        """Return a batch's bytes, None if it is not there any more; raises StoreError."""
+        with reading(self.path):
+            row = self._connection.execute(
+                "SELECT payload FROM batches WHERE stream = ? AND sequence = ?", (stream, sequence)
+            ).fetchone()
         return None if row is None else bytes(row[0])
 
     def delete_through(self, stream: str, sequence: int) -> None:
@@ -118,18 +122,21 @@ class Spool:
         self.size_bytes -= sum(int(row[0]) for row in rows)
 
     def progress(self) -> list[StreamProgress]:
-        """Return how far each stream had come."""
-        rows = self._connection.execute("SELECT stream, sequence, watermark_us, sampling FROM progress").fetchall()
+        """Return how far each stream had come; raises StoreError."""
+        with reading(self.path):
+            rows = self._connection.execute("SELECT stream, sequence, watermark_us, sampling FROM progress").fetchall()
         return [StreamProgress(row[0], row[1], row[2], bool(row[3])) for row in rows]
 
     def positions(self) -> dict[str, MotePosition]:
-        """Return, by mote, up to which packet its samples are stored."""
-        rows = self._connection.execute("SELECT mote, boot, sequence, clock_us FROM positions").fetchall()
+        """Return, by mote, up to which packet its samples are stored; raises StoreError."""
+        with reading(self.path):
+            rows = self._connection.execute("SELECT mote, boot, sequence, clock_us FROM positions").fetchall()
         return {row[0]: MotePosition(*row) for row in rows}
 
     def first_waiting(self) -> dict[str, int]:
-        """Return, by stream, the number of the first batch that is not acknowledged."""
-        rows = self._connection.execute("SELECT stream, min(sequence) FROM batches GROUP BY stream").fetchall()
+        """Return, by stream, the number of the first batch that is not acknowledged; raises StoreError."""
+        with reading(self.path):
+            rows = self._connection.execute("SELECT stream, min(sequence) FROM batches GROUP BY stream").fetchall()
         return {row[0]: int(row[1]) for row in rows}
 
     def close(self) -> None:

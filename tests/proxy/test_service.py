@@ -28,6 +28,7 @@ from proxy.errors import StoreFullError
 from proxy.link_seam import Clocks, mqtt_link
 from proxy.service import CLOCK_EVERY_US, ProxyService
 from proxy.settings import ProxySettings
+from proxy.spool import Spool, SpooledBatch
 from proxy.stores import open_stores
 
 S = 1_000_000
@@ -201,6 +202,29 @@ async def test_failing_disk_is_tried_again_and_loses_nothing(settings, frames, m
         monkeypatch.setattr(service.stores.spool, "append", good)
         await until(lambda: sum(each.rows for each in published_batches(service.link)) == 2)
         assert [each.sequence for each in published_batches(service.link)] == [1, 2]
+
+
+async def test_a_batch_that_cannot_be_read_holds_back_no_other_stream(settings, frames, monkeypatch):
+    settings = settings.model_copy(update={"resend_after": 1})
+    async with running(settings) as service:
+        await introduce(service, frames)
+        good = Spool.read
+        failing = True
+
+        def read(spool, stream, sequence):
+            if failing and stream == "traffic":
+                raise StoreFullError(spool.path, "disk I/O error")
+            return good(spool, stream, sequence)
+
+        monkeypatch.setattr(Spool, "read", read)
+        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: service.metrics.value("store_errors"))
+        other = SpooledBatch("other", 1, 0, b"other")
+        await service.stores.in_thread(service.stores.spool.append, [other])
+        service.delivery.spooled([other], Clocks().radio())
+        await until(lambda: {each.payload for each in service.link.on(topics.batches("p"))} == {b"other"})
+        failing = False
+        await until(lambda: len({each.payload for each in service.link.on(topics.batches("p"))}) > 1)
 
 
 class SlowDisk:

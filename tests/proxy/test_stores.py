@@ -103,6 +103,35 @@ def test_file_that_is_no_database_is_refused(tmp_path):
         Spool(path, "p")
 
 
+def test_spool_that_cannot_be_read_says_so(tmp_path):
+    path = tmp_path / "spool.sqlite"
+    made = Spool(path, "p")
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE batches")
+    connection.close()
+    with pytest.raises(StoreError, match="no such table"):
+        made.read("s", 1)
+    made.close()
+    with pytest.raises(StoreError, match="no such table"):
+        Spool(path, "p")
+
+
+@pytest.mark.parametrize("table", ["announcements", "programs", "demands"])
+@pytest.mark.parametrize("payload", [b"\x94\x01\xa1\xff", b"\x91" * 100_000, b"", b"\xc1"])
+def test_a_damaged_catalog_is_refused(tmp_path, table, payload):
+    path = tmp_path / "catalog.sqlite"
+    CatalogStore(path).close()
+    columns = {"announcements": ("a",), "programs": (1, 1), "demands": ("a",)}[table]
+    with sqlite3.connect(path) as connection:
+        places = ", ".join("?" * (len(columns) + 1))
+        connection.execute(f"INSERT INTO {table} VALUES ({places})", (*columns, payload))
+    connection.close()
+    store = CatalogStore(path)
+    with pytest.raises(StoreCorruptError, match=r"catalog\.sqlite"):
+        getattr(store, table)()
+    store.close()
+
+
 def test_damaged_database_is_refused(tmp_path):
     path = tmp_path / "spool.sqlite"
     made = Spool(path, "p")
