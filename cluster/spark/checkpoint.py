@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from cluster.errors import StorageError
 from cluster.synced_files import sync
 
 log = structlog.get_logger(__name__)
@@ -47,15 +48,23 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
 
     Raises
     ------
+    StorageError
+        If the last offset is damaged, though there are results of it. Planned anew it would have another end, and what
+        lies between the two would be taken for answered.
     OSError
         If something cannot be read, removed or synced.
     """
     metadata = checkpoint / "metadata"
     if metadata.exists() and not _is_json([metadata.read_bytes()]):
         metadata.unlink()
-    for name, lines in ((OFFSETS, 3), (COMMITS, 2)):
+    for name, is_whole in ((OFFSETS, _is_offset), (COMMITS, _is_commit)):
         newest = max(_entries(checkpoint / name), key=_number, default=None)
-        if newest is not None and not _is_whole(newest, lines):
+        if newest is not None and not is_whole(newest):
+            if name == OFFSETS and stored(_number(newest)):
+                raise StorageError(
+                    f"{newest} is damaged, and says how far was read what has been answered",
+                    hint="bring the data folder back from a copy, or choose another --data",
+                )
             log.warning("an entry of Spark's log that was cut off is removed", entry=str(newest))
             newest.unlink()
     offsets = sorted(_entries(checkpoint / OFFSETS), key=_number)
@@ -103,8 +112,27 @@ class _Offset(msgspec.Struct):
 def _newest_offsets(folder: Path) -> Iterator[_Offset]:
     for log_ in folder.glob(f"*/{OFFSETS}"):
         newest = max(_entries(log_), key=_number, default=None)
-        if newest is not None and _is_whole(newest, 3):
-            yield msgspec.json.decode(newest.read_bytes().split(b"\n")[2], type=_Offset)
+        offset = None if newest is None else _offset_in(newest)
+        if offset is not None:
+            yield offset
+
+
+def _offset_in(entry: Path) -> _Offset | None:
+    """Return what an entry of the log of offsets says; None if it is damaged."""
+    if not _is_whole(entry, 3):
+        return None
+    try:
+        return msgspec.json.decode(entry.read_bytes().split(b"\n")[2], type=_Offset)
+    except msgspec.ValidationError:
+        return None
+
+
+def _is_offset(entry: Path) -> bool:
+    return _offset_in(entry) is not None
+
+
+def _is_commit(entry: Path) -> bool:
+    return _is_whole(entry, 2)
 
 
 def _entries(log: Path) -> list[Path]:
@@ -126,6 +154,6 @@ def _is_json(texts: Iterable[bytes]) -> bool:
     try:
         for text in texts:
             msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
+from cluster.errors import StorageError
+from cluster.spark.checkpoint import forget_cut_off, forget_unbegun, newest_epochs, newest_versions
 
 
 def lay(folder: Path, *files: str) -> None:
@@ -60,6 +61,37 @@ def test_an_offset_that_was_cut_off_is_planned_anew(tmp_path: Path, cut: str) ->
     (tmp_path / "offsets" / "3").write_text(cut)
     forget_cut_off(tmp_path, lambda _: False)
     assert left(tmp_path) == [path for path in before if path != "offsets/3"]
+
+
+DAMAGED_OFFSETS = {
+    "no UTF-8": b'v1\n{}\n"\xff"',
+    "too deep": b"v1\n{}\n" + b"[" * 100_000,
+    "no object": b"v1\n{}\n[]",
+    "no number": b'v1\n{}\n{"epoch":"3"}',
+    "no versions": b'v1\n{}\n{"versions":{"traffic":null}}',
+    "noise": b"\xff\xfe\x00\n\xc3\n\x80",
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED_OFFSETS.values(), ids=DAMAGED_OFFSETS)
+def test_a_damaged_offset_names_nothing_and_is_planned_anew(tmp_path: Path, content: bytes) -> None:
+    lay_log(tmp_path / "stateless", 4, 3)
+    (tmp_path / "stateless" / "offsets" / "3").write_bytes(content)
+    assert list(newest_epochs(tmp_path)) == []
+    assert list(newest_versions(tmp_path)) == []
+    forget_cut_off(tmp_path / "stateless", lambda _: False)
+    assert "offsets/3" not in left(tmp_path / "stateless")
+
+
+def test_a_damaged_offset_whose_results_are_stored_is_not_planned_anew(tmp_path: Path) -> None:
+    # Another end would be planned under its number, and what lies between the two would count as answered.
+    lay_log(tmp_path, 4, 4)
+    damaged = tmp_path / "offsets" / "3"
+    damaged.write_bytes(b"\xff")
+    with pytest.raises(StorageError, match="offsets/3") as refused:
+        forget_cut_off(tmp_path, lambda number: number == 3)
+    assert "--data" in refused.value.hint
+    assert damaged.read_bytes() == b"\xff"
 
 
 @pytest.mark.parametrize("cut", ["", "v1", COMMIT[:10], "\0" * 9])
