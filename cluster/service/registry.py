@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,6 +132,7 @@ class Registry:
             # A first plan without queries lets the Fjord run once, and so be warm when the first query comes.
             with self._database:
                 self._store(Plan(1))
+            self._plan = None
         # A crash between the registry's commit and the plan file leaves the file to be written now.
         self.write_plan()
 
@@ -222,8 +224,7 @@ class Registry:
         plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
         text = msgspec.json.encode(stored(node))
         self._prepare(plan)
-        with self._database:
-            self._database.execute("BEGIN IMMEDIATE")
+        with self._changing_plan():
             self._database.execute(
                 "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
                 (name, sql, text, epoch, query.created_us, msgspec.json.encode(sorted(reads))),
@@ -255,8 +256,7 @@ class Registry:
         kept = tuple(query for query in before.queries if query.name != name)
         plan = Plan(before.epoch + 1, kept, dict(positions))
         self._prepare(plan)
-        with self._database:
-            self._database.execute("BEGIN IMMEDIATE")
+        with self._changing_plan():
             self._database.execute("DELETE FROM queries WHERE name = ?", (name,))
             self._store(plan)
         self._plan, self._plan_written = plan, False
@@ -278,8 +278,7 @@ class Registry:
                 self._plans.write(Plan(epoch, before.queries, dict(positions)))
         plan = Plan(named + 1, before.queries, dict(positions))
         self._prepare(plan)
-        with self._database:
-            self._database.execute("BEGIN IMMEDIATE")
+        with self._changing_plan():
             self._store(plan)
         self._plan, self._plan_written = plan, False
         self.write_plan()
@@ -380,11 +379,22 @@ class Registry:
         """Close the file."""
         self._database.close()
 
+    @contextmanager
+    def _changing_plan(self) -> Iterator[None]:
+        """Commit what the block stores; if that fails it may be stored or not, and the plan is read again."""
+        try:
+            with self._database:
+                self._database.execute("BEGIN IMMEDIATE")
+                yield
+        except BaseException:
+            self._plan = None
+            raise
+
     def _store(self, plan: Plan) -> None:
-        self._plan = None
-        # Older plans live on as files for as long as a replay may need them.
-        self._database.execute("DELETE FROM plans")
+        # Until it is committed, other threads go on with the one before: half of this one would look like none.
         self._database.execute("INSERT INTO plans VALUES (?, ?)", (plan.epoch, encode_plan(plan)))
+        # Older plans live on as files for as long as a replay may need them.
+        self._database.execute("DELETE FROM plans WHERE epoch <> ?", (plan.epoch,))
 
     def _name_for(self, name: str | None) -> str:
         taken = {query.name for query in self.plan.queries} | {query.name for query in self.relations.waiting()}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import PlanError, StorageError
+from cluster.errors import PlanError, StorageError, UnwritableError
 from cluster.language.algebra import Column, Source
-from cluster.plan.epoch import EMPTY, Plan, PlanFiles
+from cluster.plan.epoch import EMPTY, Plan, PlanFiles, encode_plan
 from cluster.service.registry import QUARANTINE_ROWS, Registry
 from cluster.service.registry_schema import MIGRATIONS
 from protocols.streams import FieldType
@@ -49,6 +49,40 @@ def test_a_plan_file_lost_in_a_crash_is_written_again(tmp_path: Path) -> None:
     files.path(2).unlink()
     open_registry(tmp_path)
     assert [query.name for query in files.read(2).queries] == ["a"]
+
+
+def test_threads_that_ask_while_a_plan_is_stored_see_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Retention asks in a thread of its own, and must not take the queries there are for none.
+    registry = open_registry(tmp_path)
+    registry.add("a", "SELECT 1", NODE, {})
+    seen: list[int] = []
+
+    def encode(plan: Plan) -> bytes:
+        seen.append(registry.plan.epoch)
+        return encode_plan(plan)
+
+    monkeypatch.setattr("cluster.service.registry.encode_plan", encode)
+    registry.add("b", "SELECT 1", NODE, {})
+    assert seen == [2]
+    assert registry.plan.epoch == 3
+
+
+def test_a_plan_that_could_not_be_stored_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = open_registry(tmp_path)
+    registry.add("a", "SELECT 1", NODE, {})
+
+    def encode(plan: Plan) -> bytes:
+        assert registry.plan.epoch == plan.epoch - 1
+        raise UnwritableError("the registry", OSError("no room"))
+
+    with monkeypatch.context() as failing:
+        failing.setattr("cluster.service.registry.encode_plan", encode)
+        with pytest.raises(UnwritableError, match="no room"):
+            registry.add("b", "SELECT 1", NODE, {})
+    registry.add("c", "SELECT 1", NODE, {})
+    assert [query.name for query in registry.plan.queries] == ["a", "c"]
 
 
 def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None:
