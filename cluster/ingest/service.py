@@ -61,6 +61,8 @@ class Ingest:
         Returns, by stream, what its table may keep.
     passed
         Returns, by stream, the instant before which nobody has to read what is stored; None if nobody reads it.
+    forgotten
+        Called with a stream that is about to be removed: what was said of it holds for no other of its name.
     """
 
     def __init__(
@@ -76,8 +78,10 @@ class Ingest:
         troubles: Troubles | None = None,
         budget: Callable[[str], Budget] = lambda _: UNBOUNDED,
         passed: Callable[[str], Passed | None] = lambda _: None,
+        forgotten: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._needed = needed
+        self._forgotten = forgotten
         self._budget = budget
         self._passed = passed
         self._clock = clock
@@ -188,6 +192,7 @@ class Ingest:
         writer = self.writers[stream]
         try:
             self._dropped.remember(stream, {**self._dropped.recall(stream), **writer.table.sequences()})
+            self._forgotten(stream)
         except UnwritableError as error:
             self._troubles.note("dropped stream", error.message)
             raise

@@ -107,6 +107,7 @@ class ClusterServer:
             needed=positions,
             troubles=self.troubles,
             budget=self.budgets.of,
+            forgotten=self.budgets.forget,
             passed=StillRead(positions, lambda: self.registry.plan, lambda stream: str(folder / "streams" / stream)),
         )
         self.lags = Lags(positions, lambda: {name: writer.table for name, writer in self.ingest.writers.items()})

@@ -59,11 +59,16 @@ class StreamBudgets:
         """
         if stream not in known:
             raise CatalogError(f"there is no stream {stream!r} that is stored", hint="`fjord stream list` has all")
-        self._registry.set_stream_budget(stream, None if budget is None else msgspec.json.encode(budget).decode())
         if budget is None:
-            self._own.pop(stream, None)
-        else:
-            self._own[stream] = budget
+            self.forget(stream)
+            return
+        self._registry.set_stream_budget(stream, msgspec.json.encode(budget).decode())
+        self._own[stream] = budget
+
+    def forget(self, stream: str) -> None:
+        """Forget what was said of a stream; one of its name is kept as all others are."""
+        self._registry.set_stream_budget(stream, None)
+        self._own.pop(stream, None)
 
 
 class StillRead:

@@ -176,6 +176,19 @@ def test_budgets_of_single_streams_are_remembered(service: Service) -> None:
         again.set("gone", Budget(), service.ingest.writers)
 
 
+async def test_a_dropped_stream_takes_its_budget_with_it(tmp_path: Path) -> None:
+    server = ClusterServer(ClusterSettings(folder=tmp_path))
+    try:
+        for _ in range(2):  # made anew, all of it is kept again
+            await server.queries.streams.execute("CREATE STREAM loops (speed REAL) SOURCE mqtt()")
+            assert server.budgets.of("loops") == Budget()
+            server.budgets.set("loops", Budget(age_us=5), server.ingest.writers)
+            await server.queries.streams.drop("loops")
+        assert StreamBudgets(server.registry, Budget()).of("loops") == Budget()
+    finally:
+        server.registry.close()
+
+
 async def test_a_query_that_looks_back_further_than_is_kept_is_told(service: Service) -> None:
     writer = service.ingest.writers["traffic"]
     store(writer.table, [30, 40], 50)
