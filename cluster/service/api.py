@@ -25,6 +25,7 @@ from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQ
 from cluster.service.relation_registry import WaitingQuery
 from cluster.service.relation_routes import relation_routes
 from cluster.service.relation_service import UnknownRelationError
+from cluster.service.request_bodies import MOST_BYTES, BoundedBodies, RequestTooLargeError
 from cluster.service.result_messages import instant_text
 from cluster.service.sensor_routes import sensor_routes
 from cluster.service.stream_offers import mismatches_of
@@ -61,6 +62,8 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
             raise HTTPException(401, "this cluster asks for a token: set FJORD_API_TOKEN")
 
     api = FastAPI(title="Fjord", version="1", dependencies=[Depends(authorise)], docs_url="/docs", redoc_url=None)
+    too_large = JSONResponse(error_body(RequestTooLargeError(MOST_BYTES)), status_code=413)
+    api.add_middleware(BoundedBodies, most_bytes=MOST_BYTES, refusal=too_large)
 
     @api.exception_handler(FjordError)
     async def refuse(_: Request, error: FjordError) -> JSONResponse:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from cluster.service.request_bodies import MOST_BYTES
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.test_api import client
 
@@ -76,3 +77,17 @@ async def test_odd_names_are_unknown(api: httpx.AsyncClient, path: str, name: st
 async def test_odd_numbers_are_refused(api: httpx.AsyncClient, number: str) -> None:
     answer = await api.get(f"/v1/queries/x/results?limit=1&after={number}")
     assert answer.status_code == 422
+
+
+async def test_a_body_without_end_is_refused_unread(api: httpx.AsyncClient) -> None:
+    piece, pieces = b" " * 65_536, 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal pieces
+        while pieces < 200:
+            pieces += 1
+            yield piece
+
+    answer = await api.post("/v1/queries", content=endless(), headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]) == (413, "RequestTooLargeError")
+    assert pieces * len(piece) <= MOST_BYTES + 2 * len(piece)

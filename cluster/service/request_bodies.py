@@ -1,0 +1,67 @@
+"""Bounds the bodies of requests: an API that reads whatever it is sent fills the memory, before it asks for a token."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from cluster.errors import ClusterError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MOST_BYTES = 2 * 1024 * 1024
+"""The longest statement there may be, with every character written as an escape."""
+
+
+class RequestTooLargeError(ClusterError):
+    """A request's body has more bytes than any statement needs."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(f"the request is larger than {most_bytes:,} bytes", hint="send a shorter statement")
+        self.most_bytes = most_bytes
+
+
+class BoundedBodies:
+    """ASGI middleware: reads a request's body, and refuses one that is too large without reading the rest of it.
+
+    Parameters
+    ----------
+    app
+        What answers the others.
+    most_bytes
+        Of a body.
+    refusal
+        Answers the refused ones.
+    """
+
+    def __init__(self, app: ASGIApp, *, most_bytes: int, refusal: ASGIApp) -> None:
+        self._app = app
+        self._most_bytes = most_bytes
+        self._refusal = refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        read: list[Message] = []
+        read_bytes = 0
+        while True:
+            message = await receive()
+            read.append(message)
+            read_bytes += len(message.get("body", b""))
+            if read_bytes > self._most_bytes:
+                await self._refusal(scope, receive, send)
+                return
+            if not message.get("more_body", False):
+                break
+        replayed = iter(read)
+
+        async def again() -> Message:
+            return next(replayed, None) or await receive()
+
+        await self._app(scope, again, send)
