@@ -67,6 +67,8 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
                 )
             log.warning("an entry of Spark's log that was cut off is removed", entry=str(newest))
             newest.unlink()
+            if name == OFFSETS:
+                (checkpoint / COMMITS / newest.name).unlink(missing_ok=True)  # Spark makes each only once
     offsets = sorted(_entries(checkpoint / OFFSETS), key=_number)
     if [offset.name for offset in offsets] == ["0"] and not _entries(checkpoint / COMMITS) and not stored(0):
         # What Spark writes only once, before the first micro-batch, may be cut off, too.

@@ -83,6 +83,14 @@ def test_a_damaged_offset_names_nothing_and_is_planned_anew(tmp_path: Path, cont
     assert "offsets/3" not in left(tmp_path / "stateless")
 
 
+def test_a_damaged_offset_takes_its_commit_with_it(tmp_path: Path) -> None:
+    # Else Spark could not commit the micro-batch that is planned anew, and would stop at each start.
+    lay_log(tmp_path, 4, 4)
+    (tmp_path / "offsets" / "3").write_bytes(b"\xff")
+    forget_cut_off(tmp_path, lambda _: False)
+    assert [path for path in left(tmp_path) if path.endswith("3")] == []
+
+
 def test_a_damaged_offset_whose_results_are_stored_is_not_planned_anew(tmp_path: Path) -> None:
     # Another end would be planned under its number, and what lies between the two would count as answered.
     lay_log(tmp_path, 4, 4)
