@@ -36,19 +36,27 @@ class Clock:
     def __init__(self, ends_us):
         self.now_us = 0
         self.ends_us = ends_us
+        self._pause_us = 0
 
     def __call__(self):
         return self.now_us
 
-    async def wait_for(self, waiting, timeout):  # noqa: ASYNC109 - takes the place of asyncio's own
+    def timeout(self, seconds):
+        """Take the place of asyncio's own."""
+        self._pause_us = max(1, round(seconds * SECOND))
+        return self
+
+    async def __aenter__(self):
         """Let the time pass at once; end the run at its end."""
-        waiting.close()
         for _ in range(5):  # what was answered is heard first
             await asyncio.sleep(0)
-        self.now_us += max(1, round(timeout * SECOND))
+        self.now_us += self._pause_us
         if self.now_us >= self.ends_us:
             raise asyncio.CancelledError
         raise TimeoutError
+
+    async def __aexit__(self, *error):
+        """Nothing is ever waited for."""
 
 
 class AnsweringLink:
@@ -78,7 +86,7 @@ async def run_live(monkeypatch, program, seconds, **settings):
     link = AnsweringLink(Gateway({each.name: program for each in world.motes}))
     monkeypatch.setattr(live, "MqttLink", lambda *_, **__: link)
     fleet = Fleet(world, FleetSettings(seed=3, **settings), clock=clock)
-    monkeypatch.setattr(live.asyncio, "wait_for", clock.wait_for)
+    monkeypatch.setattr(live.asyncio, "timeout", clock.timeout)
     running = asyncio.create_task(fleet.run())
     with pytest.raises(asyncio.CancelledError):
         await running
