@@ -57,7 +57,7 @@ WORDS = [
     ("SELECT »{«fn ABS(lane)} AS x FROM traffic", "was not expected", None),
     ("SELECT 'a' »'b'« AS x FROM traffic", "was not expected", None),
     ("SELECT »REAL '5'« AS x FROM traffic", "CAST was expected", None),
-    ("SELECT lane AS »'x'« FROM traffic", "was not expected", None),
+    ("SELECT lane AS »'x'« FROM traffic", "an alias was expected", "a name has no quotes, or double ones"),
     ('SELECT »"ABS"«(lane) AS x FROM traffic', "was not expected", None),
     ("SELECT lane FROM traffic WHERE sensor LIKE 'a' AND LIKE('a'»,« sensor)", "was not expected", None),
     ("SELECT »+«lane AS x FROM traffic", "was not expected", None),
