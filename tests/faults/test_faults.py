@@ -12,7 +12,7 @@ from tests.faults.schedules import Fault, Kind, Part, Schedule, Setting
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]
 
 SCHEDULES = (
     (Fault(Kind.FORGET, Part.BROKER, 0.5, 1.0),),
