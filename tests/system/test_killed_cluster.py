@@ -14,7 +14,7 @@ from cluster.demo.processes import Children
 from cluster.service.client import ApiClient
 from tests.system.recorded_day import DAY, SPEED, assert_all_averages, averages_sql
 
-pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]
 
 ROWS = 207 * 48
 
