@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from protocols.command_line import byte_size_option, duration_option
+from protocols.durations import LONGEST_PAUSE_US
 
 if TYPE_CHECKING:
     from cluster.service.client import ApiClient
@@ -21,8 +22,6 @@ Api = Annotated[str, typer.Option("--api", envvar="FJORD_API", help="Address of 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DEFAULT_BROKER = "127.0.0.1:1883"
 MOST_ROWS = 10**12
-LONGEST_PAUSE_US = 3_600_000_000
-"""Proxies keep, and send again, what no commit has stored."""
 DEFAULT_API = "http://127.0.0.1:8642"
 
 

@@ -108,7 +108,7 @@ def keep_stream(
     as_others: Annotated[bool, typer.Option("--as-others", help="What the cluster keeps of all streams.")] = False,
     api: Api = DEFAULT_API,
 ) -> None:
-    """Say how much of a stream is kept; what is older goes once all have read it who have to."""
+    """Set how much of a stream is kept; what is older goes once nothing has to read it any more."""
     if as_others and (retention is not None or size is not None):
         raise typer.BadParameter("say either how much, or that it is kept as others are", param_hint="--as-others")
     with make_client(api) as client:

@@ -71,6 +71,19 @@ def make_folder(folder: Path) -> None:
     sync([folder.parent])
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file, or replace what is in it: whenever the power goes, all of it is there, or what was before.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; then it is as before.
+    """
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_bytes(content)
+    rename(unfinished, path)
+
+
 def rename(written: Path, path: Path) -> None:
     """Give a wholly written file its name, both on disk on return; errors are those of :func:`sync`."""
     sync([written])

@@ -14,8 +14,10 @@ ACCEPTED_FORMS: Final = "a number with a unit (us, ms, s, m, h, d, or in words):
 LARGEST_DURATION_US: Final = 2**63 - 1
 """Durations are int64 microseconds everywhere."""
 
+LONGEST_PAUSE_US: Final = 3_600_000_000
+"""Between two batches, commits or micro-batches: what is not stored yet is kept, and sent again."""
 LONGEST_OPTION_US: Final = 366 * 86_400_000_000
-"""Longer is no option or setting, unless it says so: clocks and timers add to it, and nobody waits for so long."""
+"""Longer is no option or setting, unless it says so: clocks and timers add to it, and none is waited for so long."""
 
 _US_PER_UNIT: Final = {
     "d": 86_400_000_000,

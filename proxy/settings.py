@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from protocols.byte_sizes import parse_byte_size
-from protocols.durations import LONGEST_OPTION_US, format_duration, parse_duration_us
+from protocols.durations import LONGEST_OPTION_US, LONGEST_PAUSE_US, format_duration, parse_duration_us
 from protocols.errors import FjordError, TopicError
 from protocols.mqtt import DEFAULT_PORT, SILENCE_SECONDS, BrokerAddress
 from protocols.programs import ListenSchedule
@@ -68,7 +68,7 @@ class ProxySettings(BaseModel):
     data: str = Field("", description="Folder of catalog, spool and quarantine; empty takes .fjord/proxy-<name>.")
     drivers: str = Field("", description="TOML file of drivers for devices of other makers; empty for none.")
     flush_interval: Duration = Field(
-        100_000, le=3_600_000_000, description="At most this long an accepted sample waits for its batch."
+        100_000, le=LONGEST_PAUSE_US, description="At most this long an accepted sample waits for its batch."
     )
     batch_rows: int = Field(10_000, ge=1, le=1_000_000, description="Samples in one batch at most.")
     batch_size: Size = Field(4 * 1024 * 1024, le=7 * 1024 * 1024, description="Size of one batch at most.")

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from cluster.fjord.operators.join_condition import join_condition
+from cluster.fjord.operators.join_condition import equal_columns
 from cluster.fjord.validity import copies_that_matter
 from cluster.language.algebra import (
     MEMBER,
@@ -260,8 +260,8 @@ def _of_two(node: Node, left: RowFlow, right: RowFlow) -> RowFlow:
 
 def _tried_per_second(node: Join | SemiJoin | AntiJoin, left: RowFlow, right: RowFlow) -> float:
     """Return how many pairs are tried in a second; 0 where a hash table finds those that meet."""
-    equal = join_condition(node.predicate, [column.name for column in schema_of(node.right)]).left_keys
-    if set(equal) - {MEMBER.name}:  # of each group of queries, pairs are tried all the same
+    equal = equal_columns(node.predicate, [column.name for column in schema_of(node.right)])
+    if any(one != MEMBER.name for one, _ in equal):  # of each group of queries, pairs are tried all the same
         return 0.0
     return left.per_second * _valid_at_once(right) + right.per_second * _valid_at_once(left)
 

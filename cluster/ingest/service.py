@@ -60,7 +60,7 @@ class Ingest:
     budget
         Returns, by stream, what its table may keep.
     passed
-        Returns, by stream, the instant before which nobody has to read what is stored; None if nobody reads it.
+        Returns, by stream, the instant before which what is stored has been read; None if nothing reads it.
     forgotten
         Called with a stream that is about to be removed: what was said of it holds for no other of its name.
     """

@@ -21,7 +21,7 @@ import structlog
 
 from cluster.errors import StorageError, UnwritableError
 from cluster.spark.checkpoint import has_begun
-from cluster.synced_files import rename
+from cluster.synced_files import write_whole
 
 log = structlog.get_logger(__name__)
 
@@ -161,10 +161,8 @@ def settle(folder: Path) -> None:
         return
     if course is Course.UPGRADE:
         log.warning("the data folder is upgraded; earlier versions refuse it from now on", folder=str(folder))
-    unfinished = folder / f"{MARKER}.unfinished"
     try:
-        unfinished.write_bytes(msgspec.json.encode(Marked(FORMAT, version("fjord"))))
-        rename(unfinished, folder / MARKER)
+        write_whole(folder / MARKER, msgspec.json.encode(Marked(FORMAT, version("fjord"))))
     except OSError as error:
         raise UnwritableError(f"the format of the data folder {folder}", error) from error
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from cluster.errors import ClusterError
@@ -33,7 +34,7 @@ class Lag(NamedTuple):
 
 
 LagBy = Mapping[tuple[str, Host], Lag]
-"""By stream, and by which of the two Spark queries reads it; what nobody reads is left out."""
+"""By stream, and by which of the two Spark queries reads it; streams without a reader are left out."""
 
 
 def greatest(lags: Iterable[Lag]) -> Lag | None:
@@ -43,7 +44,7 @@ def greatest(lags: Iterable[Lag]) -> Lag | None:
 
 
 def lag_behind(table: StreamTable, read: int, now: float) -> Lag:
-    """Return how far who has read a version of a stream's table is behind it.
+    """Return how far a reader of a stream's table is behind it.
 
     Parameters
     ----------
@@ -94,13 +95,10 @@ class Lags:
         found: dict[tuple[str, Host], Lag] = {}
         tables, now = self._tables(), self._clock()
         for host in Host:
-            for stream, table in tables.items():
-                try:
-                    read = self._positions.read_by(host, stream)
-                    if read is not None:
-                        found[stream, host] = lag_behind(table, read, now)
-                except ClusterError:
-                    continue
+            with suppress(ClusterError):
+                for stream, version in self._positions.read_by(host, tables).items():
+                    with suppress(ClusterError):
+                        found[stream, host] = lag_behind(tables[stream], version, now)
         return found
 
 
@@ -119,5 +117,5 @@ def lag_of_query(node: Node, lags: LagBy) -> Lag | None:
 
 
 def lag_of_stream(stream: str, lags: LagBy) -> Lag | None:
-    """Return how far whoever reads a stream is behind it at most; None if nobody reads it."""
+    """Return how far the slowest reader of a stream is behind it; None if it has none."""
     return greatest(lag for (name, _), lag in lags.items() if name == stream)

@@ -27,7 +27,7 @@ def named_epoch(plans: PlanFiles, checkpoint: Path) -> int:
 def go_on_behind(registry: Registry, named: int, positions: Mapping[str, int]) -> int:
     """Give the registry's queries an epoch behind the newest one that is named; say so, and return how many are lost.
 
-    Queries that were added in a lost epoch are gone. Those that were dropped in one are back: nobody remembers it.
+    Queries that were added in a lost epoch are gone. Those that were dropped in one are back: no record is left of it.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ class ClusterMetrics(Collector):
         )
         over = GaugeMetricFamily(
             "fjord_table_over_budget_bytes",
-            "What is over a table's budget, as somebody still has to read it",
+            "What is over a table's budget, as it still has to be read",
             labels=["table"],
         )
         dropped.add_metric(["results"], self._server.results.retention.numbers.dropped_rows)

@@ -268,7 +268,7 @@ class Registry:
         Parameters
         ----------
         named
-            An epoch that somebody knows, and this registry does not.
+            An epoch that plans or offsets name, and this registry does not know.
         positions
             As in :meth:`add`.
         """

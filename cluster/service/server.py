@@ -41,10 +41,9 @@ from cluster.service.stored_results import stored_results
 from cluster.service.stream_budgets import StillRead, StreamBudgets
 from cluster.spark.positions import SparkPositions
 from cluster.spark.session import SessionSettings, open_session
-from cluster.storage.budgets import Budget
+from cluster.storage.budgets import Blocked, Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
-from cluster.storage.stream_retention import Blocked
 from cluster.storage.troubles import Troubles
 from protocols import topics
 from protocols.catalog import Presence, Status
@@ -266,7 +265,7 @@ class ClusterServer:
         }
 
     def over_budget(self) -> dict[str, Blocked]:
-        """Return, by table, what is over its budget, as somebody still has to read it."""
+        """Return, by table, what is over its budget, as it still has to be read."""
         streams = {f"streams/{name}": each.table.retention.blocked for name, each in self.ingest.writers.items()}
         return {"results": self.results.retention.blocked, **streams}
 

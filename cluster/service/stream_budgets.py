@@ -1,4 +1,4 @@
-"""What may be kept of each stream: as the cluster's settings say, unless somebody has said otherwise of a stream."""
+"""What may be kept of each stream: as the cluster's settings say, or a budget of the stream's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from cluster.language.catalog import CatalogError
 from cluster.plan.epoch import Plan
 from cluster.plan.history import EVER_US, beginnings_of
-from cluster.plan.hosts import host_of
+from cluster.plan.hosts import Host, host_of
 from cluster.service.registry import Registry
 from cluster.service.result_messages import instant_text
 from cluster.spark.positions import SparkPositions
@@ -90,7 +90,7 @@ class StillRead:
         self._root = root
 
     def __call__(self, stream: str) -> Passed | None:
-        """Return the instant before which nobody has to read a stream any more; None if nobody reads it.
+        """Return the instant before which nothing has to read a stream any more; None if nothing reads it.
 
         Raises
         ------
@@ -106,13 +106,11 @@ class StillRead:
             found.append(Passed(instant_us, "queries have not read it yet"))
         read = self._positions.instants(stream).values()
         found += [Passed(instant_us, "a query with SINCE still reads it") for instant_us in read]
-        begun: dict[str, int] = {}
+        begun = {host: self._positions.begun(host) for host in Host}
         for query in self._plan().queries:
             begins_us = beginnings_of(query.node).get(stream)
-            if begins_us is not None:
-                host = host_of(query.node)
-                if query.since_epoch > begun.setdefault(host, self._positions.begun(host)):
-                    found.append(Passed(begins_us, f"query {query.name} is about to read it"))
+            if begins_us is not None and query.since_epoch > begun[host_of(query.node)]:
+                found.append(Passed(begins_us, f"query {query.name} is about to read it"))
         return min(found, default=None)
 
 

@@ -91,7 +91,7 @@ class RunningFjord:
         return {host: progress for host, progress in found.items() if progress is not None}
 
     def state(self) -> FjordState:
-        """Return how it is. Java may take long to say so, or for ever: whoever serves others asks in a thread."""
+        """Return how it is. Java may take long to answer, or for ever: a loop that serves others asks in a thread."""
         return FjordState(self.active, self.ready, self.failure, self.progress())
 
     def wait_until_idle(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from cluster.synced_files import rename
+from cluster.synced_files import write_whole
 
 log = structlog.get_logger(__name__)
 
@@ -39,11 +39,9 @@ def follow_move(checkpoint: Path) -> None:
         operator = noted.parents[2]
         after = corrected(before, f"file:{operator.resolve()}")
         if after != before:
-            log.warning("the data folder was moved: Spark is told where its state is now", operator=str(operator))
-            unfinished = noted.with_name(f".{noted.name}.unfinished")
-            unfinished.write_bytes(after)
+            log.warning("the data folder was moved: what Spark notes of its place is corrected", operator=str(operator))
             noted.with_name(f".{noted.name}.crc").unlink(missing_ok=True)  # of what was there
-            rename(unfinished, noted)
+            write_whole(noted, after)
 
 
 def corrected(content: bytes, operator: str) -> bytes:

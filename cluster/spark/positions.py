@@ -9,7 +9,7 @@ done ended with is where the next begins, and may begin again after a crash::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -66,8 +66,8 @@ class SparkPositions:
         ClusterError
             If that cannot be read.
         """
-        found = [self.read_by(host, stream) for host in Host]
-        return min((each for each in found if each is not None), default=None)
+        found = [self.read_by(host, [stream]) for host in Host]
+        return min((each[stream] for each in found if stream in each), default=None)
 
     def instants(self, stream: str) -> Mapping[Host, int]:
         """Return, by Spark query, up to which instant the slowest query with history has read a stream."""
@@ -88,8 +88,8 @@ class SparkPositions:
         """
         return self._offset(host).epoch
 
-    def read_by(self, host: Host, stream: str) -> int | None:
-        """Return the last version of a stream's table that one of them has read for good; None if it reads none.
+    def read_by(self, host: Host, streams: Collection[str]) -> Mapping[str, int]:
+        """Return, by stream, the last version of its table that one of them has read for good; not of those it leaves.
 
         Raises
         ------
@@ -97,7 +97,9 @@ class SparkPositions:
             If that cannot be read.
         """
         offset = self._offset(host)
-        return needed_from(stream, offset, self._following(offset.epoch, host))
+        following = () if offset.versions.keys() >= set(streams) else tuple(self._following(offset.epoch, host))
+        found = {stream: needed_from(stream, offset, following) for stream in streams}
+        return {stream: version for stream, version in found.items() if version is not None}
 
     def _following(self, epoch: int, host: Host) -> Iterable[Plan]:
         while self._plans.exists(epoch := epoch + 1):

@@ -28,7 +28,7 @@ REMEMBERED = {
     "spark.sql.ui.retainedExecutions": "2",
     "spark.sql.streaming.ui.enabled": "false",
 }
-"""What Spark remembers of what is done, for pages that nobody is shown: by default a thousand micro-batches with their
+"""What Spark remembers of what is done, for pages that are not served: by default a thousand micro-batches with their
 plans, and a hundred thousand tasks, so that memory would grow for hours."""
 
 

@@ -131,7 +131,7 @@ class AppendedTable:
         self.settle()
 
     def drop(self, paths: Sequence[str], metadata: Mapping[str, str]) -> None:
-        """Take files out of the table, in one commit; they stay on disk until whoever has opened it has done.
+        """Take files out of the table, in one commit; they stay on disk until those that have it open are done.
 
         Parameters
         ----------

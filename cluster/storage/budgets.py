@@ -3,7 +3,7 @@
     stamps      files        oldest                                  newest
                              [====][=====][===] [====][=====][==]
     wanted from              -----------------|    by age, and by size: what is before it is to go
-    passed      -----------------------|           before it nobody has to read any more
+    passed      -----------------------|           before it nothing has to be read any more
     goes                     [====][=====]         the third is over the budget, and reported
 
 Whole files go, oldest first, so that what is left is everything from some instant on, and maybe a little more.
@@ -50,10 +50,23 @@ class TableFile(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """The instant before which nobody has to read what is stored, and who has to read what follows it."""
+    """The instant before which nothing has to be read any more, and what has to read the rest."""
 
     instant_us: int
     by: str = ""
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """What is over a budget and still has to be read, and by what."""
+
+    rows: int = 0
+    bytes: int = 0
+    by: str = ""
+
+    @classmethod
+    def of(cls, files: Sequence[TableFile], by: str) -> Blocked:
+        """Add files up."""
+        return cls(sum(file.rows for file in files), sum(file.bytes for file in files), by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +80,7 @@ class Dropping:
     files
         What goes.
     blocked
-        What should go, too, and somebody still has to read.
+        What should go, too, and still has to be read.
     """
 
     from_us: int
@@ -111,7 +124,7 @@ def dropping(files: Sequence[TableFile], wanted_us: int, passed_us: int) -> Drop
     wanted_us
         From which instant on rows are to be kept.
     passed_us
-        Before this instant nobody has to read any more.
+        Before this instant nothing has to be read any more.
     """
     from_us = min(wanted_us, passed_us)
     to_go = [file for file in files if file.last_us < wanted_us]

@@ -7,14 +7,13 @@ begins with these numbers; else it would wait for batches that nobody has any mo
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from cluster.errors import StorageError, UnwritableError
-from cluster.synced_files import make_folder, sync
+from cluster.synced_files import make_folder, rename
 
 FOLDER = ".dropped"
 """Below that of the streams; no stream has such a name."""
@@ -53,16 +52,12 @@ class DroppedStreams:
             If they cannot be written now.
         """
         path = self._path(stream)
-        unfinished = path.with_suffix(".new")
         stored = tuple(_Stored(*lane, sequence) for lane, sequence in sorted(sequences.items()))
         try:
             make_folder(self._folder)
-            with unfinished.open("wb") as file:
-                file.write(msgspec.json.encode(stored))
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(path)
-            sync([self._folder])
+            unfinished = path.with_suffix(".new")
+            unfinished.write_bytes(msgspec.json.encode(stored))
+            rename(unfinished, path)
         except OSError as error:
             raise UnwritableError(f"what was stored of stream {stream!r}", error) from error
 

@@ -59,4 +59,4 @@ def _mend_checkpoints(folder: Path) -> None:
             checkpoint.unlink()
     named = last_checkpoint(folder)
     if named is not None and not (folder / f"{named:020d}{CHECKPOINT}").is_file():
-        (folder / LAST_CHECKPOINT).unlink()  # who opens the table looks for the checkpoints there are
+        (folder / LAST_CHECKPOINT).unlink()  # then the checkpoints there are are looked for

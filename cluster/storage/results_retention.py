@@ -17,10 +17,9 @@ from deltalake.exceptions import DeltaError
 from cluster.errors import StorageError
 from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import is_local
-from cluster.storage.budgets import UNBOUNDED, Budget, TableFile, dropping, wanted_from
+from cluster.storage.budgets import UNBOUNDED, Blocked, Budget, TableFile, dropping, wanted_from
 from cluster.storage.commit_log import CommitLog
-from cluster.storage.stream_retention import Blocked
-from cluster.synced_files import rename
+from cluster.synced_files import write_whole
 from protocols.errors import FjordError
 
 log = structlog.get_logger(__name__)
@@ -89,13 +88,13 @@ class ResultsRetention:
         passed = wanted if version is None else round(CommitLog(table.root).committed_at(version) * 1_000)
         found = dropping(files, wanted, passed)
         if found.blocked:
-            rows, size = sum(file.rows for file in found.blocked), sum(file.bytes for file in found.blocked)
-            self.blocked = Blocked(rows, size, "it is not published yet")
-            log.warning("more is kept than there should be", table=table.root, bytes=size, reason=self.blocked.by)
+            self.blocked = Blocked.of(found.blocked, "it is not published yet")
+            left = self.blocked
+            log.warning("more is kept than there should be", table=table.root, bytes=left.bytes, reason=left.by)
         if found.files:
             rows = sum(file.rows for file in found.files)
             numbers = Numbers(self.numbers.dropped_rows + rows, dict(last))
-            _write(self._path, numbers)
+            write_whole(self._path, msgspec.json.encode(numbers))
             self.numbers = numbers
             table.drop([file.path for file in found.files], {})
             log.info("old results removed", table=table.root, files=len(found.files), rows=rows)
@@ -120,9 +119,3 @@ def _read(path: Path | None) -> Numbers:
         return Numbers()
     except (OSError, msgspec.DecodeError) as error:
         raise StorageError(f"what has gone of the results cannot be read: {path}: {error}") from error
-
-
-def _write(path: Path, numbers: Numbers) -> None:
-    written = path.with_name(f"{path.name}.new")
-    written.write_bytes(msgspec.json.encode(numbers))
-    rename(written, path)

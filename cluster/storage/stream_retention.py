@@ -1,4 +1,4 @@
-"""Keeps a stream's table within its budget: what is older than it may be, and read by all who have to, goes."""
+"""Keeps a stream's table within its budget: what is older than it may be goes once it has been read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 from deltalake.exceptions import DeltaError
 
 from cluster.storage.appending import AppendedTable
-from cluster.storage.budgets import UNBOUNDED, Budget, Passed, TableFile, dropping, wanted_from
+from cluster.storage.budgets import UNBOUNDED, Blocked, Budget, Passed, TableFile, dropping, wanted_from
 from protocols.batches import START_COLUMN
 from protocols.errors import FjordError
 
@@ -25,14 +25,6 @@ class Dropped(msgspec.Struct, frozen=True):
     from_us: int | None = None
 
 
-class Blocked(msgspec.Struct, frozen=True):
-    """What is over the budget, as somebody still has to read it."""
-
-    rows: int = 0
-    bytes: int = 0
-    by: str = ""
-
-
 class StreamRetention:
     """What may go from one table.
 
@@ -41,7 +33,7 @@ class StreamRetention:
     budget
         Returns what the table may keep.
     passed
-        Returns the instant before which nobody has to read any more; None if nobody reads the stream. It may raise.
+        Returns the instant before which nothing has to be read any more; None if nothing reads it. It may raise.
     """
 
     def __init__(
@@ -60,7 +52,7 @@ class StreamRetention:
 
     @property
     def kept_from_us(self) -> int | None:
-        """From which instant on everything stored is there, and stays for who begins to read now; None for all."""
+        """From which instant on everything stored is there, and stays for readers that begin now; None for all."""
         known = [each for each in (self.dropped.from_us, self._announced_us) if each is not None]
         return max(known, default=None)
 
@@ -98,9 +90,9 @@ class StreamRetention:
         passed = self._passed() or Passed(watermark_us)
         found = dropping(files, wanted_us, min(passed.instant_us, watermark_us))
         if found.blocked:
-            rows, size = sum(file.rows for file in found.blocked), sum(file.bytes for file in found.blocked)
-            self.blocked = Blocked(rows, size, passed.by or "the stream's low watermark has not passed it")
-            log.warning("more is kept than there should be", table=table.root, bytes=size, reason=self.blocked.by)
+            self.blocked = Blocked.of(found.blocked, passed.by or "the stream's low watermark has not passed it")
+            left = self.blocked
+            log.warning("more is kept than there should be", table=table.root, bytes=left.bytes, reason=left.by)
         if found.files:
             rows = sum(file.rows for file in found.files)
             from_us = max(found.from_us, self.dropped.from_us or found.from_us)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 * 1024
 CHUNKS_HELD = 64
-"""What waits in one direction of one connection at most; whoever sends more has to wait."""
+"""What waits in one direction of one connection at most; more has to wait at the sender."""
 LONGEST_SECONDS = 30.0
 
 

@@ -153,9 +153,10 @@ class Run:
         return None
 
     def _first_us(self) -> int:
-        """Wait until all motes sample; return from when on."""
+        """Wait until all motes sample, and have for a whole pane; return from when on."""
         while (settled := self._settle(time.time() + 1)) is not None:
-            if len({row["row"]["sensor"] for row in self._results["rows"] if _us(row["start"]) < settled}) == MOTES:
+            before_us = settled - PANE_US
+            if len({row["row"]["sensor"] for row in self._results["rows"] if _us(row["start"]) < before_us}) == MOTES:
                 return settled
         raise ClusterError("queries do not answer")
 

@@ -61,7 +61,7 @@ class Setting(StrEnum):
 
     LOCAL = "local"
     SHORT = "short"
-    """What has been replaced, and old commits, are kept for seconds only, unless somebody still has to read them."""
+    """What has been replaced, and old commits, are kept for seconds only, unless they still have to be read."""
     SMALL = "small"
     """As well as that, there is room for little: the spool, samples in memory, results for a broker that is away."""
     STANDALONE = "standalone"

@@ -36,6 +36,14 @@ async def said(reader: asyncio.StreamReader, count: int) -> bytes:
     return await asyncio.wait_for(reader.readexactly(count), SECONDS)
 
 
+async def begun(link: Link) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect, and find that it works."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
+    writer.write(b"a")
+    await said(reader, 2)
+    return reader, writer
+
+
 async def test_it_forwards_both_ways(link: Link) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
     writer.write(b"ab")
@@ -44,9 +52,7 @@ async def test_it_forwards_both_ways(link: Link) -> None:
 
 
 async def test_cut_it_resets_and_refuses_until_it_is_mended(link: Link) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
-    writer.write(b"a")
-    await said(reader, 2)
+    reader, writer = await begun(link)
     await asyncio.to_thread(link.cut)
     with pytest.raises(OSError, match="reset"):
         await said(reader, 1)
@@ -61,9 +67,7 @@ async def test_cut_it_resets_and_refuses_until_it_is_mended(link: Link) -> None:
 
 
 async def test_held_it_lets_nothing_through_and_then_everything(link: Link) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
-    writer.write(b"a")
-    await said(reader, 2)
+    reader, writer = await begun(link)
     await asyncio.to_thread(link.hold)
     writer.write(b"b")
     with pytest.raises(TimeoutError):

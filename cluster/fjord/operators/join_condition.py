@@ -41,8 +41,23 @@ def join_condition(predicate: Scalar | None, right: Collection[str]) -> JoinCond
     right
         Those of the right side; all others are of the left.
     """
+    pairs, rest = _taken_apart(predicate, right)
+    residual = None
+    if rest:
+        text = " AND ".join(f"({canonical(part)})" for part in rest)
+        residual = compile_scalar(Scalar(text, FieldType.BOOLEAN))
+    return JoinCondition(tuple(one for one, _ in pairs), tuple(other for _, other in pairs), residual)
+
+
+def equal_columns(predicate: Scalar | None, right: Collection[str]) -> list[tuple[str, str]]:
+    """Return the columns of left and right that must be equal, pair by pair, as :func:`join_condition` finds them."""
+    return _taken_apart(predicate, right)[0]
+
+
+def _taken_apart(predicate: Scalar | None, right: Collection[str]) -> tuple[list[tuple[str, str]], list[exp.Expr]]:
+    """Return the columns that must be equal, and what else must be true."""
     if predicate is None:
-        return JoinCondition((), (), None)
+        return [], []
     pairs: list[tuple[str, str]] = []
     rest: list[exp.Expr] = []
     parsed = parse_scalar(predicate.sql)
@@ -53,12 +68,7 @@ def join_condition(predicate: Scalar | None, right: Collection[str]) -> JoinCond
             rest.append(plain)
         else:
             pairs.append(pair)
-    residual = None
-    if rest:
-        text = " AND ".join(f"({canonical(part)})" for part in rest)
-        residual = compile_scalar(Scalar(text, FieldType.BOOLEAN))
-    unique = tuple(dict.fromkeys(pairs))  # who writes a condition twice means it once
-    return JoinCondition(tuple(one for one, _ in unique), tuple(other for _, other in unique), residual)
+    return list(dict.fromkeys(pairs)), rest  # who writes a condition twice means it once
 
 
 def _equality(part: exp.Expr, right: Collection[str]) -> tuple[str, str] | None:

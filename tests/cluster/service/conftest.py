@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cluster.ingest.service import Ingest
 from cluster.plan.epoch import PlanFiles
 from cluster.service.query_service import QueryService
 from cluster.service.registry import Registry
+from cluster.storage.stream_tables import arrow_schema
 from protocols import topics
 from protocols.catalog import StreamOffer
 from protocols.frames import encode
@@ -26,6 +28,20 @@ TRAFFIC = StreamSchema(
         Field("lane", FieldType.INTEGER),
     ),
 )
+
+
+def traffic_rows(stamps: list[int]) -> pa.Table:
+    """Return rows of :data:`TRAFFIC` as they are stored, which differ in their stamps alone."""
+    count = len(stamps)
+    columns = {
+        "fjord_start_us": stamps,
+        "fjord_mote": ["m"] * count,
+        "fjord_default_rate": [True] * count,
+        "sensor": ["a"] * count,
+        "speed": [1.0] * count,
+        "lane": [1] * count,
+    }
+    return arrow_schema(TRAFFIC).empty_table().from_pydict(columns, arrow_schema(TRAFFIC))
 
 
 @dataclass

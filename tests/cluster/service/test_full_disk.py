@@ -166,7 +166,7 @@ async def test_a_stream_whose_numbers_cannot_be_kept_is_not_dropped(
 ) -> None:
     async with client(service) as api:
         with monkeypatch.context() as patched:
-            patched.setattr("cluster.storage.dropped_streams.os.fsync", no_space)
+            patched.setattr("os.fsync", no_space)
             assert (await api.delete("/v1/streams/traffic")).status_code == 507
         assert [stream["name"] for stream in (await api.get("/v1/streams")).json()] == ["traffic"]
         assert (await api.delete("/v1/streams/traffic")).status_code == 204

@@ -27,8 +27,8 @@ from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.results_retention import ResultsRetention
-from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
-from tests.cluster.service.conftest import TRAFFIC, Service
+from cluster.storage.stream_tables import StreamPosition, StreamTable
+from tests.cluster.service.conftest import TRAFFIC, Service, traffic_rows
 from tests.cluster.spark.hosted_run import CATALOG
 from tests.cluster.spark.test_positions import MEANS, ROWS, lay, plan
 
@@ -44,16 +44,8 @@ def table(tmp_path: Path) -> StreamTable:
 
 
 def append(table: StreamTable, number: int) -> None:
-    rows = {
-        "fjord_start_us": list(range(number * EACH, (number + 1) * EACH)),
-        "fjord_mote": ["m"] * EACH,
-        "fjord_default_rate": [True] * EACH,
-        "sensor": ["a"] * EACH,
-        "speed": [1.0] * EACH,
-        "lane": [1] * EACH,
-    }
-    stored = arrow_schema(TRAFFIC).empty_table().from_pydict(rows, arrow_schema(TRAFFIC))
-    table.append([stored], StreamPosition((number + 1) * EACH), {("p", "e"): number + 1})
+    rows = traffic_rows(list(range(number * EACH, (number + 1) * EACH)))
+    table.append([rows], StreamPosition((number + 1) * EACH), {("p", "e"): number + 1})
 
 
 @pytest.mark.parametrize(("read", "rows"), [(-1, 30), (0, 30), (1, 20), (2, 10)])

@@ -18,6 +18,7 @@ from protocols import topics
 from protocols.demands import decode_demand
 from protocols.errors import TopicError
 from protocols.programs import Measure
+from tests.cluster.service.conftest import traffic_rows
 
 if TYPE_CHECKING:
     from tests.cluster.service.conftest import Service
@@ -170,16 +171,7 @@ async def test_explain_says_what_a_query_would_share(service: Service) -> None:
 def store(service: Service, stamps: list[int], watermark_us: int) -> None:
     """Store samples of one sensor."""
     table = service.ingest.writers["traffic"].table
-    columns = {
-        "fjord_start_us": stamps,
-        "fjord_mote": ["m"] * len(stamps),
-        "fjord_default_rate": [True] * len(stamps),
-        "sensor": ["a"] * len(stamps),
-        "speed": [1.0] * len(stamps),
-        "lane": [1] * len(stamps),
-    }
-    rows = pl.DataFrame(columns, schema_overrides={"lane": pl.Int64}).to_arrow().cast(arrow_schema(table.schema))
-    table.append([rows], StreamPosition(watermark_us, {}), {})
+    table.append([traffic_rows(stamps)], StreamPosition(watermark_us, {}), {})
 
 
 BACK = "SELECT sensor, speed FROM traffic SINCE 2 HOURS AGO"

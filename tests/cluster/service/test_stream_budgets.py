@@ -36,12 +36,12 @@ from cluster.service.settings import ClusterSettings
 from cluster.service.stream_budgets import StillRead, StreamBudgets
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
-from cluster.storage.budgets import Budget, Passed
+from cluster.storage.budgets import Blocked, Budget, Passed
 from cluster.storage.results_retention import ResultsRetention
-from cluster.storage.stream_retention import Blocked, Dropped, StreamRetention
-from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema, watermark_at
+from cluster.storage.stream_retention import Dropped, StreamRetention
+from cluster.storage.stream_tables import StreamPosition, StreamTable, watermark_at
 from cluster.stream_command import stream
-from tests.cluster.service.conftest import TRAFFIC, Service
+from tests.cluster.service.conftest import TRAFFIC, Service, traffic_rows
 from tests.cluster.spark.hosted_run import CATALOG
 from tests.cluster.spark.test_positions import MEANS, ROWS, lay, plan
 
@@ -52,17 +52,7 @@ EVERYTHING = Budget(age_us=1)
 
 
 def store(table: StreamTable, stamps: list[int], watermark_us: int) -> None:
-    count = len(stamps)
-    columns = {
-        "fjord_start_us": stamps,
-        "fjord_mote": ["m"] * count,
-        "fjord_default_rate": [True] * count,
-        "sensor": ["a"] * count,
-        "speed": [1.0] * count,
-        "lane": [1] * count,
-    }
-    rows = arrow_schema(TRAFFIC).empty_table().from_pydict(columns, arrow_schema(TRAFFIC))
-    table.append([rows], StreamPosition(watermark_us), {("p", "e"): table.version + 1})
+    table.append([traffic_rows(stamps)], StreamPosition(watermark_us), {("p", "e"): table.version + 1})
 
 
 def read_up_to(folder: Path, host: Host, version: int, history: dict[int, dict[str, int]] | None = None) -> None:

@@ -84,3 +84,11 @@ def test_an_offset_that_cannot_be_read_is_an_error_and_no_licence(tmp_path: Path
     (tmp_path / Host.STATEFUL.value / "offsets" / "0").write_text("")
     with pytest.raises(ClusterError, match="how far Spark has come"):
         SparkPositions(tmp_path, PlanFiles(tmp_path / "plans"))("traffic")
+
+
+def test_how_far_queries_with_history_have_read(tmp_path: Path) -> None:
+    history = {4: {"traffic": 500}, 7: {"traffic": 300, "weather": 9}}
+    lay(tmp_path, Host.STATEFUL, [Offset(7, {"traffic": 4}, history=history)], done=1)
+    positions = SparkPositions(tmp_path, PlanFiles(tmp_path / "plans"))
+    assert positions.instants("traffic") == {Host.STATEFUL: 300}
+    assert positions.instants("roads") == {}

@@ -15,11 +15,10 @@ import pytest
 from deltalake import DeltaTable
 
 from cluster.errors import StorageError
-from cluster.storage.budgets import UNBOUNDED, Budget
+from cluster.storage.budgets import UNBOUNDED, Blocked, Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_retention import NUMBERS, ResultsRetention
 from cluster.storage.results_table import ResultsTable
-from cluster.storage.stream_retention import Blocked
 
 EACH, SMALL = 5, Budget(bytes=20_000)
 

@@ -16,10 +16,10 @@ from deltalake import DeltaTable
 
 from cluster.errors import ClusterError
 from cluster.storage import retention
-from cluster.storage.budgets import Budget, Passed
+from cluster.storage.budgets import Blocked, Budget, Passed
 from cluster.storage.compaction import Compaction
 from cluster.storage.stored_files import StoredFiles
-from cluster.storage.stream_retention import Blocked, Dropped, StreamRetention
+from cluster.storage.stream_retention import Dropped, StreamRetention
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from tests.cluster.storage.test_tables import TRAFFIC, at, rows
 

@@ -1,7 +1,7 @@
 """A cluster for which an hour is a second: with this folder in PYTHONPATH, it and its workers keep little for long.
 
 What has been replaced is kept for two seconds, tables are looked after every three, and commits leave the log, and the
-archive, after some twenty. Nothing else is changed: whoever still has to read something must find it all the same.
+archive, after some twenty. Nothing else is changed: what still has to be read must be there all the same.
 """
 
 from __future__ import annotations
