@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Generator, Iterator
+    from types import FrameType
 
     from pyspark.sql import SparkSession
 
@@ -19,6 +23,32 @@ if TYPE_CHECKING:
 # A slow example says something about the machine, not about the code.
 hypothesis.settings.register_profile("fjord", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("fjord")
+
+LONG_SECONDS = 3600
+"""For a test that kills or starves parts many times, on a busy machine; others have what pyproject.toml says."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.iter_markers("long")) or any(item.iter_markers("faults")):
+            item.add_marker(pytest.mark.timeout(LONG_SECONDS))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Print what asyncio's tasks wait for before a test ends that has hung: their frames are on no thread's stack."""
+    end = signal.getsignal(signal.SIGALRM)
+
+    def show_and_end(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(RuntimeError):  # no loop is running
+            for task in asyncio.all_tasks():
+                task.print_stack()
+        if callable(end):
+            end(number, frame)
+
+    if callable(end):
+        signal.signal(signal.SIGALRM, show_and_end)
+    return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)
