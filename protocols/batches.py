@@ -172,9 +172,10 @@ class Ack(Frame, frozen=True):
 
 
 class Resumption(Frame, frozen=True):
-    """Proxy to cluster: no batch of a stream before `first` will come any more, for all of them were acknowledged.
+    """Proxy to cluster: no batch of a stream before `first` will come any more, for the proxy has none of them.
 
-    The answer to acks that are lower than earlier ones: the cluster has lost what it had, and goes on with `first`.
+    All of them were acknowledged: the answer to acks that are lower than earlier ones, as the cluster has lost what it
+    had. Or all but the last were, and that one is damaged in the proxy's spool. The cluster goes on with `first`.
     """
 
     proxy: Name

@@ -15,6 +15,7 @@ from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
 from proxy.delivery_window import (
     AckReceived,
+    BatchDamaged,
     BatchSpooled,
     Connected,
     DeleteThrough,
@@ -25,11 +26,14 @@ from proxy.delivery_window import (
     Resending,
     Resume,
     Send,
+    Skip,
     TimePassed,
 )
 from proxy.errors import StoreError
+from proxy.link_seam import Clocks
 from proxy.metrics import ProxyMetrics
-from proxy.spool import SpooledBatch
+from proxy.quarantine import LONGEST_PAYLOAD_BYTES, RefusedFrame
+from proxy.spool import DamagedBatchError, SpooledBatch
 from proxy.stores import Stores
 
 log = structlog.get_logger(__name__)
@@ -55,6 +59,8 @@ class Delivery:
         Over which they go.
     metrics
         Counts what happens.
+    clocks
+        Where the time comes from.
     in_flight, resend_after_us
         As in :class:`proxy.delivery_window.DeliveryWindow`.
     """
@@ -65,6 +71,7 @@ class Delivery:
         stores: Stores,
         link: Publisher,
         metrics: ProxyMetrics,
+        clocks: Clocks,
         *,
         in_flight: int,
         resend_after_us: int,
@@ -73,12 +80,13 @@ class Delivery:
         self._stores = stores
         self._link = link
         self._metrics = metrics
+        self._clocks = clocks
         self._in_flight = in_flight
         self._resend_after_us = resend_after_us
         self._connected = False
         self._to_send: deque[tuple[str, int]] = deque()
         self._to_resume: dict[str, int] = {}
-        """By stream, with which batch the cluster is to take up again."""
+        """By stream, with which batch the cluster is to go on, as those before will not come."""
         self._wake = asyncio.Event()
         self._deletions: dict[str, int] = {}
         first = stores.spool.first_waiting()
@@ -164,6 +172,9 @@ class Delivery:
                 continue
             try:
                 payload = await self._stores.in_thread(self._stores.spool.read, stream, sequence)
+            except DamagedBatchError as error:
+                self._leave_out(error)
+                continue
             except StoreError as error:
                 self._put_off(stream, sequence, error)
                 continue
@@ -172,6 +183,25 @@ class Delivery:
             await publish_offers()
             await self._link.publish(Message(topic, payload))
             self._metrics.count("batches_sent")
+
+    def _leave_out(self, error: DamagedBatchError) -> None:
+        """Go on without a batch that is damaged: count it, keep what is left of it, and have the cluster go on too."""
+        stream, sequence = error.batch.stream, error.batch.sequence
+        window = self.windows[stream]
+        if sequence <= window.acknowledged:
+            return
+        self._metrics.count("batches_damaged")
+        self._metrics.count("rows_damaged", by=error.batch.rows)
+        self._metrics.count("quarantined")
+        log.error("a batch is damaged, and left out", stream=stream, batch=sequence, rows=error.batch.rows)
+        topic = topics.batches(self._proxy)
+        self._stores.quarantine.put(
+            RefusedFrame(
+                self._clocks.real(), topic, "damaged", error.message, error.batch.payload[:LONGEST_PAYLOAD_BYTES]
+            )
+        )
+        self._to_send = deque(each for each in self._to_send if each[0] != stream or each[1] < sequence)
+        self._handle(stream, window, BatchDamaged(sequence), self._clocks.radio())
 
     def _put_off(self, stream: str, sequence: int, error: StoreError) -> None:
         """Leave a stream whose next batch cannot be read until it is sent again, as nothing of it is acknowledged."""
@@ -204,6 +234,8 @@ class Delivery:
                     self._to_resume[stream] = first
                     self._metrics.count("resumptions")
                     log.error("the cluster has lost what it acknowledged", stream=stream, resumes_with=first)
+                case Skip(sequence):
+                    self._to_resume[stream] = sequence + 1
                 case Resending(sequence, reason):
                     self._to_send = deque(each for each in self._to_send if each[0] != stream)
                     self._metrics.count("resends", reason)

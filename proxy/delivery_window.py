@@ -3,11 +3,14 @@
 Pure, one per stream. At most `in_flight` batches are published and not acknowledged. If nothing is acknowledged for
 `resend_after_us`, or the receiver repeats that it misses something, sending begins again after the last acknowledged.
 A receiver that stays silent is tried ever more seldom, up to 16 times `resend_after_us`.
+
+A batch that is damaged on disk is left out, once the receiver has stored all before it: what tells it to go on behind
+the damaged one would make it give up those, too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _REPEATS_UNTIL_RESEND = 2
 _LONGEST_PATIENCE = 16
@@ -16,6 +19,13 @@ _LONGEST_PATIENCE = 16
 @dataclass(frozen=True, slots=True)
 class BatchSpooled:
     """A batch is on disk; numbers grow by one."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDamaged:
+    """A batch that was to be sent cannot be: its bytes are lost. Nor has what was to be sent behind it been sent."""
 
     sequence: int
 
@@ -42,7 +52,7 @@ class TimePassed:
     """Nothing happened but time."""
 
 
-DeliveryEvent = BatchSpooled | AckReceived | Connected | Disconnected | TimePassed
+DeliveryEvent = BatchSpooled | BatchDamaged | AckReceived | Connected | Disconnected | TimePassed
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +92,14 @@ class Resume:
     first: int
 
 
-DeliveryInstruction = Send | DeleteThrough | Resending | ImpossibleAck | Resume
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Tell the receiver that this batch will never come: it has all before it, and is to go on behind it."""
+
+    sequence: int
+
+
+DeliveryInstruction = Send | DeleteThrough | Resending | ImpossibleAck | Resume | Skip
 
 
 @dataclass(slots=True)
@@ -112,6 +129,7 @@ class DeliveryWindow:
     _regressed: int = 0
     _resent_for: int = -1
     _patience: int = 1
+    _damaged: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.sent = self.acknowledged
@@ -128,6 +146,12 @@ class DeliveryWindow:
                 if sequence != self.spooled + 1:
                     raise ValueError(f"batch {sequence} spooled after {self.spooled}")
                 self.spooled = sequence
+                return self._fill(now_us)
+            case BatchDamaged(sequence):
+                if sequence <= self.acknowledged:
+                    return []
+                self._damaged.add(sequence)
+                self.sent = min(self.sent, sequence - 1)
                 return self._fill(now_us)
             case AckReceived(through):
                 return self._acknowledge(through, now_us)
@@ -161,6 +185,7 @@ class DeliveryWindow:
         self._regressed = 0
         if through > self.acknowledged:
             self.acknowledged = through
+            self._damaged = {each for each in self._damaged if each > through}
             # An ack of something sent before we went back: those need not be sent again.
             self.sent = max(self.sent, through)
             self._progress_us = now_us
@@ -191,7 +216,13 @@ class DeliveryWindow:
             return []
         if self.sent == self.acknowledged:
             self._progress_us = now_us
-        upper = min(self.spooled, self.acknowledged + self.in_flight)
-        sends: list[DeliveryInstruction] = [Send(sequence) for sequence in range(self.sent + 1, upper + 1)]
-        self.sent = max(self.sent, upper)
-        return sends
+        instructions: list[DeliveryInstruction] = []
+        for sequence in range(self.sent + 1, min(self.spooled, self.acknowledged + self.in_flight) + 1):
+            if sequence not in self._damaged:
+                instructions.append(Send(sequence))
+            elif sequence == self.acknowledged + 1:
+                instructions.append(Skip(sequence))
+            else:
+                break
+            self.sent = sequence
+        return instructions

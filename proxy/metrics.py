@@ -47,6 +47,8 @@ COUNTERS: Mapping[str, Counted] = {
     "batches_sent": Counted("Batches published, repetitions included."),
     "batches_acknowledged": Counted("Batches the cluster has."),
     "batches_rejected": Counted("Batches the cluster will never take."),
+    "batches_damaged": Counted("Batches whose bytes on disk have changed: they are left out."),
+    "rows_damaged": Counted("Rows of batches that were left out."),
     "resends": Counted("Times sending began again, by reason.", "reason"),
     "resumptions": Counted("Times a stream went on after the cluster had lost what it had acknowledged."),
     "acks_refused": Counted("Acknowledgements that cannot be right, by reason.", "reason"),

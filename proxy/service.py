@@ -105,6 +105,7 @@ class ProxyService:
             stores,
             self.link,
             self.metrics,
+            self._clocks,
             in_flight=settings.in_flight,
             resend_after_us=settings.resend_after,
         )

@@ -2,15 +2,21 @@
 
 One transaction stores batches together with how far each stream has come and which packets went into them, so that
 after a crash numbers go on without a gap, nothing is doubled, and what was lost in memory is counted as lost.
+
+SQLite notices damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
+would refuse a damaged batch as a garbled message, and acknowledge nothing, for it cannot know which it is.
 """
 
 from __future__ import annotations
 
 import secrets
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from protocols.batches import decode_batch
+from protocols.errors import FrameError
 from proxy.batching import MotePosition
 from proxy.database import open_database, reading, transaction
 from proxy.errors import StoreError
@@ -25,6 +31,18 @@ class SpooledBatch:
     sequence: int
     rows: int
     payload: bytes
+
+
+class DamagedBatchError(StoreError):
+    """The bytes of a batch are not those that were spooled."""
+
+    def __init__(self, path: Path, batch: SpooledBatch) -> None:
+        super().__init__(
+            path,
+            f"batch {batch.sequence:,} of stream {batch.stream!r} is damaged, its {batch.rows:,} rows are lost",
+            hint="check the disk",
+        )
+        self.batch = batch
 
 
 class Spool:
@@ -93,8 +111,8 @@ class Spool:
         """
         with transaction(self._connection, self.path):
             self._connection.executemany(
-                "INSERT INTO batches VALUES (?, ?, ?, ?)",
-                [(each.stream, each.sequence, each.rows, each.payload) for each in batches],
+                "INSERT INTO batches VALUES (?, ?, ?, ?, ?)",
+                [(each.stream, each.sequence, each.rows, each.payload, zlib.crc32(each.payload)) for each in batches],
             )
             self._connection.executemany(
                 "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)",
@@ -105,12 +123,25 @@ class Spool:
         self.size_bytes += sum(len(each.payload) for each in batches)
 
     def read(self, stream: str, sequence: int) -> bytes | None:
-        """Return a batch's bytes, None if it is not there any more; raises StoreError."""
+        """Return a batch's bytes, None if it is not there any more.
+
+        Raises
+        ------
+        DamagedBatchError
+            They are not what was spooled.
+        StoreError
+            They cannot be read.
+        """
         with reading(self.path):
             row = self._connection.execute(
-                "SELECT payload FROM batches WHERE stream = ? AND sequence = ?", (stream, sequence)
+                "SELECT rows, payload, checksum FROM batches WHERE stream = ? AND sequence = ?", (stream, sequence)
             ).fetchone()
-        return None if row is None else bytes(row[0])
+        if row is None:
+            return None
+        batch = SpooledBatch(stream, sequence, int(row[0]), bytes(row[1]))
+        if not (_decodes(batch) if row[2] is None else zlib.crc32(batch.payload) == row[2]):
+            raise DamagedBatchError(self.path, batch)
+        return batch.payload
 
     def delete_through(self, stream: str, sequence: int) -> None:
         """Delete the batches of a stream up to and including this one."""
@@ -142,3 +173,12 @@ class Spool:
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
+
+
+def _decodes(batch: SpooledBatch) -> bool:
+    """Return whether a batch can be what was spooled; for one spooled by a version that made no checksums."""
+    try:
+        found = decode_batch(batch.payload)
+    except FrameError:
+        return False
+    return (found.stream, found.sequence, found.rows) == (batch.stream, batch.sequence, batch.rows)

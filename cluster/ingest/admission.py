@@ -57,7 +57,7 @@ class AdmissionCounters:
     late_rows: int = 0
     silent_proxies: int = 0
     lost_batches: int = 0
-    """Acknowledged once, and gone: their proxies have them no more, and the table has not."""
+    """Gone: their proxies have them no more (acknowledged once, or damaged in a spool), and the table has not."""
     lost_versions: int = 0
     """Versions of the table that were named once, and gone."""
 

@@ -139,7 +139,7 @@ class StreamWriter:
         self._work.set()
 
     async def resume(self, resumption: Resumption) -> None:
-        """Go on after batches that were acknowledged and are lost: say so, count them, and take the next one."""
+        """Go on after batches that are lost, acknowledged or not: say so, count them, and take the next one."""
         lane = (resumption.proxy, resumption.epoch)
         if self._in_doubt is not None:
             return
@@ -149,8 +149,8 @@ class StreamWriter:
         if not lost:
             await self._acknowledge(self._ack(lane))
             return
-        reason = f"{lost:,} batches before {resumption.first} were acknowledged, and are lost"
-        log.error("acknowledged batches are lost", stream=self.stream, proxy=resumption.proxy, reason=reason)
+        reason = f"{lost:,} batches before {resumption.first} are lost: their proxy has them no more"
+        log.error("batches are lost", stream=self.stream, proxy=resumption.proxy, reason=reason)
         self._quarantine("lost batches", reason, f"{resumption.proxy}/{self.stream}", b"")
         self._waiting.sequences[lane] = resumption.first - 1
         self._waiting.lost += lost

@@ -69,7 +69,7 @@ class ClusterMetrics(Collector):
         for stream, writer in self._server.ingest.writers.items():
             waiting_bytes.add_metric([stream], writer.waiting_bytes)
         lost = CounterMetricFamily(
-            "fjord_ingest_lost_total", "What was acknowledged, and is lost", labels=["stream", "what"]
+            "fjord_ingest_lost_total", "What was taken once, and is lost", labels=["stream", "what"]
         )
         for stream, writer in self._server.ingest.writers.items():
             lost.add_metric([stream, "batches"], writer.admission.counters.lost_batches)

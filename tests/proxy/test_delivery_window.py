@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from proxy.delivery_window import (
     AckReceived,
+    BatchDamaged,
     BatchSpooled,
     Connected,
     DeleteThrough,
@@ -14,6 +15,7 @@ from proxy.delivery_window import (
     ImpossibleAck,
     Resending,
     Send,
+    Skip,
     TimePassed,
 )
 
@@ -95,6 +97,38 @@ def test_impossible_acks_change_nothing(through, known):
     assert (window.acknowledged, window.spooled) == (3, 5)
 
 
+def test_a_damaged_batch_is_left_out_once_all_before_it_is_stored():
+    window = DeliveryWindow(spooled=4)
+    assert script(window, (0, Connected()), (0, BatchDamaged(2)), (0, AckReceived(1)), (0, AckReceived(2))) == [
+        [Send(1), Send(2), Send(3), Send(4)],
+        [],
+        [DeleteThrough(1), Skip(2), Send(3), Send(4)],
+        [DeleteThrough(2)],
+    ]
+
+
+def test_a_damaged_batch_that_is_the_next_one_is_left_out_at_once_and_again_after_silence():
+    window = DeliveryWindow(acknowledged=1, spooled=3)
+    assert script(window, (0, Connected()), (0, BatchDamaged(2)), (3 * S, TimePassed()), (3 * S, AckReceived(3))) == [
+        [Send(2), Send(3)],
+        [Skip(2), Send(3)],
+        [Resending(2, "silence"), Skip(2), Send(3)],
+        [DeleteThrough(3)],
+    ]
+
+
+def test_damaged_batches_one_behind_the_other_are_left_out_one_by_one():
+    window = DeliveryWindow(spooled=3)
+    steps = [(0, Connected()), (0, BatchDamaged(1)), (0, BatchDamaged(2)), (0, AckReceived(1)), (0, AckReceived(2))]
+    assert script(window, *steps) == [
+        [Send(1), Send(2), Send(3)],
+        [Skip(1), Send(2), Send(3)],
+        [],
+        [DeleteThrough(1), Skip(2), Send(3)],
+        [DeleteThrough(2)],
+    ]
+
+
 class Receiver:
     """Reference: takes the next one only, acknowledges what it has for whatever arrives."""
 
@@ -106,28 +140,42 @@ class Receiver:
             self.taken.append(sequence)
         return len(self.taken)
 
+    def skip(self, sequence):
+        assert sequence <= len(self.taken) + 1, "nothing that is sound is left out"
+        if sequence == len(self.taken) + 1:
+            self.taken.append(None)
+        return len(self.taken)
+
 
 @given(
     batches=st.integers(0, 30),
+    damaged=st.frozensets(st.integers(1, 30), max_size=6),
     in_flight=st.integers(1, 6),
     steps=st.lists(
         st.sampled_from(["spool", "lose", "deliver", "lose ack", "reconnect", "disconnect", "wait", "restart"]),
         max_size=150,
     ),
 )
-def test_everything_arrives_exactly_once_in_order_over_a_lossy_channel(  # noqa: C901 (a model of the channel)
-    batches, in_flight, steps
+def test_everything_arrives_exactly_once_in_order_over_a_lossy_channel(  # noqa: C901, PLR0915 (a model of the channel)
+    batches, damaged, in_flight, steps
 ):
     window, receiver = DeliveryWindow(in_flight=in_flight), Receiver()
     channel, acks, stored = [], [], {}
     now, spooled = 0, 0
 
     def do(event):
-        for instruction in window.handle(event, now):
-            match instruction:
+        instructions = window.handle(event, now)
+        while instructions:
+            match instructions.pop(0):
+                case Send(sequence) if sequence in damaged:
+                    # What is to be sent is forgotten, as the shell does.
+                    instructions = window.handle(BatchDamaged(sequence), now)
                 case Send(sequence):
                     assert sequence in stored, "only what is on disk is sent"
                     channel.append(sequence)
+                case Skip(sequence):
+                    assert sequence in damaged
+                    channel.append(-sequence)
                 case DeleteThrough(sequence):
                     assert sequence <= len(receiver.taken), "only what the receiver has is deleted"
                     for each in [each for each in stored if each <= sequence]:
@@ -146,7 +194,8 @@ def test_everything_arrives_exactly_once_in_order_over_a_lossy_channel(  # noqa:
         elif kind == "lose" and channel:
             channel.pop(0)
         elif kind in {"deliver", "lose ack"} and channel:
-            acks.append(receiver.receive(channel.pop(0)))
+            sequence = channel.pop(0)
+            acks.append(receiver.receive(sequence) if sequence > 0 else receiver.skip(-sequence))
             if kind == "lose ack":
                 acks.pop()
         elif kind == "reconnect":
@@ -170,5 +219,5 @@ def test_everything_arrives_exactly_once_in_order_over_a_lossy_channel(  # noqa:
         step("spool")
         step("deliver")
         step("wait")
-    assert receiver.taken == list(range(1, batches + 1))
+    assert receiver.taken == [None if number in damaged else number for number in range(1, batches + 1)]
     assert stored == {}

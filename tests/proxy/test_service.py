@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 import threading
 
 import pytest
 
 from protocols import topics
-from protocols.batches import Ack, decode_batch
+from protocols.batches import Ack, decode_batch, decode_resumption
 from protocols.catalog import (
     MoteState,
     Presence,
@@ -225,6 +226,42 @@ async def test_a_batch_that_cannot_be_read_holds_back_no_other_stream(settings, 
         await until(lambda: {each.payload for each in service.link.on(topics.batches("p"))} == {b"other"})
         failing = False
         await until(lambda: len({each.payload for each in service.link.on(topics.batches("p"))}) > 1)
+
+
+def change_a_byte(path, sequence):
+    """Do to a spooled batch what a failing disk does."""
+    with sqlite3.connect(path) as connection:
+        (payload,) = connection.execute("SELECT payload FROM batches WHERE sequence = ?", (sequence,)).fetchone()
+        changed = payload[:-1] + bytes([payload[-1] ^ 1])
+        connection.execute("UPDATE batches SET payload = ? WHERE sequence = ?", (changed, sequence))
+    connection.close()
+
+
+async def test_a_batch_damaged_in_the_spool_is_left_out_and_the_cluster_is_told(settings, frames):
+    async with running(settings) as first:
+        await introduce(first, frames)
+        for number in range(3):
+            packet = frames.packet(number, (number * 10 * S, 1.5), clock=number * 10 * S + 1, program=NUMBER)
+            await hear(first, packet)
+            await until(lambda count=number: len(published_batches(first.link)) > count)
+        *before, _ = published_batches(first.link)
+        epoch, damaged = before[0].epoch, before[-1].sequence
+    change_a_byte(settings.folder / "spool.sqlite", damaged)
+    async with running(settings) as second:
+        await until(lambda: second.metrics.value("batches_damaged"))
+        assert second.link.on(topics.resumptions("p")) == [], "what is before it is to be stored first"
+        await say(second, topics.acks("p"), Ack(VERSION, "p", epoch, "traffic", damaged - 1))
+        await until(lambda: damaged + 1 in [each.sequence for each in published_batches(second.link)])
+        (told,) = [decode_resumption(each.payload) for each in second.link.on(topics.resumptions("p"))]
+        assert (told.epoch, told.stream, told.first) == (epoch, "traffic", damaged + 1)
+        assert damaged not in [each.sequence for each in published_batches(second.link)]
+        counted = [second.metrics.value(name) for name in ("batches_damaged", "rows_damaged", "quarantined")]
+        assert counted == [1, before[-1].rows, 1]
+        await say(second, topics.acks("p"), Ack(VERSION, "p", epoch, "traffic", damaged + 1))
+        await until(lambda: second.stores.spool.first_waiting().get("traffic", damaged + 2) > damaged + 1)
+    with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
+        (kept,) = stores.quarantine.frames()
+        assert (kept.reason, f"batch {damaged} of stream 'traffic'" in kept.detail) == ("damaged", True)
 
 
 class SlowDisk:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from protocols.batches import Batch, encode_batch
 from protocols.programs import SLEEP, SamplingProgram
 from proxy.batching import MotePosition
 from proxy.catalog_store import CatalogStore
@@ -15,7 +16,7 @@ from proxy.data_folder import owned_data_folder
 from proxy.database import migrations_of, open_database
 from proxy.errors import DataFolderError, DataFolderInUseError, StoreCorruptError, StoreError, StoreVersionError
 from proxy.quarantine import Quarantine, RefusedFrame
-from proxy.spool import Spool, SpooledBatch
+from proxy.spool import DamagedBatchError, Spool, SpooledBatch
 from proxy.stores import open_stores
 from proxy.stream_state import StreamProgress
 
@@ -52,6 +53,48 @@ def test_spool_is_the_same_after_it_was_closed(tmp_path):
     assert (again.epoch, again.batches, again.size_bytes) == (first.epoch, 1, 3)
     assert (again.progress(), again.positions(), again.first_waiting()) == ([progress], {"m": position}, {"s": 1})
     again.close()
+
+
+def damage(path, stream, sequence, payload):
+    """Put other bytes in the place of a batch's, as a failing disk does."""
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE batches SET payload = ? WHERE stream = ? AND sequence = ?", (payload, stream, sequence)
+        )
+    connection.close()
+
+
+@pytest.mark.parametrize("payload", [b"abd", b"ab", b"", b"abcd"])
+def test_a_batch_whose_bytes_changed_on_disk_is_known(tmp_path, payload):
+    spool = Spool(tmp_path / "spool.sqlite", "p")
+    spool.append([batch(1), batch(2)])
+    damage(spool.path, "s", 1, payload)
+    with pytest.raises(DamagedBatchError) as caught:
+        spool.read("s", 1)
+    assert caught.value.batch == SpooledBatch("s", 1, 1, payload)
+    assert "batch 1 of stream 's'" in caught.value.message
+    assert spool.read("s", 2) == b"abc"
+    spool.close()
+
+
+def test_batches_of_an_older_version_have_no_checksum_and_are_looked_into(tmp_path):
+    path = tmp_path / "spool.sqlite"
+    sound = [encode_batch(Batch(1, "p", "e", "s", sequence, 0, True, 0, ())) for sequence in (1, 2, 3, 4)]
+    other = encode_batch(Batch(1, "p", "e", "s", 9, 0, True, 0, ()))
+    with sqlite3.connect(path) as connection:
+        connection.executescript(migrations_of("spool")[0] + "; PRAGMA user_version = 1")
+        connection.execute("INSERT INTO identity VALUES (1, 'p', 'e')")
+        connection.executemany("INSERT INTO batches VALUES ('s', ?, 0, ?)", list(enumerate(sound, 1)))
+    connection.close()
+    damage(path, "s", 2, sound[1][:-1])
+    damage(path, "s", 3, other)
+    spool = Spool(path, "p")
+    assert spool.read("s", 1) == sound[0]
+    for sequence in (2, 3):
+        with pytest.raises(DamagedBatchError):
+            spool.read("s", sequence)
+    assert spool.read("s", 4) == sound[3]
+    spool.close()
 
 
 def test_failed_append_stores_nothing(spool):

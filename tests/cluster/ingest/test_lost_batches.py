@@ -1,4 +1,4 @@
-"""What was acknowledged and is lost: proxy and cluster agree on where to go on, and the loss is counted."""
+"""What was acknowledged and is lost, or damaged in a spool: where to go on is agreed on, and the loss is counted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from protocols.batches import Ack, Batch, Resumption, make_columns
 from protocols.streams import Field, FieldType, StreamSchema
 from proxy.delivery_window import (
     AckReceived,
+    BatchDamaged,
     BatchSpooled,
     Connected,
     DeliveryInstruction,
     DeliveryWindow,
     Resume,
     Send,
+    Skip,
     TimePassed,
 )
 
@@ -39,6 +41,7 @@ class Link:
         self.refused: list[str] = []
         self.resumed = 0
         self.loses_resumptions = 0
+        self.damaged: set[int] = set()
         self._now_us = 0
         self._acks: list[Ack] = []
         self.writer = self._writer()
@@ -72,8 +75,12 @@ class Link:
 
     async def _carry_out(self, instruction: DeliveryInstruction) -> None:
         match instruction:
+            case Send(number) if number in self.damaged:
+                self._instructions = self.window.handle(BatchDamaged(number), self._now_us)
             case Send(number):
                 await self.writer.receive(batch(number))
+            case Skip(number):
+                await self._carry_out(Resume(number + 1))
             case Resume(first):
                 if self.loses_resumptions:
                     self.loses_resumptions -= 1
@@ -105,7 +112,7 @@ async def test_a_stream_goes_on_after_the_cluster_lost_what_it_acknowledged(tmp_
     assert link.stored() == [1, 2, 3, 6, 7, 8]
     assert link.window.waiting == 0
     assert link.writer.admission.counters.lost_batches == 2
-    assert link.refused == ["lost batches: 2 batches before 6 were acknowledged, and are lost"]
+    assert link.refused == ["lost batches: 2 batches before 6 are lost: their proxy has them no more"]
     link.restart(lost=0)
     link.spool(9)
     await link.talk()
@@ -139,3 +146,16 @@ async def test_old_acks_cost_nothing(tmp_path: Path) -> None:
     assert link.resumed == 1
     assert link.writer.admission.counters.lost_batches == 0
     assert link.refused == []
+
+
+async def test_a_stream_goes_on_behind_a_batch_that_its_proxy_finds_damaged(tmp_path: Path) -> None:
+    link = Link(tmp_path)
+    link.damaged = {1, 4, 5}
+    link.loses_resumptions = 1
+    for number in range(1, 8):
+        link.spool(number)
+    await link.talk(40)
+    assert link.stored() == [2, 3, 6, 7]
+    assert link.window.waiting == 0
+    assert link.writer.admission.counters.lost_batches == 3
+    assert [line.split(":")[0] for line in link.refused] == ["lost batches"] * 3
