@@ -84,3 +84,51 @@ def test_every_command_has_its_module(name, target):
     file = ROOT / f"{module.replace('.', '/')}.py"
     assert file.exists(), f"`fjord {name}` points to {module}"
     assert re.search(rf"^{attribute}\b.*= typer\.Typer\(", file.read_text(), re.MULTILINE)
+
+
+CITING = ("protocols", "firmware_sim", "proxy", "cluster", "tests", "benchmarks", "examples", "docs")
+# A citation is `papers/<file>.md section <n>`; several sections are joined by commas, "and" and "to".
+NUMBER = r"\d+(?:\.\d+)*"
+CITATION = re.compile(rf"\bpapers/(\w+\.md) (?:(?:sections?|table) )?({NUMBER}(?:(?:,| and|, and| to) {NUMBER})*)")
+
+
+def citations():
+    """Each mention of a paper: where it stands, the paper's file, and the sections it names."""
+    for folder in CITING:
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.suffix in {".py", ".md", ".toml", ".sql"} and file != ROOT / "docs" / "papers" / "README.md":
+                # A citation may run on in the next line, of a comment too.
+                text = re.sub(r"\s+(?:# )?", " ", file.read_text(encoding="utf-8"))
+                for mention in re.finditer(r"\bpapers/((?!README)\w+\.md)", text):
+                    whole = CITATION.match(text, mention.start())
+                    yield file.relative_to(ROOT), mention[1], re.findall(NUMBER, whole[2]) if whole else []
+
+
+def test_every_citation_of_a_paper_has_its_section():
+    headings = {
+        file.name: set(re.findall(rf"^#+ ({NUMBER}) ", file.read_text(encoding="utf-8"), re.MULTILINE))
+        for file in (ROOT / "docs" / "papers").glob("*.md")
+    }
+    found = list(citations())
+    assert {paper for _, paper, _ in found} == set(headings) - {"README.md"}
+    assert [f"{file} cites {paper} without a section" for file, paper, numbers in found if not numbers] == []
+    assert [
+        f"{file} cites {paper} section {number}, which is not there"
+        for file, paper, numbers in found
+        for number in numbers
+        if number not in headings[paper]
+    ] == []
+
+
+def test_documents_from_elsewhere_are_not_cited():
+    names = re.compile(r"(?<![\w/-])[a-z_]+\.md\b")
+    here = {file.name for folder in CITING for file in (ROOT / folder).rglob("*.md")}
+    missing = [
+        f"{file.relative_to(ROOT)} names {name}"
+        for folder in CITING
+        for file in sorted((ROOT / folder).rglob("*"))
+        if file.suffix in {".py", ".toml"}
+        for name in names.findall(file.read_text(encoding="utf-8"))
+        if name not in here
+    ]
+    assert missing == []

@@ -1,4 +1,4 @@
-"""Folding: queries that differ in what they filter, and in nothing else, are one (design.md section 6).
+"""Folding: queries that differ in what they filter, and in nothing else, are one (docs/architecture.md, Folding).
 
     SELECT sensor FROM traffic WHERE speed < 20          q1: speed < 20
     SELECT sensor FROM traffic WHERE speed < 10    ->    q2: speed < 10       one template:  project sensor

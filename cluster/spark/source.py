@@ -31,7 +31,7 @@ from cluster.storage.relation_versions import RelationVersions
 _Whose = TypeVar("_Whose", str, int)
 SOURCE_NAME = "fjord"
 ROWS_PER_PARTITION = 250_000
-"""Fewer rows are not worth a Python task of their own (design.md section 6: about 0.2 s each)."""
+"""Fewer rows are not worth a Python task of their own, which takes about 0.2 s."""
 
 
 class SourceOptions(msgspec.Struct, frozen=True):

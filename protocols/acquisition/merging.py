@@ -1,7 +1,7 @@
 """Demands of all queries on a stream -> each sensor's sampling program: the cheapest in joules that answers them all.
 
-Papers/fjords.md section 3 has the proxy take the highest rate anybody asks for; here it weighs what each way of
-answering costs (design.md section 5), and says so in figures.
+In the paper the proxy takes the highest rate that any query demands (papers/fjords.md section 3); here it weighs what
+each way of answering costs, and gives the figures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Grouped filter: the conditions of all members of a fold at once (design.md section 6)."""
+"""Grouped filter: the conditions of all members of a fold at once (docs/architecture.md, Folding)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's figure 11 and table (papers/fjords.md section 6), and TinyDB's rule for lifetimes (field.md)."""
+"""Figure 11 and table (papers/fjords.md section 6), and TinyDB's rule (papers/mote_currents.md section 3)."""
 
 from __future__ import annotations
 
