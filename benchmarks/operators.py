@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from rich.progress import track
 
+from cluster.fjord.answers import operators_of
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.compilation import add_downstream, add_pane_aggregate, upstream_operators
 from cluster.fjord.edges import edges_of, pane_edge, stored_columns
@@ -39,7 +40,6 @@ from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pane_folding import MARKS, fold_panes
 from cluster.plan.pane_query import pane_query_of
 from cluster.plan.rewrite import rewrite
-from cluster.spark.answers import operators_of
 from protocols.streams import Field, FieldType, StreamSchema
 
 RESULTS = Path(__file__).parent / "results"

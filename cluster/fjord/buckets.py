@@ -26,3 +26,22 @@ def bucket_numbers(values: pl.Series, buckets: int) -> NDArray[np.int32]:
         table, on="value", how="left", nulls_equal=True, maintain_order="left"
     )
     return joined["bucket"].to_numpy().astype(np.int32)
+
+
+def split_by_bucket(rows: pl.DataFrame, keys: tuple[str, ...], buckets: int) -> dict[int, pl.DataFrame]:
+    """Return the rows of each bucket, by a stable hash of their `keys`."""
+    if rows.height == 0:
+        return {}
+    combinations = rows.select(keys).unique()
+    places = [bucket_of(values, buckets) for values in combinations.iter_rows()]
+    placed = rows.join(
+        combinations.with_columns(pl.Series("fjord_bucket", places, pl.Int32)),
+        on=list(keys),
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return {
+        int(bucket): part.drop("fjord_bucket")
+        for (bucket,), part in placed.partition_by("fjord_bucket", as_dict=True, maintain_order=True).items()
+    }

@@ -6,9 +6,9 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
+from cluster.fjord.answers import COUNTERS
 from cluster.fjord.batch import END, START
 from cluster.fjord.counters import Counters, added
-from cluster.spark.answers import COUNTERS
 from cluster.spark.envelopes import unpack_rows
 from cluster.storage.results_table import ERROR
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from cluster.fjord.batch import NEVER
+from cluster.fjord.stored_rows import RowsInFile
+from cluster.fjord.stream_scan import StreamScan
 from cluster.language.algebra import Source
 from cluster.spark.catching_up import PastRead
-from cluster.spark.stream_scan import StreamScan
 
 
 class Scans:
@@ -36,7 +37,7 @@ class Scans:
         between_us: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         self._folder = folder
-        self._live = StreamScan(folder, files, watermarks_us, between_us=between_us)
+        self._live = StreamScan(self._rows(files), watermarks_us, between_us=between_us)
         self._past = {(read.epoch, read.stream): read for read in past}
         self._made: dict[tuple[int, str, int], StreamScan] = {}
 
@@ -56,4 +57,10 @@ class Scans:
         between = max(read.from_us, begins_us), NEVER if read.until_us is None else read.until_us
         watermarks = {} if read.watermark_us is None else {read.stream: read.watermark_us}
         files = [(read.stream, path) for path in read.paths]
-        return StreamScan(self._folder, files, watermarks, between_us={read.stream: between}, begins_us=begins_us)
+        return StreamScan(self._rows(files), watermarks, between_us={read.stream: between}, begins_us=begins_us)
+
+    def _rows(self, files: Iterable[tuple[str, str]]) -> dict[str, list[RowsInFile]]:
+        found: dict[str, list[RowsInFile]] = {}
+        for stream, path in files:
+            found.setdefault(stream, []).append(RowsInFile(f"{self._folder}/{stream}/{path}"))
+        return found

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import msgspec
 import pyarrow as pa
 
-from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, Control, pack_control, pack_rows
-from cluster.spark.placement import parts_at, routed
-from cluster.spark.upstream_fjord import UpstreamFjord
+from cluster.fjord.control import Control
+from cluster.fjord.exchange import sent_by
+from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, pack_control, pack_rows
+from cluster.spark.task_fjord import task_fjord
 from cluster.spark.upstream_task import UpstreamTask
 
 COUNTING_BUCKET = 0
@@ -21,22 +22,14 @@ COUNTING_BUCKET = 0
 
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     """Run the stateless part of the plan over a part of a micro-batch; yield envelopes."""
-    fjord = UpstreamFjord(parts_at(task.plans_folder, task.epoch, task.host), task)
-    watermarks: dict[str, int] = {}
-    envelopes: list[tuple[int, str, bytes]] = []
-    for emitted in fjord.run():
-        edge = emitted.edge
-        if emitted.watermark_us is not None:
-            watermarks[edge.name] = emitted.watermark_us
-        if emitted.rows is not None and emitted.rows.height:
-            pieces = routed(edge, emitted.rows, task.buckets)
-            envelopes.extend((bucket, edge.name, pack_rows(piece)) for bucket, piece in pieces.items())
+    sent = sent_by(task_fjord(task), task.buckets)
+    envelopes = [(bucket, edge, pack_rows(rows)) for bucket, edge, rows in sent.pieces]
     reached_us = max(task.watermarks_us.values(), default=0)
     counted = Control(
-        task.epoch, task.previous_epoch, watermarks, fjord.failures, fjord.counters, task.relations, reached_us
+        task.epoch, task.previous_epoch, sent.watermarks_us, sent.failures, sent.counters, task.relations, reached_us
     )
     envelopes.append((COUNTING_BUCKET, CONTROL, pack_control(counted)))
-    if task.origin == 0 or fjord.failures:
+    if task.origin == 0 or sent.failures:
         quiet = msgspec.structs.replace(counted, counters={})
         control = pack_control(quiet)
         envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets) if bucket != COUNTING_BUCKET)

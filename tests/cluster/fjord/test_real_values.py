@@ -17,8 +17,9 @@ from cluster.fjord.operators.lookup import LookupTable
 from cluster.fjord.real_values import finite, settled, settled_rows
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
+from cluster.fjord.stored_rows import RowsInFile
+from cluster.fjord.stream_scan import StreamScan
 from cluster.language.algebra import Column, Filter, Output, Project, Relation, Scalar
-from cluster.spark.stream_scan import StreamScan
 from cluster.storage.relation_versions import RelationVersions
 from protocols.streams import FieldType
 
@@ -75,7 +76,8 @@ def test_a_scan_gives_settled_samples_events_and_aggregates(
     columns = (Column("r", FieldType.REAL),)
 
     def scan(file: str) -> StreamScan:
-        return StreamScan(str(tmp_path), [("traffic", file)], {"traffic": 9}, between_us=between)
+        pieces = {"traffic": [RowsInFile(str(tmp_path / "traffic" / file))]}
+        return StreamScan(pieces, {"traffic": 9}, between_us=between)
 
     assert same(scan("samples.parquet").samples("traffic", columns).rows["r"].to_list(), SETTLED)
     assert same(scan("e.parquet").events("f", "traffic", columns).rows["r"].to_list(), SETTLED)

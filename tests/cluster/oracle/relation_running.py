@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from cluster.fjord.answers import COUNTERS
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Node
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.spark import downstream, stateless
-from cluster.spark.answers import COUNTERS
 from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
 from cluster.spark.upstream import run_upstream

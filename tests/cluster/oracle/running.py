@@ -13,6 +13,7 @@ from functools import partial
 
 import polars as pl
 
+from cluster.fjord.answers import operators_of
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.compilation import add_downstream, add_pane_aggregate, upstream_operators
 from cluster.fjord.edges import Edge, edges_of, empty_rows, pane_edge, stored_columns
@@ -28,7 +29,6 @@ from cluster.language.algebra import Node, Source
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pane_folding import MARKS, PaneFold, fold_panes
 from cluster.plan.pane_query import PaneQuery, pane_query_of
-from cluster.spark.answers import operators_of
 from tests.cluster.oracle.definition import Row, Streams
 
 Stamped = tuple[int, Row]

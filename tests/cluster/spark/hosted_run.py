@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from cluster.fjord.answers import COUNTERS
 from cluster.fjord.counters import Counters, added
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Column, Node
@@ -18,7 +19,6 @@ from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from cluster.spark.answers import COUNTERS
 from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import unpack_rows
 from cluster.spark.upstream import run_upstream

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from cluster.fjord.answers import COUNTERS
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
@@ -21,7 +22,6 @@ from cluster.plan.history import beginnings_of, with_beginnings
 from cluster.plan.hosts import Host
 from cluster.plan.rewrite import rewrite
 from cluster.spark import downstream
-from cluster.spark.answers import COUNTERS
 from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import RESULT_SCHEMA, unpack_rows
 from cluster.spark.gathering import gathered

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.operators.distinct import Distinct
+from cluster.fjord.stream_scan import StreamScan
 from cluster.plan.epoch import Plan
-from cluster.spark.stream_scan import StreamScan
 from tests.cluster.spark.hosted_run import Run, queries
 
 DISTINCT = "SELECT DISTINCT speed FROM traffic WINDOW(RANGE 20 US)"

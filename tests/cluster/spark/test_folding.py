@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.fjord.placement import parts_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
 from cluster.spark import downstream
-from cluster.spark.placement import parts_of
 from tests.cluster.spark.hosted_run import Run, plan_node
 
 TEMPLATES = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
+from cluster.fjord.answers import said, said_counters
 from cluster.fjord.batch import END, START
 from cluster.fjord.counters import Totals
-from cluster.spark.answers import said, said_counters
 from cluster.spark.envelopes import RESULT_SCHEMA, pack_rows
 from cluster.spark.gathering import gathered
 

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.fjord import bucket_host, stateless_host
+from cluster.fjord.buckets import split_by_bucket
 from cluster.fjord.counters import work_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
 from cluster.plan.picture import plan_text
-from cluster.spark import downstream, stateless
-from cluster.spark.envelopes import CONTROL, split_by_bucket
+from cluster.spark import downstream
+from cluster.spark.envelopes import CONTROL
 from cluster.spark.upstream import run_upstream
 from cluster.spark.upstream_task import UpstreamTask
 from tests.cluster.spark.hosted_run import BUCKETS, Run, plan_node, queries
@@ -103,8 +105,8 @@ def test_a_query_that_fails_answers_an_error_and_the_others_go_on(
 
 
 def test_operators_tell_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downstream, "COUNT_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(stateless, "COUNT_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(bucket_host, "COUNT_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(stateless_host, "COUNT_EVERY_SECONDS", 0.0)
     run = Run(tmp_path, Plan(1, queries(means=MEANS, slow=SLOW)))
     for low in (0, 30):
         run.append([(at, "a", 1) for at in range(low, low + 30)], low + 30)

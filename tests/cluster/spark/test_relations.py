@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from cluster.fjord.placement import parts_of
 from cluster.language.algebra import Node
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.spark.placement import parts_of
 from cluster.storage.relation_versions import RelationVersions
 from tests.cluster.spark.hosted_run import LIMITS, PLACES, Run, plan_node, queries, relation_rows
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cluster.fjord.buckets import split_by_bucket
 from cluster.fjord.edges import MADE, Edge, edges_of, pane_edge
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.told_aggregates import ToldAggregates, ToldTo
@@ -19,7 +20,6 @@ from cluster.plan.folding import RIGHT, Choices, Fold, Groups, fold
 from cluster.plan.hosts import Host, hosted_by
 from cluster.plan.pane_folding import PaneFold
 from cluster.plan.push_down import chosen_by, fixed_columns
-from cluster.spark.envelopes import split_by_bucket
 from protocols.programs import Measure
 
 _BUCKET = "fjord_bucket"

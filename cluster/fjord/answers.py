@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import polars as pl
@@ -12,10 +12,10 @@ from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.compilation import build_operator
 from cluster.fjord.counters import Counters
 from cluster.fjord.operator import Operator
+from cluster.fjord.placement import Listener, Part
 from cluster.language.algebra import MEMBER, SINCE, Node, Source
 from cluster.plan.folding import carrying
 from cluster.plan.pane_folding import AFTER, MARKS, SIZE, SLIDE
-from cluster.spark.placement import Listener, Part
 
 _MARKS = [mark.name for mark in MARKS]
 REPEAT_SECONDS = 60.0
@@ -36,9 +36,12 @@ class Answers:
     ----------
     part
         The part.
+    clock
+        Seconds that only go forward, for how often an error is repeated.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._part = part
         listeners: dict[Node | None, list[Listener]] = {}
         for listener in part.listeners:
@@ -84,10 +87,10 @@ class Answers:
             if reason is None:
                 continue
             last = said_before.get(identity)
-            if last is not None and last[0] == reason and time.monotonic() - last[1] < REPEAT_SECONDS:
+            if last is not None and last[0] == reason and self._clock() - last[1] < REPEAT_SECONDS:
                 self._said[identity] = last
             else:
-                self._said[identity] = (reason, time.monotonic())
+                self._said[identity] = (reason, self._clock())
                 yield said(listener.query.name, "error", msgspec.json.encode(reason).decode(), at_us)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import polars as pl
 
@@ -14,17 +15,23 @@ from cluster.fjord.counters import Counters, counters_of
 from cluster.fjord.edges import SAMPLES, Edge, stored_columns
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.operators.grouped_filter import GroupedFilter
-from cluster.fjord.operators.lookup import Lookup
+from cluster.fjord.operators.lookup import Lookup, Tables
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.told_aggregates import ToldAggregates, told_columns
+from cluster.fjord.placement import Part
 from cluster.fjord.queues import PullQueue, PushQueue
-from cluster.fjord.relation_tables import RelationTables
+from cluster.fjord.stream_scan import StreamScan
 from cluster.language.algebra import Source, TableLookup
 from cluster.plan.relations_read import relations_of
-from cluster.spark.placement import Part
-from cluster.spark.scans import Scans
-from cluster.spark.upstream_task import UpstreamTask
 from protocols.programs import Measure
+
+
+class Scans(Protocol):
+    """The scans of one part of a micro-batch."""
+
+    def of(self, source: Source) -> tuple[str, StreamScan]:
+        """Return a source's scan, and what tells it in names from the stream's live one; empty for that."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +51,10 @@ class UpstreamFjord:
     ----------
     parts
         Of the plan.
-    task
-        The part of the micro-batch.
+    scans
+        Of the streams in this part of the micro-batch.
+    tables
+        What tuples are looked up in; None if nothing is.
 
     Attributes
     ----------
@@ -53,11 +62,7 @@ class UpstreamFjord:
         By part or query: why its operators failed, or what they complain of.
     """
 
-    def __init__(self, parts: Sequence[Part], task: UpstreamTask) -> None:
-        tables = RelationTables(
-            task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
-        )
-        scans = Scans(task.streams_folder, task.files, task.watermarks_us, task.past, task.between_us)
+    def __init__(self, parts: Sequence[Part], scans: Scans, tables: Tables | None) -> None:
         self._fjord = Fjord()
         self._outlets = _build(self._fjord, parts, scans, tables)
         self.failures: dict[str, str] = {}
@@ -104,7 +109,7 @@ class _Outlet:
     behind: tuple[str, ...] = ()
 
 
-def _build(fjord: Fjord, parts: Sequence[Part], scans: Scans, tables: RelationTables) -> list[_Outlet]:
+def _build(fjord: Fjord, parts: Sequence[Part], scans: Scans, tables: Tables | None) -> list[_Outlet]:
     """Build the operators; such parts of a stream are samples, events of one form, aggregates of sensors."""
     readers: dict[tuple[str, str, str], list[tuple[Part, Edge]]] = {}
     for part in parts:
@@ -141,7 +146,7 @@ class _LookedUp:
 
 
 def _look_up(
-    fjord: Fjord, known: dict[tuple[TableLookup, ...], _LookedUp], source: Source, tables: RelationTables, past: str
+    fjord: Fjord, known: dict[tuple[TableLookup, ...], _LookedUp], source: Source, tables: Tables | None, past: str
 ) -> _LookedUp:
     """Add the lookups of a source, as far as no other source of the stream has them already."""
     for count, lookup in enumerate(source.lookups, start=1):

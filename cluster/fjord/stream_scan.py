@@ -1,4 +1,4 @@
-"""Reading a part of a micro-batch from a stream's table: its samples, its events, and aggregates that sensors made."""
+"""Reading a part of a micro-batch of a stream: its samples, its events, and aggregates that sensors made."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.edges import empty_rows
 from cluster.fjord.real_values import settled_rows
+from cluster.fjord.stored_rows import StoredRows
 from cluster.language.algebra import PASSING, Column, Schema
 from protocols.batches import DEFAULT_RATE_COLUMN, EXCEPT_COLUMN, FORM_COLUMN, PANE_COLUMN, SAMPLES_COLUMN
 from protocols.streams import FieldType
@@ -17,17 +18,15 @@ _OWN = {FORM_COLUMN: FieldType.TEXT, EXCEPT_COLUMN: FieldType.TEXT, PANE_COLUMN:
 
 
 class StreamScan:
-    """Scans of the files of one part of a micro-batch.
+    """Scans of what one part of a micro-batch holds.
 
-    A table has the columns that tell aggregates from samples from the first aggregate on; files without them hold
+    A stream has the columns that tell aggregates from samples from the first aggregate on; pieces without them hold
     samples only.
 
     Parameters
     ----------
-    folder
-        Of all stream tables.
-    files
-        (stream, path below its table).
+    pieces
+        By stream: its rows.
     watermarks_us
         By stream.
     between_us
@@ -38,8 +37,7 @@ class StreamScan:
 
     def __init__(
         self,
-        folder: str,
-        files: Sequence[tuple[str, str]],
+        pieces: Mapping[str, Sequence[StoredRows]],
         watermarks_us: Mapping[str, int],
         *,
         between_us: Mapping[str, tuple[int, int]] | None = None,
@@ -48,38 +46,35 @@ class StreamScan:
         self._watermarks_us = watermarks_us
         self._between_us = between_us or {}
         self._begins_us = begins_us
-        self._paths: dict[str, list[str]] = {}
-        for stream, path in files:
-            self._paths.setdefault(stream, []).append(f"{folder}/{stream}/{path}")
-        self._known: dict[str, frozenset[str]] = {}
+        self._pieces = pieces
 
     def samples(self, stream: str, columns: Schema) -> Batch:
         """Return the samples, valid at their instants, with whether they belong to their mote's default rate."""
         read = [*(column.name for column in columns if column.name != EXCEPT_COLUMN), DEFAULT_RATE_COLUMN]
         excepted = any(column.name == EXCEPT_COLUMN for column in columns)
-        pieces = []
-        for path in self._paths.get(stream, ()):
-            has_forms = FORM_COLUMN in self._columns(path)
+        found = []
+        for piece in self._pieces.get(stream, ()):
+            has_forms = FORM_COLUMN in piece.columns
             own = [FORM_COLUMN, *([EXCEPT_COLUMN] if excepted else [])] if has_forms else []
-            rows = settled_rows(self._read(stream, path, [START, *dict.fromkeys((*read, *own))]))
+            rows = settled_rows(self._read(stream, piece, [START, *dict.fromkeys((*read, *own))]))
             if has_forms:
                 rows = rows.filter(pl.col(FORM_COLUMN).is_null()).drop(FORM_COLUMN)
             elif excepted:
                 rows = rows.with_columns(pl.lit(None, pl.String).alias(EXCEPT_COLUMN))
-            pieces.append(rows)
+            found.append(rows)
         nothing = empty_rows(columns).with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN))
-        return self._batch(stream, pieces, nothing)
+        return self._batch(stream, found, nothing)
 
     def events(self, form: str, stream: str, columns: Schema) -> Batch:
         """Return the events of one form, valid at the instants at which they began."""
         stored = [column.name for column in columns if column != PASSING]
         lasting = pl.col(PANE_COLUMN).alias(PASSING.name)
         pieces = [
-            settled_rows(self._read(stream, path, [START, *stored, FORM_COLUMN, PANE_COLUMN]))
+            settled_rows(self._read(stream, piece, [START, *stored, FORM_COLUMN, PANE_COLUMN]))
             .filter(pl.col(FORM_COLUMN) == form)
             .select(START, *stored, lasting)
-            for path in self._paths.get(stream, ())
-            if FORM_COLUMN in self._columns(path)
+            for piece in self._pieces.get(stream, ())
+            if FORM_COLUMN in piece.columns
         ]
         return self._batch(stream, pieces, empty_rows(columns))
 
@@ -96,21 +91,21 @@ class StreamScan:
             Fjord's columns to read.
         """
         read = [*(column.name for column in columns), *own]
-        pieces = []
-        for path in self._paths.get(stream, ()):
-            known = self._columns(path)
+        found = []
+        for piece in self._pieces.get(stream, ()):
+            known = piece.columns
             if FORM_COLUMN in known:
                 told = pl.col(FORM_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
                 if self._begins_us is not None:
                     told &= pl.col(START) + 1 - pl.col(PANE_COLUMN) >= self._begins_us
-                rows = self._read(stream, path, [START, *(name for name in read if name in known)]).filter(told)
+                rows = self._read(stream, piece, [START, *(name for name in read if name in known)]).filter(told)
                 # A table gets columns when there is something to write into them.
                 nulls = [pl.lit(None, pl.Int64).alias(name) for name in own if name not in known]
                 # An infinite sum is none yet: NULL would say that there is nothing to add.
-                pieces.append(settled_rows(rows, but=own).with_columns(nulls).select(START, *read))
+                found.append(settled_rows(rows, but=own).with_columns(nulls).select(START, *read))
         types = {name: _OWN.get(name, FieldType.INTEGER) for name in own}
         nothing = empty_rows((*columns, *(Column(name, kind) for name, kind in types.items())))
-        return self._batch(stream, pieces, nothing)
+        return self._batch(stream, found, nothing)
 
     def _batch(self, stream: str, pieces: Sequence[pl.DataFrame], nothing: pl.DataFrame) -> Batch:
         watermark_us = self._watermarks_us.get(stream, ALWAYS)
@@ -120,15 +115,5 @@ class StreamScan:
         rows = rows.select(START, (pl.col(START) + 1).alias(END), *(name for name in rows.columns if name != START))
         return Batch(rows if rows[START].is_sorted() else rows.sort(START, maintain_order=True), watermark_us)
 
-    def _read(self, stream: str, path: str, columns: list[str]) -> pl.DataFrame:
-        between_us = self._between_us.get(stream)
-        if between_us is None:
-            return pl.read_parquet(path, columns=columns)
-        # Parts of a file that lie before or after are not decoded.
-        within = pl.col(START).is_between(*between_us, closed="left")
-        return pl.scan_parquet(path).filter(within).select(*dict.fromkeys(columns)).collect()
-
-    def _columns(self, path: str) -> frozenset[str]:
-        if path not in self._known:
-            self._known[path] = frozenset(pl.read_parquet_schema(path))
-        return self._known[path]
+    def _read(self, stream: str, piece: StoredRows, columns: list[str]) -> pl.DataFrame:
+        return piece.read(tuple(dict.fromkeys(columns)), self._between_us.get(stream))

@@ -1,0 +1,256 @@
+"""The stateful operators of one bucket, micro-batch by micro-batch, whoever brings the rows.
+
+Operator state lives in a store as one value per operator and bucket, written only when it changed. Who hosts buckets
+keeps the Fjords it has built; a token in the store tells whether such a Fjord still stands where the store does.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import polars as pl
+
+from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, said_counters
+from cluster.fjord.batch import START, Batch
+from cluster.fjord.compilation import add_downstream, add_pane_aggregate
+from cluster.fjord.control import Control
+from cluster.fjord.counters import Counters, added, counters_of, since
+from cluster.fjord.edges import Edge
+from cluster.fjord.graph import Fjord, Placed
+from cluster.fjord.operator import State
+from cluster.fjord.operators.lookup import Tables
+from cluster.fjord.placement import Part
+from cluster.fjord.queues import PushQueue
+from cluster.fjord.saved_state import pack_state, unpack_state
+from cluster.language.algebra import MEMBER
+from cluster.plan.folding import RIGHT
+from cluster.plan.pane_folding import PaneFold
+
+TOKEN = ""
+"""The state entry under which the token is kept; operators' entries have names."""
+
+KEPT_FJORDS = 64
+
+
+class Store(Protocol):
+    """One bucket's state: values by name."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return a value, or None."""
+        ...
+
+    def put(self, name: str, value: bytes) -> None:
+        """Set a value."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a value."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all values."""
+        ...
+
+
+class VersionedTables(Tables, Protocol):
+    """Tables of relations that change."""
+
+    def advance(self, versions: Mapping[str, int]) -> None:
+        """Take note of newer versions, by identity of a relation."""
+        ...
+
+
+@dataclass(slots=True)
+class HostedFjord:
+    """The Fjord of one bucket and plan, and where it stands."""
+
+    fjord: Fjord
+    arrivals: dict[str, PushQueue]
+    edges: dict[str, Edge]
+    outlets: list[tuple[Answers, PushQueue]]
+    tables: VersionedTables
+    token: bytes | None = None
+    stateful: dict[str, Placed] = field(default_factory=dict)
+    groups: dict[str, frozenset[int]] = field(default_factory=dict)
+    """By identity of a part: the numbers of its groups."""
+    upstream: Counters = field(default_factory=dict)
+    """What operators next to the scans did, not yet passed on."""
+    told: Counters = field(default_factory=dict)
+    told_at: float = 0.0
+
+
+Kept = OrderedDict[tuple[Hashable, ...], HostedFjord]
+"""Fjords that have been built, by what they were built for; the one used last comes last."""
+
+
+class BucketHost:
+    """Runs the stateful operators of buckets, micro-batch by micro-batch.
+
+    Parameters
+    ----------
+    parts
+        What runs of an epoch's plan.
+    buckets
+        How many buckets there are.
+    tables
+        Makes what a new Fjord's tuples are looked up in.
+    kept
+        Where Fjords that have been built are kept.
+    key
+        Tells this host's Fjords from others that are kept there.
+    clock
+        Seconds that only go forward: for how often errors are repeated, and what operators did is said.
+    """
+
+    def __init__(
+        self,
+        parts: Callable[[int], Sequence[Part]],
+        buckets: int,
+        tables: Callable[[], VersionedTables],
+        kept: Kept,
+        *,
+        key: tuple[Hashable, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._parts = parts
+        self._buckets = buckets
+        self._tables = tables
+        self._kept = kept
+        self._key = key
+        self._clock = clock
+
+    def process(
+        self, bucket: int, control: Control, arrived: Mapping[str, Sequence[pl.DataFrame]], store: Store
+    ) -> list[pl.DataFrame]:
+        """Feed one micro-batch to a bucket's Fjord, save what changed and return the answers.
+
+        Parameters
+        ----------
+        bucket
+            Its number.
+        control
+            Of the micro-batch.
+        arrived
+            By edge: the bucket's rows, from each part of the micro-batch in turn; those of a part are in start order.
+        store
+            The bucket's state.
+        """
+        hosted = self._host(control.epoch, bucket, store)
+        hosted.tables.advance(control.relations)
+        before = {name: _moved(placed) for name, placed in hosted.stateful.items()}
+        for name, queue in hosted.arrivals.items():
+            pieces = arrived.get(name)
+            watermark_us = control.watermarks_us.get(name)
+            if watermark_us is None and not pieces:
+                continue
+            rows = pl.concat(pieces).sort(START, maintain_order=True) if pieces else hosted.edges[name].empty_rows()
+            queue.put(Batch(rows, watermark_us if watermark_us is not None else _lowest(rows)))
+        hosted.fjord.run()
+        found = list(self._answers(hosted, control, bucket))
+        self._save(hosted, control, before, store)
+        return found
+
+    def _host(self, epoch: int, bucket: int, store: Store) -> HostedFjord:
+        key = (*self._key, epoch, bucket)
+        token = store.get(TOKEN)
+        hosted = self._kept.pop(key, None)
+        if hosted is None or hosted.token != token or token is None:
+            hosted = _build(self._parts(epoch), bucket, self._buckets, self._tables(), self._clock)
+            for name, placed in hosted.stateful.items():
+                saved = store.get(name)
+                if saved is not None:
+                    placed.operator.restore(without_strangers(unpack_state(saved), hosted.groups[placed.owner]))
+        self._kept[key] = hosted
+        while len(self._kept) > KEPT_FJORDS:
+            self._kept.popitem(last=False)
+        return hosted
+
+    def _answers(self, hosted: HostedFjord, control: Control, bucket: int) -> Iterator[pl.DataFrame]:
+        told = [*hosted.fjord.complaints.values(), *hosted.fjord.failures.values()]
+        failures = {error.owner: str(error) for error in told}
+        now_us = max(control.watermarks_us.values(), default=control.reached_us)
+        for answers, outlet in hosted.outlets:
+            while (batch := outlet.get()) is not None:
+                if batch.rows.height:
+                    yield from answers.of(batch.rows)
+            yield from answers.errors(failures, control.failures, bucket, self._buckets, now_us)
+        yield from self._counted(hosted, control)
+
+    def _counted(self, hosted: HostedFjord, control: Control) -> Iterator[pl.DataFrame]:
+        """Say now and then what the operators did; at once if the Fjord is going to be built anew."""
+        hosted.upstream = added(hosted.upstream, control.counters)
+        if self._clock() - hosted.told_at < COUNT_EVERY_SECONDS and not hosted.fjord.failures:
+            return
+        now = counters_of(hosted.fjord.operators)
+        did = added(since(now, hosted.told), hosted.upstream)
+        hosted.told, hosted.upstream, hosted.told_at = now, {}, self._clock()
+        if did:
+            yield said_counters(did)
+
+    def _save(self, hosted: HostedFjord, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
+        new_plan = control.previous_epoch != control.epoch
+        written = new_plan or hosted.token is None
+        for name, placed in hosted.stateful.items():
+            # With a new plan members may be gone, and so may what was kept for them.
+            changed = _moved(placed) != before[name] or new_plan
+            if placed.owner not in hosted.fjord.failures and changed:
+                state = placed.operator.save()
+                if state:
+                    store.put(name, pack_state(state))
+                    written = True
+        if new_plan:
+            for name in list(store.names()):
+                if name != TOKEN and name not in hosted.stateful:
+                    store.remove(name)
+        if written:
+            hosted.token = uuid.uuid4().bytes
+            store.put(TOKEN, hosted.token)
+        if hosted.fjord.failures:
+            hosted.token = None  # build it anew: a failed operator may stand anywhere
+
+
+def _build(
+    parts: Iterable[Part], bucket: int, buckets: int, tables: VersionedTables, clock: Callable[[], float]
+) -> HostedFjord:
+    fjord = Fjord()
+    hosted = HostedFjord(fjord, {}, {}, [], tables, told_at=clock())
+    for part in parts:
+        if not part.in_bucket(bucket, buckets):
+            continue
+        for edge in part.edges:
+            hosted.edges[edge.name] = edge
+            hosted.arrivals[edge.name] = PushQueue(capacity=2)
+        hosted.outlets.append((Answers(part, clock=clock), fjord.outlet(_add(fjord, part, hosted))))
+        hosted.groups[part.identity] = frozenset(listener.group for listener in part.listeners)
+    hosted.stateful = {placed.name: placed for placed in fjord.operators}
+    return hosted
+
+
+def _add(fjord: Fjord, part: Part, hosted: HostedFjord) -> Placed:
+    if isinstance(part.plan, PaneFold):
+        return add_pane_aggregate(fjord, part.plan, hosted.arrivals[part.edges[0].name])
+    return add_downstream(fjord, part.plan, hosted.arrivals, hosted.tables, part.choices)
+
+
+def without_strangers(state: State, groups: frozenset[int]) -> State:
+    """Return a part's saved state without the rows of groups that are there no more."""
+    alive = list(groups)
+    kept = dict(state)
+    for name, value in state.items():
+        if isinstance(value, pl.DataFrame):
+            marks = [mark for mark in (MEMBER.name, RIGHT + MEMBER.name) if mark in value.columns]
+            kept[name] = value.filter(pl.col(mark).is_in(alive) for mark in marks) if marks else value
+    return kept
+
+
+def _moved(placed: Placed) -> tuple[int, int]:
+    return placed.counters.rows_in, placed.counters.rows_out
+
+
+def _lowest(rows: pl.DataFrame) -> int:
+    return int(rows.item(0, START))

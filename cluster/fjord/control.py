@@ -1,0 +1,52 @@
+"""What a bucket hears in every micro-batch, beside the rows: which plan holds, and how far all has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from cluster.fjord.counters import Counters, added
+
+
+class Control(msgspec.Struct, frozen=True):
+    """What every bucket is told in every micro-batch.
+
+    Parameters
+    ----------
+    epoch
+        The plan to run.
+    previous_epoch
+        The plan of the micro-batch before; if it is another one, state of dropped queries is removed.
+    watermarks_us
+        By edge: no row that arrives later starts before this instant.
+    failures
+        By query: why its upstream operators failed, if they did.
+    counters
+        What the upstream operators of one part did; only one bucket is told.
+    relations
+        By identity of a relation: the newest version that counts.
+    reached_us
+        How far the streams have come; 0 if nobody knows.
+    """
+
+    epoch: int
+    previous_epoch: int
+    watermarks_us: dict[str, int]
+    failures: dict[str, str] = {}
+    counters: Counters = {}
+    relations: dict[str, int] = {}
+    reached_us: int = 0
+
+
+def merged_control(controls: Iterable[Control]) -> Control:
+    """One control from all parts: the first one sends one, every part that failed, and to one bucket all."""
+    first, *others = controls
+    watermarks = dict(first.watermarks_us)
+    failures = dict(first.failures)
+    counters = first.counters
+    for control in others:
+        watermarks.update(control.watermarks_us)
+        failures.update(control.failures)
+        counters = added(counters, control.counters)
+    return Control(first.epoch, first.previous_epoch, watermarks, failures, counters, first.relations, first.reached_us)

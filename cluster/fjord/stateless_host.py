@@ -1,0 +1,57 @@
+"""Queries that keep no state, micro-batch by micro-batch: from what runs next to the scans to their answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import polars as pl
+
+from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, said_counters
+from cluster.fjord.counters import Counters, Totals, added
+from cluster.fjord.placement import Part
+from cluster.fjord.upstream_fjord import Emitted, UpstreamFjord
+
+
+class StatelessHost:
+    """What is kept of a plan between micro-batches: nothing that an answer depends on.
+
+    Parameters
+    ----------
+    parts
+        Of the plan.
+    clock
+        Seconds that only go forward: for how often errors are repeated, and what operators did is said.
+    """
+
+    def __init__(self, parts: Iterable[Part], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._answers = {part.identity: Answers(part, clock=clock) for part in parts}
+        self._counted: Counters = {}
+        self._clock = clock
+        self._told_at = clock()
+
+    def process(self, fjord: UpstreamFjord, at_us: int) -> list[pl.DataFrame]:
+        """Run one part of a micro-batch; return the answers, and the instant `at_us` with errors."""
+        found = [answer for emitted in fjord.run() for answer in self._rows_of(emitted)]
+        self._counted = added(self._counted, fjord.counters)
+        for answers in self._answers.values():
+            found.extend(answers.errors({}, fjord.failures, bucket=0, buckets=1, at_us=at_us))
+        found.extend(self._counters())
+        return found
+
+    def _rows_of(self, emitted: Emitted) -> list[pl.DataFrame]:
+        if emitted.rows is None or not emitted.rows.height:
+            return []
+        part, rows = emitted.part.identity, emitted.rows.height
+        began = time.perf_counter()
+        found = list(self._answers[part].of(emitted.rows))
+        did = Totals(part, transitions=1, rows_in=rows, rows_out=rows, seconds=time.perf_counter() - began)
+        self._counted = added(self._counted, {f"{part}/1 Answers": did})
+        return found
+
+    def _counters(self) -> list[pl.DataFrame]:
+        """Say now and then what operators did."""
+        if self._clock() - self._told_at < COUNT_EVERY_SECONDS:
+            return []
+        counted, self._counted, self._told_at = self._counted, {}, self._clock()
+        return [said_counters(counted)]

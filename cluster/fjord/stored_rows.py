@@ -1,0 +1,89 @@
+"""Rows of a stream as they are stored: in a Parquet file of its table, or in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+import polars as pl
+
+from cluster.fjord.batch import START
+
+
+class StoredRows(Protocol):
+    """Rows of a stream, with their stamps (START), fields, and columns of Fjord's own."""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Names of all columns."""
+        ...
+
+    def read(self, columns: Sequence[str], between_us: tuple[int, int] | None = None) -> pl.DataFrame:
+        """Return these columns, of all rows or of those stamped between two instants."""
+        ...
+
+    def rest(self, from_us: int) -> StoredRows | None:
+        """Return what has rows stamped at or after an instant, and maybe others; None if there are none."""
+        ...
+
+
+class RowsInFile:
+    """A Parquet file.
+
+    Parameters
+    ----------
+    path
+        Where it is.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """Names of all columns."""
+        return frozenset(pl.read_parquet_schema(self._path))
+
+    def read(self, columns: Sequence[str], between_us: tuple[int, int] | None = None) -> pl.DataFrame:
+        """Return these columns."""
+        if between_us is None:
+            return pl.read_parquet(self._path, columns=list(columns))
+        # Parts of a file that lie before or after are not decoded.
+        within = pl.col(START).is_between(*between_us, closed="left")
+        return pl.scan_parquet(self._path).filter(within).select(columns).collect()
+
+    def rest(self, from_us: int) -> StoredRows | None:
+        """Return itself, unless the last stamp lies before an instant."""
+        last_us = pl.scan_parquet(self._path).select(pl.col(START).max()).collect().item()
+        return self if last_us is not None and last_us >= from_us else None
+
+
+class RowsInMemory:
+    """A table in memory.
+
+    Parameters
+    ----------
+    rows
+        In any order.
+    """
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self._rows = rows
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Names of all columns."""
+        return frozenset(self._rows.columns)
+
+    def read(self, columns: Sequence[str], between_us: tuple[int, int] | None = None) -> pl.DataFrame:
+        """Return these columns."""
+        rows = self._rows
+        if between_us is not None:
+            rows = rows.filter(pl.col(START).is_between(*between_us, closed="left"))
+        return rows.select(columns)
+
+    def rest(self, from_us: int) -> StoredRows | None:
+        """Return the rows from an instant on."""
+        left = self._rows.filter(pl.col(START) >= from_us)
+        return RowsInMemory(left) if left.height else None

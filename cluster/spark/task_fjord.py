@@ -1,0 +1,18 @@
+"""The Fjord next to the scans, for a task of Spark: over files of stream tables, with versions of relations."""
+
+from __future__ import annotations
+
+from cluster.fjord.placement import parts_at
+from cluster.fjord.relation_tables import RelationTables
+from cluster.fjord.upstream_fjord import UpstreamFjord
+from cluster.spark.scans import Scans
+from cluster.spark.upstream_task import UpstreamTask
+
+
+def task_fjord(task: UpstreamTask) -> UpstreamFjord:
+    """Return what runs next to the scans in one part of a micro-batch."""
+    tables = RelationTables(
+        task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
+    )
+    scans = Scans(task.streams_folder, task.files, task.watermarks_us, task.past, task.between_us)
+    return UpstreamFjord(parts_at(task.plans_folder, task.epoch, task.host), scans, tables)
