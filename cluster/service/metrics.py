@@ -110,6 +110,11 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily(
             "fjord_results_lost_rows_total", "Rows in them, as far as is known", value=unread.rows
         )
+        yield CounterMetricFamily(
+            "fjord_plan_lost_epochs_total",
+            "Changes of queries that the registry had lost",
+            value=self._server.registry.lost_epochs().epochs,
+        )
         yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._server.fjord_restarts)
         failures = CounterMetricFamily(
             "fjord_storage_failures_total",

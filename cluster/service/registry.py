@@ -72,6 +72,21 @@ class Quarantined:
     content: bytes
 
 
+class LostEpochs(msgspec.Struct, frozen=True):
+    """Epochs that plans or Spark's log name and the registry had lost: changes of queries that are gone.
+
+    Parameters
+    ----------
+    epochs
+        How many.
+    seen_us
+        When the last of them were missed.
+    """
+
+    epochs: int = 0
+    seen_us: int | None = None
+
+
 class LostResults(msgspec.Struct, frozen=True):
     """Results that are gone: before they could be published, or after.
 
@@ -263,7 +278,7 @@ class Registry:
         self.write_plan()
 
     def go_on_behind(self, named: int, positions: Mapping[str, int]) -> None:
-        """Give what runs the epoch behind `named`, and each epoch up to it a plan that has none.
+        """Give what runs the epoch behind `named`, each epoch up to it a plan that has none, and count them as lost.
 
         Parameters
         ----------
@@ -278,10 +293,19 @@ class Registry:
                 self._plans.write(Plan(epoch, before.queries, dict(positions)))
         plan = Plan(named + 1, before.queries, dict(positions))
         self._prepare(plan)
+        lost = LostEpochs(self.lost_epochs().epochs + named - before.epoch, time.time_ns() // 1000)
         with self._changing_plan():
             self._store(plan)
+            self._database.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('lost_epochs', ?)", (msgspec.json.encode(lost).decode(),)
+            )
         self._plan, self._plan_written = plan, False
         self.write_plan()
+
+    def lost_epochs(self) -> LostEpochs:
+        """Return how many epochs were lost since this registry was made."""
+        found = self._database.execute("SELECT value FROM meta WHERE key = 'lost_epochs'").fetchone()
+        return LostEpochs() if found is None else msgspec.json.decode(found[0], type=LostEpochs)
 
     def write_plan(self) -> bool:
         """Give the Fjord the file of the newest plan unless it has it; return False if that is to be tried again."""

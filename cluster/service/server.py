@@ -35,6 +35,7 @@ from cluster.service.publisher import Publisher
 from cluster.service.query_service import QueryService
 from cluster.service.registry import Registry
 from cluster.service.relation_store import RelationStore
+from cluster.service.result_messages import instant_text
 from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
 from cluster.service.stored_results import stored_results
@@ -212,6 +213,7 @@ class ClusterServer:
         fjord = self.fjord_state
         links = (self._link, self._result_link)
         lag = greatest(self.lags.now().values())
+        lost = self.registry.lost_epochs()
         return {
             "name": self.settings.name,
             "broker": {
@@ -227,6 +229,7 @@ class ClusterServer:
                 "silent_seconds": None if fjord is None else round(time.monotonic() - self._said_at, 1),
                 "starts": self.fjord_starts,
                 "epoch": self.registry.plan.epoch,
+                "lost": {"epochs": lost.epochs, "last": None if lost.seen_us is None else instant_text(lost.seen_us)},
                 "micro_batches": {
                     host.value: {"number": last["batchId"], "milliseconds": last["batchDuration"]}
                     for host, last in ({} if fjord is None else fjord.progress).items()

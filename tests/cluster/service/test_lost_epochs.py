@@ -8,16 +8,21 @@ Spark             3 ... 5          has begun 5; were there another 4 and 5 now, 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from prometheus_client import generate_latest
 
 from cluster.language.algebra import Column, Source
 from cluster.plan.epoch import PlanFiles
 from cluster.plan.hosts import Host
 from cluster.service.lost_epochs import go_on_behind, named_epoch
-from cluster.service.registry import Registry
+from cluster.service.registry import LostEpochs, Registry
+from cluster.service.server import ClusterServer
+from cluster.service.settings import ClusterSettings
 from protocols.streams import FieldType
 
 NODE = Source("traffic", (Column("speed", FieldType.REAL),))
@@ -73,6 +78,21 @@ def test_queries_come_and_go_behind_what_is_lost(folder: Path) -> None:
     registry.close()
 
 
+def test_status_and_metrics_say_how_many_epochs_are_lost_over_restarts_too(folder: Path) -> None:
+    for epochs in (2, 2, 5):
+        if epochs == 5:
+            plans = PlanFiles(folder / "plans")
+            plans.write(replace(plans.read(6), epoch=9))
+        server = ClusterServer(ClusterSettings(folder=folder))
+        try:
+            lost = server.status()["fjord"]["lost"]
+            assert (lost["epochs"], lost["last"] is None) == (epochs, False)
+            assert f"fjord_plan_lost_epochs_total {epochs}.0" in generate_latest(server.metrics.registry).decode()
+        finally:
+            server.registry.close()
+            os.close(server._lock)
+
+
 def test_spark_finds_a_plan_for_every_epoch_it_may_have_begun(folder: Path) -> None:
     for epoch in (4, 5):
         PlanFiles(folder / "plans").path(epoch).unlink()
@@ -89,6 +109,7 @@ def test_nothing_is_done_where_nothing_is_lost(folder: Path) -> None:
     before = registry.plan
     assert go_on_behind(registry, before.epoch, {"traffic": 9}) == 0
     assert registry.plan == before
+    assert registry.lost_epochs() == LostEpochs()
     registry.close()
 
 
