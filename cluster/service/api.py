@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi import Depends, FastAPI, Header, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel, Field
 
-from cluster.errors import PlanError, StorageError, UnwritableError
-from cluster.fjord.row_limits import RowLimitError
-from cluster.fjord.state_size import StateLimitError
-from cluster.language.catalog import CatalogError
-from cluster.language.errors import FjordSqlError
 from cluster.plan.demand import streams_of
 from cluster.service.api_token import carries
 from cluster.service.energy_routes import EnergyBooks, energy_routes
+from cluster.service.error_answers import RequestError, answer_errors, error_answer
 from cluster.service.lag import LagBy, lag_of_query
-from cluster.service.planning import PlanningBusyError
-from cluster.service.published_demands import TooManyDemandsError
-from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
+from cluster.service.registry import RegisteredQuery
 from cluster.service.relation_registry import WaitingQuery
 from cluster.service.relation_routes import relation_routes
-from cluster.service.relation_service import UnknownRelationError
 from cluster.service.request_bodies import MOST_BYTES, BoundedBodies, RequestTooLargeError
 from cluster.service.result_messages import instant_text
 from cluster.service.sensor_routes import sensor_routes
 from cluster.service.stream_offers import mismatches_of
 from cluster.service.stream_routes import MAX_SQL_CHARACTERS, stream_routes
 from protocols import topics
-from protocols.errors import FjordError, TopicError
 
 if TYPE_CHECKING:
     from cluster.service.server import ClusterServer
@@ -59,22 +49,12 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
 
     def authorise(authorization: Annotated[str | None, Header()] = None) -> None:
         if token and not carries(authorization, token):
-            raise HTTPException(401, "this cluster asks for a token: set FJORD_API_TOKEN")
+            raise RequestError(401, "this cluster asks for a token", hint="set FJORD_API_TOKEN")
 
     api = FastAPI(title="Fjord", version="1", dependencies=[Depends(authorise)], docs_url="/docs", redoc_url=None)
-    too_large = JSONResponse(error_body(RequestTooLargeError(MOST_BYTES)), status_code=413)
+    too_large = error_answer(RequestTooLargeError(MOST_BYTES))
     api.add_middleware(BoundedBodies, most_bytes=MOST_BYTES, refusal=too_large)
-
-    @api.exception_handler(FjordError)
-    async def refuse(_: Request, error: FjordError) -> JSONResponse:
-        return JSONResponse(error_body(error), status_code=_status_of(error))
-
-    @api.exception_handler(RequestValidationError)
-    async def refuse_shape(_: Request, error: RequestValidationError) -> JSONResponse:
-        # Without what was sent: it may hold a password.
-        said = [{key: each[key] for key in ("type", "loc", "msg")} for each in error.errors()]
-        return JSONResponse({"detail": said}, status_code=422)
-
+    answer_errors(api)
     energy = EnergyBooks(server)
     server.queries.before_start = energy.close_period
 
@@ -150,34 +130,6 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
     return api
-
-
-def error_body(error: FjordError) -> dict[str, Any]:
-    """Return an error as the API shows it."""
-    body: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
-    if isinstance(error, FjordSqlError):
-        body |= {"line": error.line, "column": error.column, "underlined": error.underlined()}
-    return body
-
-
-def _status_of(error: FjordError) -> int:
-    statuses: list[tuple[type[FjordError], int]] = [
-        (UnknownQueryError, 404),
-        (UnknownRelationError, 404),
-        (QueryExistsError, 409),
-        (TooManyQueriesError, 429),
-        (StateLimitError, 429),
-        (RowLimitError, 429),
-        (TooManyDemandsError, 429),
-        (CatalogError, 409),
-        (FjordSqlError, 400),
-        (PlanningBusyError, 429),
-        (PlanError, 400),
-        (TopicError, 400),
-        (UnwritableError, 507),
-        (StorageError, 503),
-    ]
-    return next((status for kind, status in statuses if isinstance(error, kind)), 500)
 
 
 def _streams_of(query: RegisteredQuery | WaitingQuery) -> frozenset[str]:

@@ -22,7 +22,7 @@ class RefusedError(ClusterError):
 
     def __init__(self, body: dict[str, Any]) -> None:
         underlined = body.get("underlined")
-        message = str(body.get("message") or body.get("detail") or "the cluster refused without a reason")
+        message = str(body.get("message") or "the cluster refused without a reason")
         super().__init__(f"{message}\n{underlined}" if underlined else message, hint=body.get("hint"))
         self.kind = str(body.get("error", ""))
         self.line = body.get("line")

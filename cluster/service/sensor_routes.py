@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 import polars as pl
-from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi import APIRouter, Query, Response
 from sqlglot import exp, generator, parser
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
@@ -29,6 +29,7 @@ from cluster.language.scope import Context, unique_name
 from cluster.language.selects import NAME
 from cluster.language.syntax import span_of, too_deep
 from cluster.language.type_words import TYPE_WORDS, written_type
+from cluster.service.error_answers import RequestError
 from cluster.service.sensor_catalog import sensors_relation
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def sensor_routes(server: ClusterServer) -> APIRouter:
     ) -> Response:
         """Return all sensors, those for which a condition holds, or the answer to a SELECT over ``sensors``."""
         if condition is not None and sql is not None:
-            raise HTTPException(400, "send a condition (where) or a whole query (sql), not both")
+            raise RequestError(400, "there is a condition (where) and a whole query (sql)", hint="send one of both")
         catalog = server.sensors
         entries, online = catalog.snapshot()
         rows = await asyncio.to_thread(

@@ -59,17 +59,45 @@ async def test_add_list_drop(api: httpx.AsyncClient) -> None:
     [
         ({"sql": "SELECT nothing FROM traffic"}, 400, "FjordSqlError"),
         ({"sql": GOOD, "name": "no/name"}, 400, "TopicError"),
-        ({"sql": ""}, 422, None),
-        ({"sql": "x" * 100_001}, 422, None),
-        ({}, 422, None),
+        ({"sql": ""}, 422, "RequestError"),
+        ({"sql": "x" * 100_001}, 422, "RequestError"),
+        ({}, 422, "RequestError"),
     ],
 )
-async def test_what_is_wrong_is_said(
-    api: httpx.AsyncClient, body: dict[str, str], status: int, kind: str | None
-) -> None:
+async def test_what_is_wrong_is_said(api: httpx.AsyncClient, body: dict[str, str], status: int, kind: str) -> None:
     answer = await api.post("/v1/queries", json=body)
     assert answer.status_code == status
     assert answer.json().get("error") == kind
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said", "hint"),
+    [
+        ("GET", "/v1/nothing", 404, "Not Found", "/docs"),
+        ("GET", "/", 404, "Not Found", "/docs"),
+        ("PATCH", "/v1/queries", 405, "Method Not Allowed", "/docs"),
+        ("GET", "/v1/queries/q/results?limit=0", 422, "query.limit: Input should be greater than", "/docs"),
+        ("GET", "/v1/queries/none", 404, "none", None),
+        ("GET", "/v1/sensors?where=a&sql=b", 400, "(where)", "send one"),
+        ("POST", "/v1/explain", 422, "body: Field required", "/docs"),
+    ],
+)
+async def test_every_refusal_has_the_same_form(
+    api: httpx.AsyncClient, method: str, path: str, status: int, said: str, hint: str | None
+) -> None:
+    answer = await api.request(method, path)
+    body = answer.json()
+    assert (answer.status_code, set(body)) == (status, {"error", "message", "hint"})
+    assert said in body["message"]
+    assert hint is None or hint in body["hint"]
+
+
+async def test_a_failure_has_that_form_too(service: Service) -> None:
+    async with client(service) as api:
+        assert isinstance(api._transport, httpx.ASGITransport)
+        api._transport.raise_app_exceptions = False
+        failed = await api.get("/v1/queries/q/results")  # the server of these tests has no results
+    assert (failed.status_code, failed.json()["error"]) == (500, "ClusterError")
 
 
 async def test_bad_sql_comes_underlined(api: httpx.AsyncClient) -> None:
@@ -100,7 +128,8 @@ async def test_explain_runs_nothing(api: httpx.AsyncClient) -> None:
 
 async def test_with_a_token_nothing_answers_without_it(service: Service) -> None:
     async with client(service, token="secret") as api:
-        assert (await api.get("/v1/queries")).status_code == 401
+        refused = await api.get("/v1/queries")
+        assert (refused.status_code, refused.json()["hint"]) == (401, "set FJORD_API_TOKEN")
         assert (await api.get("/v1/queries", headers={"Authorization": "Bearer wrong"})).status_code == 401
         assert (await api.get("/v1/queries", headers={"Authorization": "Bearer secret"})).status_code == 200
 
