@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from cluster.service.client import ApiClient, ApiUnreachableError
+from cluster.service.client import ApiClient, ApiUnreachableError, RefusedError
 from protocols import topics
 from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
 
@@ -41,7 +41,10 @@ async def tail(
     ------
     ApiUnreachableError
         If no cluster answers when it begins.
+    RefusedError
+        If there is no such query, and nothing stored to show of one that is dropped.
     """
+    await asyncio.to_thread(_look_up, name, client, after)
     following = _Following(name, client, after=after, count=count, show=show)
     link = MqttLink(
         broker,
@@ -56,6 +59,15 @@ async def tail(
         task.cancel()
     if running.done() and not running.cancelled() and (error := running.exception()):
         raise error
+
+
+def _look_up(name: str, client: ApiClient, after: int | None) -> None:
+    """Ask whether there is anything to follow, before a broker is: nothing would ever come for a name that is wrong."""
+    try:
+        client.query(name)
+    except RefusedError:
+        if after is None or not client.results(name, after=after, limit=1):
+            raise
 
 
 class _Following:

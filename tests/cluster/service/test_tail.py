@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from cluster.service import tail as tailing
-from cluster.service.client import ApiUnreachableError
+from cluster.service.client import ApiUnreachableError, RefusedError
 from cluster.service.tail import tail
 from protocols import topics
-from protocols.mqtt import Message, MqttLink
+from protocols.mqtt import BrokerAddress, Message, MqttLink
 from proxy.broker import LocalBroker
 
 SECONDS = 30.0
@@ -24,10 +24,18 @@ class Api:
 
     def __init__(self, stored: Sequence[int], away: Callable[[int], bool] = lambda _: False) -> None:
         self.stored = stored
+        self.runs = True
         self.asked = 0
         self._away = away
 
-    def results(self, name: str, *, after: int) -> list[dict[str, Any]]:
+    def query(self, name: str) -> dict[str, Any]:
+        if self._away(0):
+            raise ApiUnreachableError("no cluster answers")
+        if not self.runs:
+            raise RefusedError({"error": "UnknownQueryError", "message": f"there is no query {name!r}"})
+        return {"name": name}
+
+    def results(self, name: str, *, after: int, limit: int = 1000) -> list[dict[str, Any]]:
         self.asked += 1
         if self._away(self.asked):
             raise ApiUnreachableError("no cluster answers")
@@ -81,3 +89,32 @@ async def test_a_gap_is_filled_though_the_api_is_away_for_a_while(
 async def test_an_api_that_was_never_there_is_said_at_once(broker: LocalBroker) -> None:
     with pytest.raises(ApiUnreachableError):
         await shown(broker, Api([], lambda _: True), [2], after=1, count=1)
+
+
+@pytest.mark.parametrize("after", [None, 0])
+async def test_a_name_that_is_none_is_said_before_a_broker_is_asked(after: int | None) -> None:
+    api = Api([])
+    api.runs = False
+    nobody = BrokerAddress("127.0.0.1", 1)
+    with pytest.raises(RefusedError, match="there is no query 'nosuch'"):
+        async with asyncio.timeout(SECONDS):
+            await tail("nosuch", api, nobody, after=after, count=None, show=print)  # type: ignore[arg-type] # as far as it is asked
+
+
+async def test_an_api_that_is_away_is_said_before_a_broker_is_asked() -> None:
+    with pytest.raises(ApiUnreachableError):
+        async with asyncio.timeout(SECONDS):
+            await tail(
+                "q",
+                Api([], lambda _: True),
+                BrokerAddress("127.0.0.1", 1),
+                after=None,
+                count=None,
+                show=print,  # type: ignore[arg-type] # as far as it is asked
+            )
+
+
+async def test_what_is_stored_of_a_query_that_is_dropped_is_shown(broker: LocalBroker) -> None:
+    api = Api(range(1, 4))
+    api.runs = False
+    assert await shown(broker, api, [3], after=0, count=3) == [1, 2, 3]
