@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-import structlog
-
 from firmware_sim.air import Air
 from firmware_sim.mote import USUAL_PRESET, Mote
 from firmware_sim.mote_events import Announce, ControlReceived, Instruction, PowerOn, SendPacket, Wake, WakeAt
@@ -23,12 +21,13 @@ from firmware_sim.radio.channel import Channel, RadioFaults
 from firmware_sim.sample_clock import SampleClock
 from protocols import topics
 from protocols.errors import ProtocolError
+from protocols.event_log import get_logger
 from protocols.frames import encode
 from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
 from protocols.packets import decode_control
 from protocols.power.profiles import find_profile
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 START_SPREAD_US = 1_500_000
 """Motes are switched on one after another over this long, as they would be."""

@@ -11,9 +11,6 @@ import traceback
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from protocols.byte_sizes import parse_byte_size
@@ -223,6 +220,8 @@ def _load(entry: importlib.metadata.EntryPoint) -> Command:
 
 
 def _placeholder(name: str, error: IncompleteInstallationError) -> Command:
+    from rich.markup import escape
+
     def say_what_is_missing() -> None:
         raise error
 
@@ -261,6 +260,9 @@ def _understood(error: BaseException, command: str | None) -> Iterator[FjordErro
 
 
 def _show(error: FjordError) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(Text.assemble(("error: ", "bold red"), error.message))
     if error.hint is not None:

@@ -1,33 +1,28 @@
 """The event log of every Fjord process: structured, on stderr, without secrets.
 
-Code writes ``structlog.get_logger().info("connected", broker=..., attempt=3)``; libraries that use the standard
-``logging`` module come out in the same form.
+Code writes ``log = get_logger(__name__)`` and ``log.info("connected", broker=..., attempt=3)``; libraries that use the
+standard ``logging`` module come out in the same form. structlog, which brings asyncio and rich with it, is imported by
+the first module that has a logger, so commands that log nothing start without it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
-from typing import TYPE_CHECKING, Any, Final
-
-import structlog
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from protocols.errors import FjordError
 
 if TYPE_CHECKING:
-    from structlog.typing import EventDict, Processor, WrappedLogger
+    from structlog.stdlib import BoundLogger
 
 LEVEL_VARIABLE: Final = "FJORD_LOG_LEVEL"
 """Environment variable with the level, where none is given by hand."""
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
-HIDDEN: Final = "***"
-
-_SECRET: Final = re.compile(r"passw|secret|token|credential|api_?key|private_?key|authorization", re.IGNORECASE)
-_DEEPEST_LEVEL: Final = 8
 # These tell at "info" what each connection and packet does.
 _CHATTY_LIBRARIES: Final = ("amqtt", "transitions", "websockets", "asyncio", "py4j", "httpx", "httpcore")
 
@@ -58,55 +53,50 @@ def configure_logging(level: str | None = None, *, json: bool = False) -> None:
     name = (level or os.environ.get(LEVEL_VARIABLE) or "warning").lower()
     if name not in LEVELS:
         raise LogLevelError(name)
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        hide_secrets,
-    ]
-    renderer: Processor
-    if json:
-        shared.append(structlog.processors.format_exc_info)
-        renderer = structlog.processors.JSONRenderer(default=str)
-    else:
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            structlog.stdlib.PositionalArgumentsFormatter(),
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        wrapper_class=structlog.stdlib.BoundLogger,
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
-    )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
-        )
-    )
+    handler.setFormatter(_EventFormatter(json=json))
     logging.basicConfig(handlers=[handler], level=name.upper(), force=True)
     for library in _CHATTY_LIBRARIES:
         logging.getLogger(library).setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[name.upper()]))
+    if "structlog" in sys.modules:
+        _configure_structlog()
 
 
-def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace every value whose key names a secret, at any depth, by :data:`HIDDEN`."""
-    return {key: HIDDEN if _SECRET.search(key) else _without_secrets(value, 1) for key, value in event.items()}
+def get_logger(name: str) -> BoundLogger:
+    """Return a logger of the event log, for a module's name.
+
+    Until :func:`configure_logging` is called, as in tests and in Spark's workers, structlog is left as it is.
+    """
+    import structlog  # noqa: PLC0415 - not before somebody has something to log
+
+    if not structlog.is_configured() and _is_configured():
+        _configure_structlog()
+    logger: BoundLogger = structlog.get_logger(name)
+    return logger
 
 
-def _without_secrets(value: Any, depth: int) -> Any:
-    if depth > _DEEPEST_LEVEL:
-        return value
-    if isinstance(value, dict):
-        return {
-            key: HIDDEN if isinstance(key, str) and _SECRET.search(key) else _without_secrets(inner, depth + 1)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_without_secrets(inner, depth + 1) for inner in value]
-    return value
+class _EventFormatter(logging.Formatter):
+    """Writes events by means of structlog, which it imports when the first one comes."""
+
+    def __init__(self, *, json: bool) -> None:
+        super().__init__()
+        self._json = json
+
+    @cached_property
+    def _structlog_formatter(self) -> logging.Formatter:
+        from protocols.event_format import event_formatter  # noqa: PLC0415 - see the class
+
+        return event_formatter(json=self._json)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._structlog_formatter.format(record)
+
+
+def _is_configured() -> bool:
+    return any(isinstance(each.formatter, _EventFormatter) for each in logging.getLogger().handlers)
+
+
+def _configure_structlog() -> None:
+    from protocols.event_format import configure_structlog  # noqa: PLC0415 - imports structlog
+
+    configure_structlog()

@@ -11,12 +11,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-import structlog
-
+from protocols.event_log import get_logger
 from protocols.mqtt_connection import SILENCE_SECONDS, Connection, connect
 from protocols.mqtt_messages import DEFAULT_PORT, BrokerAddress, LinkError, Message, Subscription
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 15.0

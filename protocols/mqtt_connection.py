@@ -12,12 +12,11 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-import structlog
-
+from protocols.event_log import get_logger
 from protocols.mqtt_client import Client, MQTTError
 from protocols.mqtt_messages import BrokerAddress, LinkError, Message, Subscription
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 ANSWER_SECONDS = 10.0
 """The broker answers a connect or a subscription within this time, or the connection is given up."""

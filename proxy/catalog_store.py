@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import structlog
 
 from protocols.demands import StreamDemand, read_demands
 from protocols.errors import FjordError, FrameError
+from protocols.event_log import get_logger
 from protocols.frames import VERSION, encode
 from protocols.packets import Announcement, decode_announcement
 from protocols.programs import SLEEP, SamplingProgram, program_number
@@ -21,7 +21,7 @@ from proxy.program_book import MOST_PROGRAMS
 
 T = TypeVar("T")
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _programs = msgspec.msgpack.Decoder(SamplingProgram)
 _NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

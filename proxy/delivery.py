@@ -7,10 +7,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-import structlog
-
 from protocols import topics
 from protocols.batches import Ack, Resumption
+from protocols.event_log import get_logger
 from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
 from proxy.delivery_window import (
@@ -36,7 +35,7 @@ from proxy.quarantine import LONGEST_PAYLOAD_BYTES, RefusedFrame
 from proxy.spool import DamagedBatchError, SpooledBatch
 from proxy.stores import Stores
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Publisher(Protocol):

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
-import structlog
-
 from protocols import topics
 from protocols.acquisition.parts import Abilities
 from protocols.catalog import MoteState
+from protocols.event_log import get_logger
 from protocols.mqtt import LinkError, Message
 from protocols.packets import Announcement, Control, Packet, RunProgram, SendAnnouncement
 from protocols.programs import SamplingProgram
@@ -26,7 +25,7 @@ from proxy.fleet_instructions import FleetInstruction
 from proxy.link_seam import Clocks
 from proxy.metrics import ProxyMetrics
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MOST_WAITING = 1_024
 """Messages to devices that wait to be published; more are given up, and drivers ask again."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import structlog
-
+from protocols.event_log import get_logger
 from proxy.metrics import ProxyMetrics
 from proxy.mote_events import (
     ClockRight,
@@ -16,7 +15,7 @@ from proxy.mote_events import (
     WentSilent,
 )
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def report(mote: str, instruction: MoteInstruction, metrics: ProxyMetrics) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Container, Sequence
 from functools import lru_cache
 
-import structlog
-
 from protocols import topics
 from protocols.batches import decode_ack
 from protocols.catalog import Presence, decode_status
 from protocols.demands import RefusedDemand, StreamDemand, read_demands
 from protocols.errors import FrameError, TopicError
+from protocols.event_log import get_logger
 from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
 from protocols.packets import (
@@ -45,7 +44,7 @@ from proxy.neighbours import Neighbours, tell_fleet
 from proxy.quarantine import Quarantine, RefusedFrame
 from proxy.waiting_tuples import PacketTuples
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement", AdjustClock: "adjust_clock"}
 _CLOCK = frozenset({Refusal.CLOCK_AHEAD, Refusal.CLOCK_BEHIND})

@@ -10,10 +10,9 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
 
-import structlog
-
 from protocols import topics
 from protocols.catalog import ProxyClock, StreamOffer
+from protocols.event_log import get_logger
 from protocols.frames import VERSION, encode
 from protocols.mqtt import LinkError, Message
 from proxy.batching import CutBatch, MotePosition
@@ -35,7 +34,7 @@ from proxy.receiving import Receiver
 from proxy.settings import ProxySettings
 from proxy.stores import Stores
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _CLOCK_SECONDS = 0.5
 _CATALOG_SECONDS = 0.25

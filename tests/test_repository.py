@@ -63,6 +63,11 @@ def test_what_runs_beside_a_gateway_needs_no_library_of_the_cluster(package):
     )
 
 
+def test_loggers_come_from_the_event_log_which_imports_structlog_when_somebody_logs():
+    lines = [line for package in PACKAGES for line in crossings(package, ["structlog"])]
+    assert {line.partition(" ")[0] for line in lines} == {"protocols/event_log.py", "protocols/event_format.py"}
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_packages_say_that_they_are_typed(package):
     assert (ROOT / package / "py.typed").exists()

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import structlog
-
 from cluster.errors import StorageError, UnwritableError
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.proxy_clocks import ProxyClocks, not_after
@@ -26,11 +24,12 @@ from protocols import topics
 from protocols.batches import Ack, decode_batch, decode_resumption
 from protocols.catalog import Presence, decode_proxy_clock, decode_status, decode_stream_offer
 from protocols.errors import FrameError, ProtocolError
+from protocols.event_log import get_logger
 from protocols.frames import encode
 from protocols.mqtt import LinkError, Message, MqttLink, Subscription
 from protocols.streams import StreamSchema
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MAX_STREAMS = 1024
 

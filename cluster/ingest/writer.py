@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import structlog
 
 from cluster.errors import StorageError
 from cluster.ingest.admission import StreamAdmission, Verdict
@@ -20,9 +19,10 @@ from cluster.storage.stream_tables import StreamPosition, StreamTable
 from cluster.storage.troubles import Troubles
 from protocols.batches import START_COLUMN, Ack, Batch, Rejection, Resumption
 from protocols.errors import SchemaError
+from protocols.event_log import get_logger
 from protocols.frames import VERSION
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MAX_WAITING = 256
 """Batches that may wait for a commit; more are left to the proxy, which sends them again."""

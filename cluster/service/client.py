@@ -44,8 +44,11 @@ class ApiClient:
         self._address = address
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         _check_address(address)
+        has_certificate = address.lower().startswith("https:")  # else none is checked, and no authorities are loaded
         try:
-            self._http = httpx.Client(base_url=address, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+            self._http = httpx.Client(
+                base_url=address, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False, verify=has_certificate
+            )
         except httpx.InvalidURL as error:
             raise ApiUnreachableError(f"{address!r} is no address: {error}", hint="write http://HOST:PORT") from error
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import structlog
-
 from protocols import topics
 from protocols.demand_reports import DemandReport, decode_demand_report
 from protocols.errors import FrameError
+from protocols.event_log import get_logger
 from protocols.mqtt import Message, Subscription
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MOST_REPORTS = 10_000
 MOST_NAMED = 8

@@ -17,13 +17,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from cluster.errors import StorageError, UnwritableError
 from cluster.spark.checkpoint import has_begun
 from cluster.synced_files import write_whole
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MARKER = "format.json"
 REGISTRY = "registry.sqlite"

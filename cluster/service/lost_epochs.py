@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import structlog
-
 from cluster.plan.epoch import PlanFiles
 from cluster.service.registry import Registry
 from cluster.spark.checkpoint import newest_epochs
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def named_epoch(plans: PlanFiles, checkpoint: Path) -> int:

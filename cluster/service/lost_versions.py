@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import structlog
-
 from cluster.ingest.writer import StreamWriter
 from cluster.plan.epoch import Plan
 from cluster.service.registry import Registry
 from cluster.spark.checkpoint import newest_versions
 from cluster.storage.results_table import ResultsTable
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def named_versions(plan: Plan, checkpoint: Path) -> dict[str, int]:

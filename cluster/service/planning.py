@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-import structlog
-
 from cluster.errors import PlanError
 from cluster.fjord.compilation import check_supported
 from cluster.fjord.text_growth import check_text
@@ -22,10 +20,11 @@ from cluster.language.translation import Query, translate
 from cluster.plan.relation_sizes import RelationSize
 from cluster.plan.rewrite import Rewritten, rewrite
 from cluster.planning_budget import Budget, limited
+from protocols.event_log import get_logger
 
 T = TypeVar("T")
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 PLANNING_SECONDS = 10.0
 """How long one statement may be planned, unless another limit is given."""

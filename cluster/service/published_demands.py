@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import structlog
 from msgspec.structs import replace
 
 from cluster.errors import PlanError
@@ -29,8 +28,9 @@ from protocols.demands import (
     encode_query_demand,
 )
 from protocols.errors import FjordError
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 SHARE = 256
 """A demand of many bands takes at most this part of the room that is left, so that there is some for the next."""

@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import polars as pl
-import structlog
 
 from cluster.errors import StorageError, UnwritableError
 from cluster.service.registry import Registry
 from cluster.service.result_messages import error_message, instant_text, result_message
 from cluster.storage.results_table import ERROR, ResultsGoneError, ResultsTable
 from protocols import topics
+from protocols.event_log import get_logger
 from protocols.mqtt import LinkError, Message, MqttLink
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Notes = Callable[[Collection[str]], Mapping[str, dict[str, Any] | None]]
 """Returns, by query, what its subscribers are to know; asked once for all queries of a commit."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 
-import structlog
-
 from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.row_limits import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
@@ -39,10 +37,11 @@ from cluster.service.waiting_queries import WaitingQueries
 from cluster.storage.stream_tables import StreamTable
 from protocols import topics
 from protocols.demands import QueryDemand, StreamDemand
+from protocols.event_log import get_logger
 from protocols.frames import VERSION
 from protocols.mqtt import LinkError, Message, MqttLink
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 RETRY_SECONDS = 1.0
 """What the disk has refused is tried again so often."""

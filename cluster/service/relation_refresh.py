@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import polars as pl
-import structlog
 
 from cluster.errors import ClusterError
 from cluster.language.algebra import Schema
@@ -22,8 +21,9 @@ from cluster.relations.source import SourceAwayError
 from cluster.service.relation_store import KnownRelation, RelationStore
 from cluster.service.sensors_source import SensorsSource
 from cluster.storage.relation_versions import RelationVersion
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 READERS = 4
 """Relations that are read at the same time."""

@@ -8,8 +8,6 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-import structlog
-
 from cluster.language.algebra import Schema
 from cluster.language.catalog import CatalogError, StaticRelation, kind_of
 from cluster.language.errors import FjordSqlError, suggest
@@ -31,8 +29,9 @@ from cluster.service.registry import Registry
 from cluster.service.relation_refresh import RelationRefresher
 from cluster.service.relation_store import KnownRelation, RelationStore
 from cluster.service.stream_service import StreamService
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MOST_RELATIONS = 256
 DISCOVERY_SECONDS = 30.0

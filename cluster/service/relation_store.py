@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
 from cluster.errors import StorageError
 from cluster.language.algebra import Schema
 from cluster.language.catalog import StaticRelation
@@ -29,8 +27,9 @@ from cluster.service.sensor_catalog import SensorCatalog
 from cluster.service.sensors_source import SensorsSource
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.errors import FjordError
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 BUILT_IN_REFRESH_SECONDS = 5.0
 UNREADABLE_REFRESH_SECONDS = 3600.0

@@ -12,17 +12,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
-import structlog
 
 from cluster.service.energy_ledger import Ledger
 from cluster.service.result_messages import instant_text
 from protocols import topics
 from protocols.catalog import ClockFault, MoteEntry, Presence, decode_mote_entry, decode_status
 from protocols.errors import FrameError
+from protocols.event_log import get_logger
 from protocols.mqtt import Message, Subscription
 from protocols.packets import SampleValue
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MOST_SENSORS = 100_000
 MOST_PROXIES = 4_096

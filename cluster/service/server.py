@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import structlog
 import uvicorn
 from prometheus_client import CollectorRegistry
 
@@ -49,6 +48,7 @@ from cluster.storage.troubles import Troubles
 from protocols import topics
 from protocols.catalog import Presence, Status
 from protocols.errors import TopicError
+from protocols.event_log import get_logger
 from protocols.frames import VERSION, encode
 from protocols.mqtt import Message, MqttLink
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from cluster.spark.hosting import FjordState, RunningFjord
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 RESTART_PAUSE_SECONDS = 5.0
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-import structlog
-
 from cluster.errors import UnwritableError
 from cluster.ingest.service import Ingest
 from cluster.language.catalog import BaseStream, Catalog, CatalogError, DerivedStream, StaticRelation, kind_of
@@ -29,9 +27,10 @@ from cluster.service.registry import Registry
 from cluster.service.relation_store import RelationStore
 from cluster.service.unreadable_streams import UnreadableStreams
 from protocols.errors import FjordError, TopicError
+from protocols.event_log import get_logger
 from protocols.topics import check_name
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 SOURCES = ("mqtt",)
 """Who can feed a stream: proxies, over MQTT."""

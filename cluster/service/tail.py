@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Callable
 
 import msgspec
-import structlog
 
 from cluster.service.client import ApiClient, ApiUnreachableError, RefusedError
 from protocols import topics
+from protocols.event_log import get_logger
 from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 PAUSE_SECONDS = 1.0
 """Before the API is asked again."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from cluster.errors import StorageError
 from cluster.synced_files import sync
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 OFFSETS, COMMITS = LOGS = ("offsets", "commits")
 PARTS = (*LOGS, "state", "sources")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -31,12 +30,13 @@ from cluster.spark.gathering import gathered
 from cluster.spark.moved_checkpoint import follow_move
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
 from cluster.storage.results_table import ResultsTable
+from protocols.event_log import get_logger
 
 STOPPING_SECONDS = 3.0
 """How long a query that is to stop may go on until it has nothing to do: what is broken off Spark tells at length."""
 POLLING_SECONDS = 0.002
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from cluster.synced_files import write_whole
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _SCHEMAS = "_stateSchema"
 _PATHS, _STORES = "stateSchemaFilePaths", "stateStoreInfo"

@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import structlog
 from deltalake.exceptions import DeltaError
 
 from cluster.storage.appending import AppendedTable
@@ -27,8 +26,9 @@ from cluster.storage.disk_use import DiskUse, disk_use
 from cluster.storage.retention import HOUR_SECONDS, hours_kept
 from protocols.batches import START_COLUMN
 from protocols.errors import FjordError
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 COMMITS_BETWEEN = 2_000
 """Commits after which a table is compacted: at ten a second, every three minutes."""

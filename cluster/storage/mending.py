@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import structlog
-
 from cluster.storage.archived_log import LOG, is_local
 from cluster.storage.log_entries import (
     CHECKPOINT,
@@ -21,8 +19,9 @@ from cluster.storage.log_entries import (
     numbered,
 )
 from cluster.synced_files import sync
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def mend_log(root: str) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
-import structlog
 from deltalake.exceptions import DeltaError
 
 from cluster.errors import StorageError
@@ -21,8 +20,9 @@ from cluster.storage.budgets import UNBOUNDED, Blocked, Budget, TableFile, dropp
 from cluster.storage.commit_log import CommitLog
 from cluster.synced_files import write_whole
 from protocols.errors import FjordError
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 NUMBERS = "_fjord_numbers.json"
 """Other readers of a Delta table pass over names that begin so."""

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import structlog
 from deltalake.exceptions import DeltaError
 
 from cluster.storage.appending import AppendedTable
 from cluster.storage.budgets import UNBOUNDED, Blocked, Budget, Passed, TableFile, dropping, wanted_from
 from protocols.batches import START_COLUMN
 from protocols.errors import FjordError
+from protocols.event_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Dropped(msgspec.Struct, frozen=True):

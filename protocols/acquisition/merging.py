@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import structlog
-
 from protocols.acquisition.effort import FEW_STEPS, Effort, SharedEffort
 from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
 from protocols.acquisition.observed import Observed
@@ -24,12 +22,13 @@ from protocols.acquisition.stretching import lasting, stretched_need
 from protocols.acquisition.words import words_of
 from protocols.demands import RefusedDemand
 from protocols.errors import OverloadError, ProgramError
+from protocols.event_log import get_logger
 from protocols.frames import LONGEST_PERIOD_US, Value
 from protocols.packets import MAX_PROGRAM_BYTES, is_too_long
 from protocols.power.estimate import Workload, draw_mw
 from protocols.programs import SLEEP, SamplingProgram
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MOST_NAMED = 8
 """Queries in a line of the log."""

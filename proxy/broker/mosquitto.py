@@ -11,9 +11,8 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from protocols.child_process import ending_with_this_process
+from protocols.event_log import get_logger
 from proxy.broker.errors import BrokerFailedError, PortInUseError
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ _LARGEST_PACKET_BYTES: Final = 16 * 1024**2
 # We say whom it is to run as, see `configuration`.
 _EXPECTED_WARNING: Final = "Warning: Mosquitto should not be run as root"
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 def find_mosquitto(search_path: str | None = None) -> Path | None:

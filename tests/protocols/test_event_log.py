@@ -1,10 +1,13 @@
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 import structlog
 
-from protocols.event_log import HIDDEN, LogLevelError, configure_logging, hide_secrets
+from protocols.event_format import HIDDEN, hide_secrets
+from protocols.event_log import LogLevelError, configure_logging
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +65,21 @@ def test_the_level_comes_from_the_environment_where_none_is_given(monkeypatch, c
 def test_an_unknown_level_is_refused():
     with pytest.raises(LogLevelError, match="loud"):
         configure_logging("loud")
+
+
+@pytest.mark.parametrize(
+    "logs",
+    ["get_logger('proxy').warning('slow disk')", "import logging; logging.getLogger('proxy').warning('slow disk')"],
+)
+def test_structlog_is_imported_when_somebody_logs(logs):
+    program = (
+        "import sys\n"
+        "from protocols.event_log import configure_logging, get_logger\n"
+        "configure_logging(json=True)\n"
+        "print('structlog' in sys.modules)\n"
+        f"{logs}\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    event = json.loads(ended.stderr)
+    assert ended.stdout == "False\n"
+    assert (event["event"], event["level"], event["logger"]) == ("slow disk", "warning", "proxy")

@@ -30,6 +30,16 @@ def test_how_an_address_is_written_is_said(address: str, hint: str) -> None:
     assert caught.value.hint == hint
 
 
+@pytest.mark.parametrize(
+    ("address", "checked"), [("https://cluster", True), ("HTTPS://cluster", True), ("http://cluster", False)]
+)
+def test_certificates_are_checked_where_there_are_any(monkeypatch, address: str, checked: bool) -> None:
+    settings = {}
+    monkeypatch.setattr(httpx, "Client", settings.update)
+    ApiClient(address)
+    assert settings["verify"] is checked
+
+
 def answering(answer: httpx.Response, asked: list[str]) -> ApiClient:
     def handle(request: httpx.Request) -> httpx.Response:
         asked.append(f"{request.method} {request.url.raw_path.decode()}")

@@ -1,0 +1,71 @@
+"""How structlog hands events to the standard ``logging`` module, and how they are written: as text or JSON."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor, WrappedLogger
+
+HIDDEN: Final = "***"
+
+_SECRET: Final = re.compile(r"passw|secret|token|credential|api_?key|private_?key|authorization", re.IGNORECASE)
+_DEEPEST_LEVEL: Final = 8
+
+
+def configure_structlog() -> None:
+    """Let structlog's loggers hand their events to the loggers of the standard library."""
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            *_common_processors(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+
+
+def event_formatter(*, json: bool) -> logging.Formatter:
+    """Return what writes structlog's events, and those of other libraries, as text or as JSON."""
+    processors: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if json:
+        processors += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    else:
+        processors.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_common_processors(), processors=processors)
+
+
+def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace every value whose key names a secret, at any depth, by :data:`HIDDEN`."""
+    return {key: HIDDEN if _SECRET.search(key) else _without_secrets(value, 1) for key, value in event.items()}
+
+
+def _common_processors() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        hide_secrets,
+    ]
+
+
+def _without_secrets(value: Any, depth: int) -> Any:
+    if depth > _DEEPEST_LEVEL:
+        return value
+    if isinstance(value, dict):
+        return {
+            key: HIDDEN if isinstance(key, str) and _SECRET.search(key) else _without_secrets(inner, depth + 1)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_without_secrets(inner, depth + 1) for inner in value]
+    return value
