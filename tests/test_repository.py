@@ -137,3 +137,21 @@ def test_documents_from_elsewhere_are_not_cited():
         if name not in here
     ]
     assert missing == []
+
+
+def test_every_decision_is_listed_by_its_title():
+    folder = ROOT / "docs" / "decisions"
+    records = {file.name: file.read_text(encoding="utf-8").splitlines()[0] for file in folder.glob("0*.md")}
+    rows = re.findall(r"^\| \[(\d+)\]\(([\w-]+\.md)\) \| (.+) \|$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert {name: f"# {number}: {title}" for number, name, title in rows} == records
+    assert len({number for number, _, _ in rows}) == len(rows)
+
+
+def test_links_between_documents_lead_to_a_file():
+    missing = [
+        f"{file.relative_to(ROOT)} links to {target}"
+        for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"))
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8"))
+        if not (file.parent / target).exists()
+    ]
+    assert missing == []
