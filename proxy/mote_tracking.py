@@ -337,7 +337,8 @@ class MoteTracking:
         refused = self._refuse(packet)
         if refused is not None:
             self.counters.packets_rejected += 1
-            return [refused, PublishEntry(changed=False)]
+            asks = self._ask(packet, event.heard_us) if self.numbers.may_begin_again(packet) else []
+            return [refused, *asks, PublishEntry(changed=False)]
         slack = self._slack(packet)
         wrong = wrong_clock(self._bounds, packet, event.heard_us, slack)
         if wrong is not None and self.announcement is not None:
@@ -538,12 +539,10 @@ class MoteTracking:
 
     def _speak(self, packet: Packet, heard_us: int, watermark_us: int | None) -> list[MoteInstruction]:
         """Use the listen window that the packet opens, unless the packet was held back until it had closed."""
-        if self._clock.delay_us(heard_us, packet.clock_us) >= packet.listen_us:
-            return []
         if self.announcement is None:
-            if self._refused_boot == packet.boot:
-                return []
-            return [self._control(SendAnnouncement(), packet)]
+            return self._ask(packet, heard_us)
+        if not self._listens(packet, heard_us):
+            return []
         instructions = self._correct_clock(packet)
         if packet.program == self._desired_number:
             return instructions
@@ -556,6 +555,15 @@ class MoteTracking:
         if self._unanswered == self._limits.attempts + 1:
             instructions.append(NeverAcknowledged(self._limits.attempts))
         return instructions
+
+    def _ask(self, packet: Packet, heard_us: int) -> list[MoteInstruction]:
+        """Ask the mote for its announcement, unless one of the same boot was refused."""
+        if self._refused_boot == packet.boot or not self._listens(packet, heard_us):
+            return []
+        return [self._control(SendAnnouncement(), packet)]
+
+    def _listens(self, packet: Packet, heard_us: int) -> bool:
+        return self._clock.delay_us(heard_us, packet.clock_us) < packet.listen_us
 
     def _correct_clock(self, packet: Packet) -> list[MoteInstruction]:
         by_us = self._clock.correction_us(self._limits.clock_tolerance_us)

@@ -65,6 +65,13 @@ class PacketNumbers:
             return False
         return not (self._announced_boot == packet.boot and packet.clock_us > self._clock_us)
 
+    def may_begin_again(self, packet: Packet) -> bool:
+        """Return whether a packet taken for replayed may be from a mote that lost its counters: its clock went on.
+
+        Its announcement was lost, too, if nobody was connected when it came.
+        """
+        return packet.clock_us > self._clock_us
+
     def go_on(self, packet: Packet) -> None:
         """Take the next packet of the same boot."""
         self.sequence, self._clock_us = packet.sequence, packet.clock_us

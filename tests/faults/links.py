@@ -108,7 +108,9 @@ class Link:
             asyncio.create_task(self._pump(far_reader, writer)),
         ]
         try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            # Python 3.11's streams log the task of a connection that is cancelled, as if it had failed.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for pump in pumps:
                 pump.cancel()

@@ -168,6 +168,23 @@ def test_mote_that_lost_its_counters_is_taken_after_it_announced_itself(frames, 
     assert (refusals(hear(mote, frames.packet(0, boot=boot, clock=clock))) == []) is taken
 
 
+@pytest.mark.parametrize("boot", [1, 0], ids=["same boot number", "smaller boot number"])
+def test_a_mote_whose_counters_and_announcement_are_lost_is_asked_for_one(frames, boot):
+    mote = announced(frames)
+    hear(mote, frames.packet(7, clock=4 * S))
+    found = hear(mote, frames.packet(0, boot=boot, clock=9 * S, listen=WINDOW), heard=9 * S)
+    assert (refusals(found), controls(found)) == (["replayed"], [SendAnnouncement()])
+    mote.handle(AnnouncementReceived(frames.announcement(boot=boot), 9 * S, 9 * S))
+    assert refusals(hear(mote, frames.packet(1, boot=boot, clock=10 * S))) == []
+
+
+def test_nothing_is_asked_of_a_replay(frames):
+    mote = announced(frames)
+    hear(mote, frames.packet(7, clock=4 * S))
+    found = hear(mote, frames.packet(7, clock=4 * S, listen=WINDOW), heard=4 * S)
+    assert (refusals(found), controls(found)) == (["replayed"], [])
+
+
 def test_position_from_before_a_restart_refuses_what_was_taken_and_counts_what_is_missing(frames):
     mote = tracking(position=MotePosition("m1", 1, 7, 0))
     assert refusals(hear(mote, frames.packet(7))) == ["replayed"]
