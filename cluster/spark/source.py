@@ -19,6 +19,7 @@ from cluster.plan.epoch import Plan, PlanFiles
 from cluster.plan.hosts import Host, hosted_by
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.catching_up import PastRead, Reached, caught_up, past_reads
+from cluster.spark.end_of_java import end_quietly_without_java
 from cluster.spark.envelopes import ENVELOPE_DDL, RESULT_DDL
 from cluster.spark.live_reads import live_read
 from cluster.spark.named_files import sync_named
@@ -64,6 +65,7 @@ class FjordSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
         """Return the reader."""
+        end_quietly_without_java()
         return FjordReader(_options_of(self.options))
 
 
