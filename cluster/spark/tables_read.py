@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS, START
 from cluster.spark.unread_files import UnreadFiles
 from cluster.storage.commit_log import Commit, CommitLog
+from cluster.storage.retention import names_hold
 from cluster.storage.stored_files import StoredFile, StoredFiles, stamped
 from cluster.storage.stream_tables import watermark_at
 
@@ -21,6 +23,8 @@ class _Unread(NamedTuple):
     files: UnreadFiles
     version: int
     passed_version: int
+    named_since: float
+    """When the oldest version was made from whose log files are named."""
 
 
 class TablesRead:
@@ -30,10 +34,13 @@ class TablesRead:
     ----------
     folder
         Of all stream tables.
+    clock
+        Seconds since 1970.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
+        self._clock = clock
         self._logs: dict[str, CommitLog] = {}
         self._latest: dict[str, int] = {}
         self._commits: dict[tuple[str, int], Commit] = {}
@@ -79,7 +86,9 @@ class TablesRead:
         There may be files of later versions among them: no tuple of theirs is stamped before the watermark.
         """
         known = self._unread.get(stream)
-        if known is None or known.passed_version > begin:
+        # Tuples of tomorrow wait in files that compaction replaces, and removes a day later. What the table holds at
+        # `begin` stays for as long as it is read from there.
+        if known is None or known.passed_version > begin or not names_hold(self._clock(), known.named_since):
             known = self._begun(stream, begin)
         return self._extended(stream, known, end).files.before(self.passed_us(stream, end))
 
@@ -95,7 +104,7 @@ class TablesRead:
     def _begun(self, stream: str, version: int) -> _Unread:
         files = UnreadFiles(partial(self._earliest, stream))
         files.begin_with(self.stored(stream, version).between(self.passed_us(stream, version), None))
-        return _Unread(files, version, version)
+        return _Unread(files, version, version, self._log(stream).committed_at(max(version, 0)))
 
     def _extended(self, stream: str, unread: _Unread, version: int) -> _Unread:
         for each in range(unread.version + 1, version + 1):

@@ -33,6 +33,20 @@ def hours_kept(now: float, needed_since: float | None) -> int:
     return max(KEEP_HOURS, math.ceil((now - needed_since) / HOUR_SECONDS) + 1)
 
 
+def names_hold(now: float, named_since: float) -> bool:
+    """Return whether files are surely there that were in a table at an instant, whoever reads it by now.
+
+    Parameters
+    ----------
+    now
+        Seconds since 1970.
+    named_since
+        When the version was made that they were in, or the oldest of several. A file may be replaced right after it,
+        and goes a day later, unless somebody still needs that version.
+    """
+    return now - named_since < KEEP_HOURS * HOUR_SECONDS / 2
+
+
 def may_go(last_version: int, changed: float, *, now: float, first_needed: int | None) -> bool:
     """Return whether commits that left the log may be removed.
 

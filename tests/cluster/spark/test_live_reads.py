@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -19,11 +20,14 @@ from cluster.spark.live_reads import live_read
 from cluster.spark.offsets import UNCHANGED_PLANS
 from cluster.spark.tables_read import TablesRead
 from cluster.spark.unread_files import MANY_FILES, READS
-from cluster.storage.commit_log import AddedFile, Commit
+from cluster.storage.commit_log import AddedFile, Commit, CommitLog
+from cluster.storage.compaction import _remove_old
+from cluster.storage.retention import HOUR_SECONDS, KEEP_HOURS
 from cluster.storage.stored_files import stamped
 from tests.cluster.spark.hosted_run import plan_node, queries
 from tests.cluster.spark.reader_run import ReaderRun
 
+DAY = 24 * HOUR_SECONDS
 PLAN = hosted_by(Plan(1, queries(q="SELECT sensor, speed FROM traffic")), Host.STATELESS)
 
 
@@ -123,6 +127,49 @@ def test_a_plan_that_changes_for_the_other_host_only_costs_nothing(tmp_path: Pat
     assert set(downstream._kept) == built, "what has been built for the plan goes on"
     assert [row["sensor"] for _, _, row in run.rows["kept"]] == ["a", "b"]
     assert [row["sensor"] for _, _, row in run.rows["q0"]] == ["b"]
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["a day passes", "days behind"])
+def test_what_waits_for_a_day_is_read_from_the_files_it_is_in_by_then(tmp_path: Path, *, behind: bool) -> None:
+    """Tuples of tomorrow wait; the files they came in are merged, and gone a day later, as no version needs them."""
+    now = [time.time() + (3 * DAY if behind else 0)]
+    run = ReaderRun(tmp_path)
+    table, tables = run.tables["traffic"], TablesRead(str(tmp_path / "streams"), clock=lambda: now[0])
+
+    def read() -> list[int]:
+        version = table._table.version()
+        found = live_read(Host.STATELESS, PLAN, {"traffic": done[-1]}, {"traffic": version}, tables)
+        tables.forget({"traffic": version})
+        done.append(version)
+        low, high = found.between_us["traffic"]
+        paths = [f"{table.root}/{path}" for _, path, _ in found.files]
+        stamps = pl.read_parquet(paths)["fjord_start_us"].to_list() if paths else []
+        return sorted(at for at in stamps if low <= at < high)
+
+    done = [0]
+    for at in (5, 6, 7):
+        run.append("traffic", [(at, "a", 1), (at + 1_000, "a", 1)], at + 1)
+        assert read() == [at]
+    run.compact("traffic")
+    assert read() == []
+    now[0] += 25 * HOUR_SECONDS
+    assert _remove_old(table._appended, 0) == 3
+    run.append("traffic", [], 5_000)
+    assert read() == [1_005, 1_006, 1_007]
+
+
+def test_what_waits_is_looked_up_anew_after_half_a_day_and_not_each_time(tmp_path: Path) -> None:
+    run, versions = ReaderRun(tmp_path), 50
+    tables = TablesRead(str(tmp_path / "streams"), clock=lambda: version * HOUR_SECONDS)
+    with (
+        patch.object(CommitLog, "committed_at", lambda _, version: version * HOUR_SECONDS),
+        patch.object(tables, "stored", wraps=tables.stored) as stored,
+    ):
+        for version in range(1, versions + 1):
+            run.append("traffic", [(version + 1_000, "a", 1)], version)
+            tables.unread("traffic", version - 1, version)
+            tables.forget({"traffic": version})
+    assert 1 < stored.call_count <= 1 + versions / (KEEP_HOURS / 2 - 1)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cluster.storage import archived_log, delta_tables, retention
 from cluster.storage.compaction import SECONDS_BETWEEN, Compaction
-from cluster.storage.retention import HOUR_SECONDS, KEEP_HOURS, hours_kept, may_go
+from cluster.storage.retention import HOUR_SECONDS, KEEP_HOURS, hours_kept, may_go, names_hold
 from cluster.storage.stored_files import StoredFiles
 from cluster.storage.stream_tables import StreamTable
 from tests.cluster.storage.test_tables import TRAFFIC, at, rows
@@ -41,6 +41,14 @@ def test_commits_go_after_a_day_unless_they_are_needed(
 ) -> None:
     old = changed < now - KEEP_HOURS * HOUR_SECONDS
     assert may_go(last, changed, now=now, first_needed=first) == (old and (first is None or last < first))
+
+
+@given(instants, st.none() | instants, st.floats(0, 1e6))
+def test_a_name_that_holds_is_of_a_file_that_is_there(now: float, needed: float | None, named_for: float) -> None:
+    named_since = now - named_for
+    if names_hold(now, named_since):
+        assert now - hours_kept(now, needed) * HOUR_SECONDS < named_since, "it was not replaced before that"
+        assert names_hold(now + HOUR_SECONDS, now), "there is time to read it"
 
 
 @pytest.fixture
