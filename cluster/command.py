@@ -390,6 +390,7 @@ def _run(settings: ClusterSettings) -> None:
 
     java = find_java()  # without Java nothing else need be started
     from cluster.service.server import ClusterServer
+    from cluster.spark.spark_log import SPARK_LOG
 
     async def serve() -> None:
         import signal
@@ -402,7 +403,7 @@ def _run(settings: ClusterSettings) -> None:
 
         async def announce() -> None:
             await ready.wait()
-            typer.echo(f"cluster {settings.name} is ready: API on http://{settings.api_host}:{settings.api_port}")
+            typer.echo(f"the cluster is ready: API on http://{settings.api_host}:{settings.api_port}")
 
         announcing = asyncio.create_task(announce(), name="announce")
         try:
@@ -410,5 +411,6 @@ def _run(settings: ClusterSettings) -> None:
         finally:
             announcing.cancel()
 
-    typer.echo(f"Java: {java.description}; Spark takes some seconds to start")
+    log = settings.folder / SPARK_LOG
+    typer.echo(f"Spark takes some seconds to start on {java.description}; what Spark writes is in {log}")
     asyncio.run(serve())

@@ -26,6 +26,10 @@ class SourceAwayError(RelationSourceError):
     """A source that cannot be reached, or does not answer in time. It may come back."""
 
 
+class SourceStartingError(SourceAwayError):
+    """A source that is not there yet, as after every start of the cluster."""
+
+
 class SourceSchemaError(RelationSourceError):
     """A source that has not what the relation wants.
 

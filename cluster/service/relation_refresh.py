@@ -17,7 +17,7 @@ from cluster.errors import ClusterError
 from cluster.language.algebra import Schema
 from cluster.language.quantities import written
 from cluster.language.secrets import masked
-from cluster.relations.source import SourceAwayError
+from cluster.relations.source import SourceAwayError, SourceStartingError
 from cluster.service.relation_store import KnownRelation, RelationStore
 from cluster.service.sensors_source import SensorsSource
 from cluster.storage.relation_versions import RelationVersion
@@ -173,8 +173,10 @@ class RelationRefresher:
         log.info("relation changed", relation=relation.name, version=version.number, rows=version.rows)
 
     def _failed(self, relation: KnownRelation, error: Exception, reason: str) -> None:
-        if not relation.freshness.failures:
-            log.warning("relation cannot be read", relation=relation.name, reason=reason)
+        starting = isinstance(error, SourceStartingError)
+        if relation.trouble is None or starting != isinstance(relation.trouble, SourceStartingError):
+            write = log.info if starting else log.warning
+            write("relation cannot be read", relation=relation.name, reason=reason)
         relation.trouble = error
         relation.failures_total += 1
         relation.freshness = relation.freshness.failed(reason)

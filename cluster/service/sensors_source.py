@@ -12,7 +12,7 @@ import polars as pl
 from cluster.language.algebra import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.relations.fitting import POLARS_TYPES, settled
-from cluster.relations.source import Limits, SourceAwayError, SourceColumn
+from cluster.relations.source import Limits, SourceColumn, SourceStartingError
 from cluster.service.sensor_catalog import SensorCatalog
 from protocols.streams import FieldType
 
@@ -83,7 +83,9 @@ class SensorsSource:
         """Return the rows; a column that no sensor has is NULL."""
         since = self._connected_at()
         if since is None or self._clock() - since < SETTLING_SECONDS:
-            raise SourceAwayError("the broker has been connected to only just, and sensors are still being announced")
+            raise SourceStartingError(
+                "the broker has been connected to only just, and sensors are still being announced"
+            )
         found = self._read()
         by_folded = {name.casefold(): name for name in found.columns}
         frame = found.select(

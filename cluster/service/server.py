@@ -41,6 +41,7 @@ from cluster.service.stored_results import stored_results
 from cluster.service.stream_budgets import StillRead, StreamBudgets
 from cluster.spark.positions import SparkPositions
 from cluster.spark.session import SessionSettings, open_session
+from cluster.spark.spark_log import SPARK_LOG, SparkLog
 from cluster.storage.budgets import Blocked, Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 RESTART_PAUSE_SECONDS = 5.0
+LOG_PAUSE_SECONDS = 1.0
+"""Between two looks at how large Spark's log is."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -165,6 +168,7 @@ class ClusterServer:
         stale = self.queries.relations.stale_for
         self.publisher = Publisher(self.results, self.registry, self._result_link, notes=self._notes_on, stale=stale)
         self.metrics = ClusterMetrics(self, CollectorRegistry())
+        self._spark_log = SparkLog(folder / SPARK_LOG)
         self._spark: SparkSession | None = None
         self.running_fjord: RunningFjord | None = None
         self.fjord_state: FjordState | None = None
@@ -191,6 +195,7 @@ class ClusterServer:
                     tasks.create_task(self.ingest.run(), name="ingest"),
                     tasks.create_task(self.queries.run(), name="relations"),
                     tasks.create_task(self.publisher.run(), name="publisher"),
+                    tasks.create_task(self._keep_log_small(), name="log of Spark"),
                 ]
                 async with self._serving(tasks):
                     running.append(tasks.create_task(self._keep_fjord(notify, ready), name="fjord"))
@@ -305,6 +310,7 @@ class ClusterServer:
                 driver_memory=self.settings.driver_memory,
             ),
             self._folder / "spark",
+            self._spark_log,
         )
         log.info("Spark runs", version=self._spark.version, seconds=round(time.monotonic() - began, 1))
         while True:
@@ -324,6 +330,11 @@ class ClusterServer:
             log.error("the Fjord stopped and will be started again", reason=str(reason)[:2000])
             await asyncio.to_thread(self._stop_fjord)
             await asyncio.sleep(RESTART_PAUSE_SECONDS)
+
+    async def _keep_log_small(self) -> None:
+        while True:
+            await asyncio.to_thread(self._spark_log.rotate)
+            await asyncio.sleep(LOG_PAUSE_SECONDS)
 
     async def _ask(self, fjord: RunningFjord) -> FjordState:
         """Ask Java how the Fjord is; while it does not answer, ingest and API go on."""

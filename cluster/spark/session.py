@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cluster.java import find_java, use_java
 from cluster.spark.home import use_installed_pyspark
+from cluster.spark.spark_log import SparkLog, SparkStartError
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -54,13 +57,24 @@ class SessionSettings:
     extra: dict[str, str] = field(default_factory=dict)
 
 
-def open_session(settings: SessionSettings, local_folder: Path) -> SparkSession:
+def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | None = None) -> SparkSession:
     """Start Spark and return its session.
+
+    Parameters
+    ----------
+    settings
+        How to run it.
+    local_folder
+        For its own files.
+    log
+        What Java and its Python workers write to; None for the terminal.
 
     Raises
     ------
     JavaMissingError
         If there is no Java to run it.
+    SparkStartError
+        If it does not start.
     """
     use_java(find_java())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -68,7 +82,6 @@ def open_session(settings: SessionSettings, local_folder: Path) -> SparkSession:
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     # Spark would look for the machine's address on the network, and warn of it.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - needs Java's place to be known
 
     local_folder.mkdir(parents=True, exist_ok=True)
     use_installed_pyspark()
@@ -97,13 +110,36 @@ def open_session(settings: SessionSettings, local_folder: Path) -> SparkSession:
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         **settings.extra,
     }
-    builder = SparkSession.builder.appName("fjord").master(settings.master)
-    for name, value in options.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    session = _start({"spark.app.name": "fjord", "spark.master": settings.master, **options}, log)
     session.sparkContext.setLogLevel("ERROR")
     _write_no_checksums(session)
     return session
+
+
+def _start(options: Mapping[str, str], log: SparkLog | None) -> SparkSession:
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - needs Java's place to be known
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    conf = SparkConf().setAll(list(options.items()))
+    since = 0
+    try:
+        if log is not None and SparkContext._gateway is None:  # noqa: SLF001 - no other way to say where Java writes
+            with log.open() as file:
+                since = file.tell()
+                SparkContext(conf=conf, gateway=_java(conf, file))
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        raise SparkStartError(str(error), log, since) from error
+
+
+def _java(conf: SparkConf, output: BinaryIO) -> Any:
+    """Start the Java process that Spark runs in."""
+    from pyspark import java_gateway  # noqa: PLC0415 - as above
+
+    launch: Any = java_gateway.launch_gateway  # it has no types
+    return launch(conf, {"stdout": output, "stderr": output})
 
 
 def _write_no_checksums(session: SparkSession) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from structlog.testing import capture_logs
 
 from cluster.language.algebra import Column
 from cluster.language.catalog import CatalogError
+from cluster.relations.source import Limits
 from cluster.service.registry import RegisteredQuery
 from cluster.service.sensor_catalog import Connected, EntryPublished, SensorCatalog, sensors_relation
 from cluster.service.sensors_source import SensorsSource
@@ -121,6 +123,22 @@ async def test_a_cluster_that_starts_again_does_not_take_all_sensors_for_gone(se
     now[0] = 11.0
     await relations.passes(30)
     assert relations.store.find("sensors").last.rows == 0
+
+
+async def test_that_sensors_are_still_announced_is_no_warning_but_what_goes_wrong_then_is(service, tmp_path, motes):
+    connected_at, limits = [None], Limits(max_rows=0)
+    source = SensorsSource(lambda: motes.table, limits=limits, connected_at=lambda: connected_at[0], clock=lambda: 11.0)
+    relations = Relations(service, tmp_path / "relations", sensors=source)
+    with capture_logs() as logs:
+        await relations.passes(30)
+        connected_at[0] = 10.0
+        await relations.passes(30)
+    assert [each["log_level"] for each in logs] == ["info"]
+    connected_at[0] = 0.0
+    with capture_logs() as logs:
+        await relations.passes(30)
+        await relations.passes(30)
+    assert [each["log_level"] for each in logs] == ["warning"]
 
 
 async def test_a_stream_that_has_its_name_keeps_it(relations, service):

@@ -1,0 +1,95 @@
+"""The file that Spark writes to in place of the terminal: Java, and the Python workers that it starts.
+
+Java appends to the file itself. A process in between, or a thread of ours that reads a pipe, could be killed or be
+slow, and Java would wait for it. So once the file is large, it is copied over the older one and emptied; what Spark
+writes between the two is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from cluster.errors import ClusterError
+
+SPARK_LOG: Final = Path("logs") / "spark.log"
+"""Where it is in a cluster's data folder."""
+MOST_BYTES: Final = 8 * 1024**2
+QUOTED_LINES: Final = 12
+_END_BYTES: Final = 64 * 1024
+_SAYS_NOTHING: Final = re.compile(
+    r"\s*$|\s+at \S|\s+\.\.\. \d+ more|.* WARN "
+    r"|WARNING: Using incubator|Using Spark's default log4j|Setting default log level|To adjust logging level"
+)
+"""Empty lines, places in Java's code, and what Java and Spark write at every start."""
+
+
+class SparkStartError(ClusterError):
+    """Spark could not be started.
+
+    Parameters
+    ----------
+    reason
+        Why, as far as it is known in Python.
+    log
+        What it wrote to; None for the terminal.
+    since
+        Where in the log this start begins.
+    """
+
+    def __init__(self, reason: str, log: SparkLog | None, since: int = 0) -> None:
+        lines = [] if log is None else log.telling_lines(since)
+        quoted = "; the last that it wrote:\n" + "\n".join(lines) if lines else f": {reason}"
+        hint = None if log is None else f"all that it wrote is in {log.path}"
+        super().__init__(f"Spark did not start{quoted}", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLog:
+    """A log, and the older one beside it.
+
+    Parameters
+    ----------
+    path
+        The file; the older one has the same name with ``.1`` behind it.
+    most_bytes
+        A file that has grown larger becomes the older one.
+    """
+
+    path: Path
+    most_bytes: int = MOST_BYTES
+
+    @property
+    def older(self) -> Path:
+        """The file that has what was written before."""
+        return self.path.with_name(f"{self.path.name}.1")
+
+    def open(self) -> BinaryIO:
+        """Open the file for a process that appends to it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return self.path.open("ab")
+
+    def rotate(self) -> None:
+        """Make a file that is too large the older one."""
+        with contextlib.suppress(FileNotFoundError):
+            if self.path.stat().st_size <= self.most_bytes:
+                return
+            with contextlib.suppress(OSError):  # on a full disk there is no room for a copy, and none to go on
+                shutil.copyfile(self.path, self.older)
+            os.truncate(self.path, 0)
+
+    def telling_lines(self, since: int = 0) -> list[str]:
+        """Return the last lines, from a position on, that say something: no places in Java's code, for example."""
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(since if since <= size else 0, size - _END_BYTES))
+                lines = file.read().decode(errors="replace").splitlines()
+        except OSError:
+            return []
+        return [line for line in lines if not _SAYS_NOTHING.match(line)][-QUOTED_LINES:]
