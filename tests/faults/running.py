@@ -90,7 +90,7 @@ class Run:
         self._deaf = True
         """Whether the listener may have missed something: it has no broker, or nobody publishes what is too old."""
         self._checked: dict[str, int] = dict.fromkeys(QUERIES, 0)
-        """Numbers of the last results that have been checked."""
+        """Numbers of the last results that have been checked, or that a listener may have missed."""
         self._begin_us = self._first_us()
 
     def schedule(self, schedule: Schedule, shown: Callable[[str], None] = lambda _: None) -> Outcome:
@@ -113,6 +113,8 @@ class Run:
             return Outcome(schedule, outage.longest, outage.recovery, 0, tuple(problems))
         window = Window(self._begin_us, end_us)
         problems, rows = self._problems(window)
+        if self._deaf:
+            problems += self._listen_again()
         self._begin_us = end_us
         return Outcome(schedule, outage.longest, outage.recovery, rows, tuple(problems))
 
@@ -151,6 +153,18 @@ class Run:
                 return end_us
             time.sleep(STEP_SECONDS * 3)
         return None
+
+    def _listen_again(self) -> list[str]:
+        """Wait until the listener hears new results: what was published before it was connected again, it missed."""
+        newest = {query: rows[-1]["sequence"] for query, rows in self._results.items()}
+        deadline = time.monotonic() + LONGEST_RECOVERY_SECONDS
+        while time.monotonic() < deadline:
+            heard = {query: max(self._listener.published(query), default=0) for query in QUERIES}
+            if all(heard[query] > newest[query] for query in QUERIES):
+                self._checked = {query: max(heard[query], self._checked[query]) for query in QUERIES}
+                return []
+            time.sleep(STEP_SECONDS)
+        return ["one more client of the broker hears no results"]
 
     def _first_us(self) -> int:
         """Wait until all motes sample, and have for a whole pane; return from when on."""
