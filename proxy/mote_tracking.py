@@ -177,7 +177,7 @@ class MoteTracking:
         oldest_us = min(tuples.starts_us)
         if oldest_us - heard_us < earliest_us or (watermark_us is not None and oldest_us < watermark_us):
             return None
-        numbers.go_on(packet)
+        numbers.go_on(packet, radio_us, heard_us)
         self.promise_us = max(self.promise_us, packet.promise_us)
         self.counters.packets_received += 1
         self.counters.samples_received += len(tuples.starts_us)
@@ -343,7 +343,7 @@ class MoteTracking:
         wrong = wrong_clock(self._bounds, packet, event.heard_us, slack)
         if wrong is not None and self.announcement is not None:
             return self._set_aside(event, wrong)
-        instructions = self._advance(packet, promises=wrong is None)
+        instructions = self._advance(event, promises=wrong is None)
         changed = self._follow(packet, event.radio_us)
         if self.clock_fault is not None:
             self.clock_fault, changed = None, True
@@ -390,7 +390,7 @@ class MoteTracking:
         So it can be spoken to, and is taken back with the first packet whose clock is right.
         """
         packet, promise_us = event.packet, self.promise_us
-        instructions = self._number(packet, keeps_time=False)
+        instructions = self._number(event, keeps_time=False)
         if self._follow(packet, event.radio_us) or self.promise_us != promise_us:
             self.ledger.stop(promise_us)
         self._records.lost(packet.program)
@@ -468,16 +468,17 @@ class MoteTracking:
             return Refused(Refusal.REPLAYED, detail, len(packet.samples))
         return None
 
-    def _advance(self, packet: Packet, *, promises: bool) -> list[MoteInstruction]:
+    def _advance(self, event: PacketReceived, *, promises: bool) -> list[MoteInstruction]:
         """Take note of the packet's numbers and, if its clock may be right, its promise."""
-        instructions = self._number(packet)
+        instructions, packet = self._number(event), event.packet
         if promises and (self.promise_us is None or packet.promise_us > self.promise_us):
             self.promise_us = packet.promise_us
         return instructions
 
-    def _number(self, packet: Packet, *, keeps_time: bool = True) -> list[MoteInstruction]:
+    def _number(self, event: PacketReceived, *, keeps_time: bool = True) -> list[MoteInstruction]:
         instructions: list[MoteInstruction] = []
-        advance = self.numbers.advance(packet, keeps_time=keeps_time)
+        packet = event.packet
+        advance = self.numbers.advance(packet, event.radio_us, event.heard_us, keeps_time=keeps_time)
         if advance is not NEXT:
             if advance.rebooted:
                 instructions.append(Rebooted(packet.boot))

@@ -20,6 +20,10 @@ class Advance:
     rebooted: bool
 
 
+SHORTEST_PACKET_US = 1_000
+"""No mote sends packets faster."""
+MOST_AT_ONCE = 1_000
+"""So many more may be missing than time explains: they waited in the mote, or on the way."""
 NEXT = Advance(0, rebooted=False)
 """The packet that was expected."""
 
@@ -39,6 +43,7 @@ class PacketNumbers:
         _, self.boot, self.sequence, self._clock_us = position or MotePosition(mote, -1, -1, LOWEST_US)
         self._mote = mote
         self._announced_boot: int | None = None
+        self._taken: tuple[int, int] | None = None
 
     @property
     def position(self) -> MotePosition:
@@ -72,23 +77,41 @@ class PacketNumbers:
         """
         return packet.clock_us > self._clock_us
 
-    def go_on(self, packet: Packet) -> None:
+    def go_on(self, packet: Packet, radio_us: int, heard_us: int) -> None:
         """Take the next packet of the same boot."""
         self.sequence, self._clock_us = packet.sequence, packet.clock_us
+        self._taken = radio_us, heard_us
         self._announced_boot = None
 
-    def advance(self, packet: Packet, *, keeps_time: bool = True) -> Advance:
-        """Take a packet that is not replayed; its clock counts for nothing if that is wrong."""
-        expected = self.sequence + 1
-        rebooted = self.heard and (packet.boot != self.boot or packet.sequence < expected)
-        if rebooted:
-            expected = 0
-        elif not self.heard:
-            expected = packet.sequence  # what was before is not ours to count
+    def advance(self, packet: Packet, radio_us: int, heard_us: int, *, keeps_time: bool = True) -> Advance:
+        """Take a packet that is not replayed; its clock counts for nothing if that is wrong.
+
+        A mote whose number goes up by more than it can have sent since the last one has begun anew, with a number of
+        its own choice: such packets were never sent, so none of them is lost.
+        """
+        most = self._most_missing(packet, radio_us, heard_us, keeps_time=keeps_time)
+        before = packet.sequence - (self.sequence + 1)
+        rebooted = self.heard and (packet.boot != self.boot or not 0 <= before <= most)
+        # What was before the first packet is not ours to count.
+        missing = 0 if not self.heard else packet.sequence if rebooted else before
+        if missing > most:
+            missing = 0
         self.boot, self.sequence = packet.boot, packet.sequence
         if keeps_time:
             self._clock_us = packet.clock_us
+        self._taken = radio_us, heard_us
         self._announced_boot = None
-        if packet.sequence <= expected and not rebooted:
+        if not missing and not rebooted:
             return NEXT
-        return Advance(max(0, packet.sequence - expected), rebooted)
+        return Advance(missing, rebooted)
+
+    def _most_missing(self, packet: Packet, radio_us: int, heard_us: int, *, keeps_time: bool) -> int:
+        """Return how many packets the mote can have sent since the last one that was taken."""
+        if self._taken is not None:
+            # Time of day goes on while a machine is suspended, the other one when the time of day is set.
+            elapsed_us = max(radio_us - self._taken[0], heard_us - self._taken[1])
+        else:
+            # The proxy has been started again, and only the mote's clock tells for how long it was away.
+            known = keeps_time and self._clock_us > LOWEST_US
+            elapsed_us = packet.clock_us - self._clock_us if known else 0
+        return MOST_AT_ONCE + max(0, elapsed_us) // SHORTEST_PACKET_US

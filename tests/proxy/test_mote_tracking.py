@@ -36,11 +36,13 @@ from proxy.mote_events import (
     WentSilent,
 )
 from proxy.mote_tracking import MoteTracking
+from proxy.packet_numbers import MOST_AT_ONCE
 from proxy.program_book import ProgramBook
 from proxy.tracking_limits import TrackingLimits
 from proxy.watermarks import Promise
 
 S = 1_000_000
+DAY = 86_400 * S
 FAST = SamplingProgram(("speed",), S)
 SLOW = SamplingProgram(("flow", "speed"), 5 * S)
 FAST_NUMBER, SLOW_NUMBER = program_number(FAST), program_number(SLOW)
@@ -153,6 +155,46 @@ def test_numbers_after_packet_0_of_boot_1(frames, second, expected):
         for each in hear(mote, frames.packet(sequence, boot=boot))
     ]
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("sequence", "radio", "heard", "lost", "reboots"),
+    [
+        (1, 0, 0, 0, 0),
+        (1 + MOST_AT_ONCE, 0, 0, MOST_AT_ONCE, 0),
+        (2 + MOST_AT_ONCE, 0, 0, 0, 1),
+        (1 + MOST_AT_ONCE + 60_000, 60 * S, 60 * S, MOST_AT_ONCE + 60_000, 0),
+        (1 + MOST_AT_ONCE + 60_000, 0, 60 * S, MOST_AT_ONCE + 60_000, 0),  # the machine was suspended
+        (1 + MOST_AT_ONCE + 60_000, 60 * S, -DAY, MOST_AT_ONCE + 60_000, 0),  # its clock was set back
+        (2 + MOST_AT_ONCE + 60_000, 60 * S, 60 * S, 0, 1),
+        (2**62 - 1, 60 * S, 60 * S, 0, 1),
+    ],
+)
+def test_a_gap_is_a_loss_as_far_as_the_mote_can_have_sent_so_many(frames, sequence, radio, heard, lost, reboots):
+    mote = announced(frames)
+    hear(mote, frames.packet(0))
+    found = hear(mote, frames.packet(sequence, clock=5), radio=radio, heard=heard)
+    assert [each.count for each in found if isinstance(each, PacketsLost)] == ([lost] if lost else [])
+    assert sum(isinstance(each, Rebooted) for each in found) == reboots
+    assert mote.counters.packets_lost == lost
+    hear(mote, frames.packet(sequence + 1, clock=6), radio=radio, heard=heard)
+    assert mote.counters.packets_lost == lost, "it goes on from there"
+
+
+def test_a_new_boot_far_from_its_beginning_lost_nothing_that_can_be_told(frames):
+    mote = announced(frames)
+    hear(mote, frames.packet(0))
+    hear(mote, frames.packet(2**62 - 1, boot=2, clock=5))
+    assert mote.counters.packets_lost == 0
+    hear(mote, frames.packet(3, boot=3, clock=6))
+    assert mote.counters.packets_lost == 3
+
+
+@pytest.mark.parametrize(("clock", "lost"), [(DAY, 999_999), (0, 0), (2, 0)])
+def test_over_a_restart_of_the_proxy_the_mote_s_clock_tells_how_many_it_can_have_sent(frames, clock, lost):
+    mote = announced(frames, position=MotePosition("m1", 1, 5, 1))
+    hear(mote, frames.packet(5 + 1_000_000, clock=clock))
+    assert mote.counters.packets_lost == lost
 
 
 @pytest.mark.parametrize(
