@@ -130,6 +130,8 @@ def _remarks(bill: Mapping[str, Any]) -> list[str]:
         found.append(SAVING)
     if bill["impossible_motes"]:
         found.append(f"{bill['impossible_motes']:,} motes cannot run what is asked of them, and are left out of mW")
+    if bill["implausible_reports"]:
+        found.append(f"{bill['implausible_reports']:,} reports tell of more than a mote can spend, and count for that")
     return found
 
 

@@ -109,12 +109,16 @@ def _split(kind: Kind, schema: StreamSchema | None, classes: Sequence[DemandClas
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What motes have spent since `since_us`, divided; how many of them are known, and what they should have spent."""
+    """What motes have spent since `since_us`, divided; how many of them are known, and what they should have spent.
+
+    `implausible_reports` say that a mote has spent more than it can.
+    """
 
     divided: Divided
     since_us: int | None = None
     measured_motes: int = 0
     expected_joules: float = 0.0
+    implausible_reports: int = 0
 
 
 @dataclass(slots=True)
@@ -251,6 +255,7 @@ def make_bill(
         expected_joules=spent.expected_joules,
         methods=dict(methods),
         impossible_motes=sum(split is None for split in splits),
+        implausible_reports=spent.implausible_reports,
     )
 
 

@@ -53,6 +53,8 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
         In how many motes shares were found in which way.
     impossible_motes
         How many cannot run what is asked of them by the model; they are in no sum of milliwatts.
+    implausible_reports
+        How often a mote reported to have spent more than it can; that counts for as much as it can.
     """
 
     since_us: int | None
@@ -68,3 +70,4 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     expected_joules: float
     methods: dict[str, int]
     impossible_motes: int
+    implausible_reports: int = 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cluster.service.energy import MoteKey, kind_of, spent_joules
 from protocols.catalog import MoteEntry
 from protocols.packets import Health
+from protocols.power.costs import energy, most_mw
 from protocols.programs import SLEEP, SamplingProgram, program_number
 
 MOST_MOTES = 100_000
@@ -53,6 +54,8 @@ class Ledger:
     def __init__(self, *, most_motes: int = MOST_MOTES) -> None:
         self._most_motes = most_motes
         self.accounts: dict[MoteKey, Account] = {}
+        self.implausible_reports = 0
+        """Reports by which a mote has spent more than it can, which count for as much as it can."""
 
     def see(self, entry: MoteEntry) -> None:
         """Take a mote's newest entry."""
@@ -69,9 +72,12 @@ class Ledger:
         if elapsed_us <= 0 or health == account.health:
             return
         before = account.entry
-        joules = spent_joules(
-            kind_of(before, {}).traits.profile, _program_of(before), account.health, health, elapsed_us
-        )
+        profile = kind_of(before, {}).traits.profile
+        joules = spent_joules(profile, _program_of(before), account.health, health, elapsed_us)
+        most_joules = energy(most_mw(profile), elapsed_us)
+        if joules > most_joules:
+            joules = most_joules
+            self.implausible_reports += 1
         account.joules += joules
         account.unbilled_joules += joules
         account.expected_joules += before.milliwatts * elapsed_us * 1e-9

@@ -115,6 +115,7 @@ class EnergyBooks:
             motes = sum(account.until_us > account.since_us for account in accounts)
             expected = sum(account.expected_joules for account in accounts)
             since_us = self._server.sensors.ledger.since_us
+            implausible = self._server.sensors.ledger.implausible_reports
             entries = self._asked()
             demands, schemas = self._running(), dict(self._server.ingest.schemas)
 
@@ -125,7 +126,7 @@ class EnergyBooks:
                 whole = Divided()
                 whole.add(self._divided)
                 whole.add(divided)
-                spent = Spent(whole, since_us, motes, expected)
+                spent = Spent(whole, since_us, motes, expected, implausible)
                 return divided, make_bill(entries, demands, schemas, self._splitter, spent)
 
             try:

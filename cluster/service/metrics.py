@@ -115,6 +115,11 @@ class ClusterMetrics(Collector):
             "Changes of queries that the registry had lost",
             value=self._server.registry.lost_epochs().epochs,
         )
+        yield CounterMetricFamily(
+            "fjord_energy_implausible_reports_total",
+            "Reports by which a mote has spent more than it can",
+            value=self._server.sensors.ledger.implausible_reports,
+        )
         yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._server.fjord_restarts)
         failures = CounterMetricFamily(
             "fjord_storage_failures_total",

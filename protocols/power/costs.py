@@ -130,6 +130,15 @@ def always_mw(profile: DeviceProfile) -> Power:
     return by_component({Component.BOARD: profile.board.mw})
 
 
+@lru_cache(maxsize=256)
+def most_mw(profile: DeviceProfile) -> float:
+    """Return what a mote draws that does everything at once: more than it ever can."""
+    radio = profile.radio
+    on = max(radio.transmit_mw, radio.receive_mw, radio.start_up_mw)
+    processor = max(profile.processor.active_mw, profile.processor.idle_mw)
+    return float(always_mw(profile).sum()) + processor + on + profile.adc.mw + profile.sensor.mw
+
+
 def energy(milliwatts: float, microseconds: float) -> float:
     """Return joules."""
     return milliwatts * microseconds * 1e-9

@@ -14,6 +14,7 @@ from protocols.acquisition.parts import ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.demands import PropertyBand
 from protocols.packets import Health
+from protocols.power.costs import energy, most_mw
 from protocols.power.profiles import find_profile, preset_names
 from protocols.programs import SLEEP, ListenSchedule, SamplingProgram
 from tests.cluster.service.energy_cases import SCHEMAS, SECOND, TRAFFIC, demand, entry
@@ -201,6 +202,40 @@ def test_the_ledger_adds_up_and_gives_out_once():
     assert ledger.take() == ()
     assert ledger.measured_mw() == {("north", "m1"): pytest.approx(expected / 1800 * 1e3)}
     assert ledger.accounts["north", "m1"].expected_joules == pytest.approx(2e-3 * 1800)
+
+
+@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize(
+    "told",
+    [
+        Health(None, 2**62, 1, 500, 90),
+        Health(None, 10, 2**62, 500, 90),
+        Health(None, 10, 1, 2**62, 90),
+        Health(None, 10, 1, 500, 2**62),
+        Health(None, 2**62, 2**62, 2**62, 2**62),
+    ],
+)
+def test_no_mote_spends_more_than_it_can_whatever_it_reports(preset, told):
+    ledger = Ledger()
+    ledger.see(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, device=preset))
+    ledger.see(entry(health=told, heard_us=60 * SECOND, device=preset))
+    ((_, joules),) = ledger.take()
+    most = energy(most_mw(find_profile(preset)), 60 * SECOND)
+    assert joules <= most < 60, "a watt at most"
+    assert ledger.implausible_reports == (joules == most)
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_what_a_mote_can_spend_is_plausible(preset):
+    period_us = SECOND // 20
+    program = SamplingProgram(("speed", "flow"), period_us)
+    joules, health = run_meter(preset, program, 600, samples=12_000, packets=60, listens=60)
+    ledger = Ledger()
+    ledger.see(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, device=preset, wanted=program))
+    ledger.see(entry(health=health, heard_us=600 * SECOND, device=preset, wanted=program))
+    ((_, found),) = ledger.take()
+    assert found == pytest.approx(joules, rel=0.02)
+    assert ledger.implausible_reports == 0
 
 
 def test_a_mote_that_has_not_taken_up_its_program_is_billed_for_what_it_runs():
