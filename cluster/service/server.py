@@ -24,6 +24,7 @@ from cluster.service.api import make_api
 from cluster.service.demand_reports import DemandReports
 from cluster.service.folder_format import REGISTRY, decide, look, settle
 from cluster.service.folder_lock import lock_folder
+from cluster.service.folder_path import check_path
 from cluster.service.lag import Lags, greatest
 from cluster.service.lifetime_notes import lifetime_notes
 from cluster.service.listening import ApiServer, listen
@@ -77,8 +78,8 @@ class ClusterServer:
     Raises
     ------
     ClusterError
-        If another cluster uses the data folder, it is of a format that is not read, or the API would be open to the
-        network without a token.
+        If another cluster uses the data folder, it is of a format that is not read or at a path that is misread, or
+        the API would be open to the network without a token.
     """
 
     def __init__(self, settings: ClusterSettings) -> None:
@@ -89,6 +90,7 @@ class ClusterServer:
             )
         self.settings = settings
         folder = settings.folder.resolve()
+        check_path(folder)
         decide(folder, look(folder))  # a folder that is refused stays as it is
         self._lock = lock_folder(folder)
         settle(folder)
