@@ -16,7 +16,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "motes.md").read_text()
 FLEET, PROGRAM, FAULTS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 
 
-def test_files(tmp_path):
+def test_the_files_shown_in_the_documentation_are_read(tmp_path):
     assert read_program(PROGRAM, "docs").report is not None
     assert len(read_fleet(FLEET.replace("s00*l[34]", "*"), "docs").motes) == 64
     (tmp_path / "radio.toml").write_text(FAULTS)

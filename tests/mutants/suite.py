@@ -36,7 +36,7 @@ LEFT_OUT = (
     # They bound the work of planning over texts of a hundred kilobytes; smaller ones have the same meaning.
     "tests/cluster/language/test_nesting.py::test_the_longest_text_is_refused_or_planned",
     "tests/cluster/language/test_nesting.py::test_what_is_opened_and_never_closed_is_refused",
-    "tests/cluster/language/test_nesting.py::test_what_reads_on_and_on_is_ended",
+    "tests/cluster/language/test_nesting.py::test_parsing_that_tries_every_join_ends_after_a_bounded_number_of_steps",
     "tests/cluster/language/test_nesting.py::test_chains_are_no_nesting",
     "tests/cluster/plan/test_bounded_planning.py::test_large_queries_take_steps_in_proportion_to_their_text",
     "tests/cluster/plan/test_bounded_planning.py::test_shared_parts_mean_what_they_meant",
@@ -45,13 +45,13 @@ LEFT_OUT = (
     "tests/cluster/plan/test_bounded_planning.py::test_a_long_list_takes_few_steps_for_each_of_its_values",
     "tests/cluster/plan/test_bounded_planning.py::test_semicolons_at_the_end_take_no_steps",
     "tests/cluster/fjord/test_predicate_index.py::test_a_condition_of_thousands_of_values_is_looked_up",
-    "tests/cluster/fjord/test_extreme_values.py::test_long_expressions",
+    "tests/cluster/fjord/test_extreme_values.py::test_expressions_of_thousands_of_terms_are_evaluated",
     # Damaged texts must get an error of ours; which one, others say.
     "tests/cluster/language/test_comments.py",
     "tests/cluster/language/test_damaged_statements.py",
     "tests/cluster/language/test_robustness.py",
     # Auctions: what the random queries below find, too.
-    "tests/cluster/papers/test_nexmark.py::test_on_generated_auctions",
+    "tests/cluster/papers/test_nexmark.py::test_nexmark_queries_answer_as_defined_on_generated_auctions",
     # They measure time, or how much chance has drawn, which fewer examples change.
     "tests/cluster/plan/test_equivalence.py::test_random_plans_exercise_the_rules",
     "tests/cluster/plan/test_plan_files.py::test_the_thousandth_query_costs_no_more_than_the_tenth",

@@ -15,14 +15,14 @@ from protocols.byte_sizes import ByteSizeError, parse_byte_size
         ("0" * 30 + "1B", 1),
     ],
 )
-def test_reads_what_people_write(text, size_bytes):
+def test_sizes_are_read_in_all_spellings(text, size_bytes):
     assert parse_byte_size(text) == size_bytes
 
 
 @pytest.mark.parametrize(
     "text", ["", "64", "KiB", "1.5MiB", "-1B", "1XB", "1 KiB 2 B", f"{2**63}B", "8388608TiB", "9" * 5000 + "B"]
 )
-def test_refuses_anything_else_with_a_hint(text):
+def test_what_is_no_size_is_refused_with_a_hint(text):
     with pytest.raises(ByteSizeError) as refusal:
         parse_byte_size(text)
     assert repr(text) in refusal.value.message

@@ -18,7 +18,7 @@ def stream(*fields):
     return StreamSchema("roads", fields)
 
 
-def test_the_order_says_nothing():
+def test_columns_match_in_any_order():
     found = match_columns(stream(SENSOR, LANE, OCC, Field("speed", REAL)), stream(SENSOR, SPEED, LANE, OCC))
     assert found.fits
     assert dict(found.names) == {"sensor": "sensor", "lane": "lane", "occ": "occ", "speed": "speed"}

@@ -113,7 +113,7 @@ def fjord(monkeypatch):
         (["--version"], 0, "fjord version of fjord\n"),
     ],
 )
-def test_commands_run(fjord, arguments, exit_code, output):
+def test_subcommands_and_default_commands_run(fjord, arguments, exit_code, output):
     result = fjord(*arguments)
     assert (result.exit_code, result.stdout, result.stderr) == (exit_code, output, "")
 

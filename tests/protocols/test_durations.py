@@ -25,7 +25,7 @@ from protocols.durations import LARGEST_DURATION_US, DurationError, format_durat
         ("9223372036854775807us", LARGEST_DURATION_US),
     ],
 )
-def test_reads_what_people_write(text, duration_us):
+def test_durations_are_read_in_all_spellings(text, duration_us):
     assert parse_duration_us(text) == duration_us
 
 
@@ -48,7 +48,7 @@ def test_reads_what_people_write(text, duration_us):
         ("5 minutes, please", "cannot read ', please'"),
     ],
 )
-def test_refuses_and_says_why(text, reason):
+def test_what_is_no_duration_is_refused_with_reason_and_hint(text, reason):
     with pytest.raises(DurationError) as refusal:
         parse_duration_us(text)
     assert reason in refusal.value.message

@@ -103,14 +103,14 @@ async def test_a_hung_broker_is_noticed_said_and_connected_to_again(broker):
         assert (link.trouble, link.hangs_total, link.connects_total) == (None, 1, 2)
 
 
-async def test_whoever_waits_for_a_hung_broker_is_told(broker):
+async def test_publishing_to_a_hung_broker_fails(broker):
     async with linked(broker) as link:
         broker.hangs = True
         with pytest.raises(LinkError, match="sent nothing"):
             await asyncio.wait_for(link.publish(Message("t", b"x")), LIMIT_SECONDS)
 
 
-async def test_more_than_the_socket_takes_does_not_hide_it(broker):
+async def test_a_full_socket_does_not_hide_a_hung_broker(broker):
     async with linked(broker) as link:
         broker.hangs = True
         publishing = [link.publish(Message("t", bytes(1_000_000))) for _ in range(50)]

@@ -44,7 +44,7 @@ REPORTS: list[tuple[Report | None, list[object] | None]] = [
 
 
 @pytest.mark.parametrize(("report", "on_the_wire"), REPORTS)
-def test_a_program_travels(report: Report | None, on_the_wire: list[object] | None) -> None:
+def test_a_program_reads_back_and_is_plain_messagepack(report: Report | None, on_the_wire: list[object] | None) -> None:
     program = SamplingProgram(("level",), SECOND, bands=(Band("level", None, 4.5),), report=report)
     frame = encode(Control(1, "m1", (RunProgram(program, 0),)))
     assert decode_control(frame).instructions == (RunProgram(program, 0),)
@@ -62,7 +62,7 @@ def test_a_program_without_bands_and_report_may_leave_them_out() -> None:
     assert instruction == RunProgram(SamplingProgram(("level",), SECOND), 0)
 
 
-def test_reports_travel() -> None:
+def test_records_of_reports_read_back_and_are_plain_messagepack() -> None:
     records = (Partial(5, SECOND, ((3, 1.5, None),)), VehicleEvent(7, 200_000), VehicleTally(9, SECOND, 4))
     frame = encode(Packet(1, "m1", 1, 0, 0, 0, 0, 1, records))
     assert decode_packet(frame).records == records

@@ -34,7 +34,7 @@ def test_unknown_field_is_answered_with_those_there_are() -> None:
         (FieldType.TEXT, "a", "a"),
     ],
 )
-def test_value_that_fits(kind: FieldType, value: Value, expected: Value) -> None:
+def test_a_value_that_fits_its_field_gets_the_type_of_the_field(kind: FieldType, value: Value, expected: Value) -> None:
     found = check_value(Field("x", kind), value)
     assert found == expected
     assert type(found) is type(expected)

@@ -36,7 +36,7 @@ def test_what_is_built_is_parsed(topic: str, parsed: tuple[str, tuple[str, ...]]
     ["", "fjord/v1", "fjord/v2/results/q", "fjord/v1/results", "fjord/v1/results/q/x", "fjord/v1/motes/p/m/other",
      "fjord/v1/results/a b", "fjord/v1/results/", "fjord/v1/results/+", "other"],
 )  # fmt: skip
-def test_other_topics_are_refused(topic: str) -> None:
+def test_topics_that_are_not_fjords_are_refused(topic: str) -> None:
     with pytest.raises(TopicError):
         topics.parse(topic)
 
@@ -48,5 +48,5 @@ def test_names_that_cannot_be_part_of_a_topic(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 64])
-def test_names_that_can(name: str) -> None:
+def test_names_that_may_be_part_of_a_topic(name: str) -> None:
     assert topics.parse(topics.results(name)).names == (name,)

@@ -45,7 +45,7 @@ def starts(packets):
         ({"waiting": 2}, [[1, 2]]),
     ],
 )
-def test_cut(limits, batches):
+def test_waiting_tuples_are_cut_into_batches_by_rows_bytes_and_room(limits, batches):
     made = queue(waiting(3), waiting(1), waiting(2), **limits)
     found = []
     while made:

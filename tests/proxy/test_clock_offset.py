@@ -42,7 +42,7 @@ def test_nothing_is_known_of_a_clock_before_a_few_packets():
 )
 @example(0, -100.0, 80, 300.0)
 @example(0, 0.0, 10_649, 30.0)
-def test_jittery_delays(behind_us, ppm, seed, every):
+def test_offset_and_drift_are_found_though_delays_vary(behind_us, ppm, seed, every):
     """The offset is that of the last packet; the drift is off by what delays differ over most of the time looked at."""
     clock, source, delays = ClockOffset(), random.Random(seed), []
     seconds = max(200, every * 40)

@@ -54,7 +54,7 @@ def test_continues_after_a_restart():
     ("now", "expected"),
     [(3 * S - 1, []), (3 * S, [Resending(1, "silence"), Send(1), Send(2)])],
 )
-def test_silence_sends_again(now, expected):
+def test_unacknowledged_batches_are_sent_again_after_silence(now, expected):
     window = DeliveryWindow(spooled=2)
     assert script(window, (0, Connected()), (now, TimePassed()))[1] == expected
 

@@ -16,7 +16,7 @@ from proxy.entry_schedule import EntrySchedule
         ([(0, True), (3, True), (4, False)], [0, 10]),
     ],
 )
-def test_due(notes, due):
+def test_changed_entries_are_due_sooner_than_counters(notes, due):
     schedule = EntrySchedule(changed_interval_us=10, counters_interval_us=50)
     found = []
     for now in range(60):

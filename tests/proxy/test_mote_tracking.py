@@ -146,7 +146,7 @@ def test_mote_that_never_acknowledges_is_reported_once(frames):
         ((0, 9), ["replayed"]),
     ],
 )
-def test_numbers_after_packet_0_of_boot_1(frames, second, expected):
+def test_packet_numbers_tell_replays_losses_and_reboots_apart(frames, second, expected):
     mote = announced(frames)
     hear(mote, frames.packet(0))
     boot, sequence = second
@@ -349,7 +349,7 @@ def test_samples_older_than_a_right_clock_gives_are_refused_one_by_one(frames):
     assert mote.counters.samples_behind == 1
 
 
-def test_silence(frames):
+def test_a_mote_that_is_overdue_is_silent_until_it_is_heard_again(frames):
     #  radio  0      6-     6        7
     #         packet wait   silent   packet: heard again
     mote = announced(frames, desired=FAST)
@@ -362,7 +362,7 @@ def test_silence(frames):
     assert mote.state is MoteState.SAMPLING
 
 
-def test_part_in_the_watermark(frames):
+def test_a_mote_counts_in_the_watermark_while_it_samples_or_should(frames):
     mote = tracking()
     assert mote.promise is None
     mote.restore(frames.announcement())
@@ -399,7 +399,7 @@ def test_promise_never_goes_back_within_a_boot(frames):
     assert mote.promise == Promise(50)
 
 
-def test_entry(frames):
+def test_the_catalog_entry_has_state_program_and_counters(frames):
     mote = announced(frames, desired=FAST)
     hear(mote, frames.packet(0, (0, 1.0), program=FAST_NUMBER), heard=123)
     hear(mote, frames.packet(3, program=FAST_NUMBER), heard=124)

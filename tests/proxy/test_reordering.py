@@ -104,7 +104,7 @@ def test_a_mote_that_lost_its_counters_is_not_held_back():
     assert found == Arrival((held(0),))
 
 
-def test_only_so_many_wait():
+def test_when_too_many_packets_wait_the_first_gap_is_given_up():
     it = Taker(taken=(1, 0), most=3)
     assert it.hear(2, 4, 5) == []
     assert it.hear(7) == [2]

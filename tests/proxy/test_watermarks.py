@@ -31,7 +31,7 @@ WATCHES = ("m1", "m2", "m3")
         (None, [None, 5], None),
     ],
 )
-def test_advance(before, promises, after):
+def test_the_watermark_is_the_least_promise_and_never_goes_back(before, promises, after):
     assert advance(before, [Promise(each) for each in promises]) == after
 
 

@@ -108,7 +108,9 @@ def is_settled(value: Any) -> bool:
 
 @settings(max_examples=800, deadline=None, suppress_health_check=list(HealthCheck))
 @given(SCALARS, ROWS)
-def test_any_expression(scalar: Scalar, rows: list[tuple[Any, ...]]) -> None:
+def test_expressions_over_extreme_values_are_as_defined_and_settled(
+    scalar: Scalar, rows: list[tuple[Any, ...]]
+) -> None:
     note(scalar.sql)
     found = computed(scalar, rows)
     assert found == defined(scalar, rows)
@@ -294,7 +296,7 @@ def test_a_real_is_read_again_from_its_text(value: float) -> None:
         ("NULL AND NULL", BOOLEAN, None),
     ],
 )
-def test_what_is_written_out(sql: str, kind: FieldType, expected: object) -> None:
+def test_constant_expressions_have_these_values(sql: str, kind: FieldType, expected: object) -> None:
     found = pl.DataFrame({"n": [1, 2]}).select("n", compile_scalar(Scalar(sql, kind)).alias("x"))["x"].to_list()
     assert found == [expected, expected]
     assert all(map(is_settled, found))
@@ -314,7 +316,7 @@ def test_what_is_written_out(sql: str, kind: FieldType, expected: object) -> Non
         (" + ".join(["i"] * 5000), INTEGER, [10_000, 15_000, None]),
     ],
 )  # fmt: skip
-def test_long_expressions(sql: str, kind: FieldType, expected: list[object]) -> None:
+def test_expressions_of_thousands_of_terms_are_evaluated(sql: str, kind: FieldType, expected: list[object]) -> None:
     rows = pl.DataFrame({"i": [2, 3, None], "r": [0.5, 0.5, 0.5], "s": ["7", "x", None]})
     assert rows.select(compile_scalar(Scalar(sql, kind)).alias("x"))["x"].to_list() == expected
 
@@ -338,7 +340,7 @@ def column(name: str) -> exp.Expr:
         (lambda inner: exp.Neg(this=exp.Paren(this=inner)), [2, 3, None]),
     ],
 )  # fmt: skip
-def test_deep_expressions(around: Any, expected: list[object] | None) -> None:
+def test_nested_expressions_take_steps_in_proportion_to_their_depth(around: Any, expected: list[object] | None) -> None:
     """Every level is one step, though what it reads may stand in it more than once."""
     tree, levels = column("i"), 12 if expected is None else 200
     for _ in range(levels):

@@ -62,13 +62,13 @@ MADE = {
 
 
 @pytest.mark.parametrize(("text", "rows"), MADE.items())
-def test_rows_of_one_tuple(text, rows):
+def test_the_bound_of_rows_made_of_one_tuple(text, rows):
     node = query(text).node
     assert RowFlows(node, {}).of(node).per_tuple == rows
 
 
 @pytest.mark.parametrize("text", MADE)
-def test_no_tuple_makes_more(text):
+def test_no_tuple_makes_more_rows_than_its_bound(text):
     node = query(text).node
     most = RowFlows(node, {}).of(node).per_tuple
     for at in (0, 1, 999, 12_345):
@@ -152,7 +152,7 @@ def test_what_people_ask_for_is_let_in(text):
     # Equal parts run once.
     (f"SELECT a.m, b.m FROM ({SLID.format('1 S', '10 MS')}) AS a, ({SLID.format('1 S', '10 MS')}) AS b", 9900),
 ])  # fmt: skip
-def test_rows_of_a_second(text, rows):
+def test_the_estimate_of_rows_made_in_a_second(text, rows):
     assert made_per_second(Plan(1, (query(text),)), RATES) == pytest.approx(rows, rel=0.01)
     assert made_per_second(Plan(1, (query(text),)), {}) == 0
 

@@ -157,7 +157,9 @@ def test_it_finds_what_each_predicate_finds_alone(found: list[Scalar | None], ro
         ('"r" < 1e999', "r", [], 1),
     ],
 )
-def test_what_can_be_looked_up(sql: str, column: str, intervals: list[Any], rest: int) -> None:
+def test_predicates_are_split_into_intervals_and_the_rest(
+    sql: str, column: str, intervals: list[Any], rest: int
+) -> None:
     found = take_apart(Scalar(sql, FieldType.BOOLEAN), COLUMNS)
     assert list(found.intervals.get(column, ())) == intervals
     assert len(found.rest) == rest

@@ -37,11 +37,11 @@ def _pulled(node: Node, *segments: int) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("segments", [(), (7,), (7, 7, 8)])
-def test_constants_are_there_once_for_each_row(segments: tuple[int, ...]) -> None:
+def test_a_pulled_projection_of_constants_has_a_row_for_each_input_row(segments: tuple[int, ...]) -> None:
     assert _pulled(ONE, *segments) == [(1,)] * len(segments)
 
 
-def test_and_never_without_a_row() -> None:
+def test_a_pulled_projection_of_constants_over_nothing_has_no_row() -> None:
     assert _pulled(Distinct(ONE)) == []
     beyond = Filter(PLACES, Scalar('"segment" > 9', FieldType.BOOLEAN))
     assert _pulled(Project(beyond, ONE.outputs), 7, 8) == []
@@ -78,5 +78,5 @@ EQUAL = Scalar('"segment" = "other"', FieldType.BOOLEAN)
      [(7, None), (7, None), (8, None), (9, 9)]),
     (Lookup(PLACES, Filter(OTHERS, Scalar('"other" > 8', FieldType.BOOLEAN)), EQUAL, "anti"), [(7,), (7,), (8,)]),
 ])  # fmt: skip
-def test_rows_of_a_plan(node: Node, expected: list[tuple[object, ...]]) -> None:
+def test_each_kind_of_plan_is_pulled_to_these_rows(node: Node, expected: list[tuple[object, ...]]) -> None:
     assert sorted(_pulled(node, 7, 9, 7, 8), key=repr) == expected

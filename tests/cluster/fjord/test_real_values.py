@@ -48,7 +48,7 @@ def test_what_is_settled_is_not_copied() -> None:
     assert finite(column) is column
 
 
-def test_other_columns_stay() -> None:
+def test_settling_reals_leaves_other_columns_as_they_are() -> None:
     rows = pl.DataFrame({"r": ODD, "i": range(7), "s": ["a"] * 7})
     assert settled_rows(rows).columns == ["r", "i", "s"]
     assert same(settled_rows(rows)["r"].to_list(), SETTLED)

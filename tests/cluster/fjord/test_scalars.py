@@ -40,7 +40,7 @@ def test_a_constant_is_compared_with_every_row(sql: str, expected: bool) -> None
         ("NULL % NULL", FieldType.INTEGER, None), ("-1 % NULL", FieldType.INTEGER, None),
     ],
 )  # fmt: skip
-def test_odd_values(sql: str, kind: FieldType, expected: object) -> None:
+def test_scalars_of_odd_arguments_have_these_values(sql: str, kind: FieldType, expected: object) -> None:
     found = REPEATED.select("s", compile_scalar(Scalar(sql, kind)).alias("x"))
     assert found["x"].to_list() == [expected, expected]
 

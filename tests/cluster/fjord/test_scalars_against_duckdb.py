@@ -116,7 +116,9 @@ def same(one: Any, other: Any) -> bool:
 
 @settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(SCALARS, ROWS)
-def test_any_expression(connection: duckdb.DuckDBPyConnection, scalar: Scalar, rows: list[tuple[Any, ...]]) -> None:
+def test_random_expressions_mean_what_they_mean_in_duckdb(
+    connection: duckdb.DuckDBPyConnection, scalar: Scalar, rows: list[tuple[Any, ...]]
+) -> None:
     note(scalar.sql)
     found, expected = evaluated(scalar, rows), defined(scalar, rows, connection)
     assert all(same(one, other) for one, other in zip(found, expected, strict=True)), (scalar.sql, found, expected)

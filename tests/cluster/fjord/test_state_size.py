@@ -32,7 +32,7 @@ def query(text: str, number: int = 1) -> PlannedQuery:
     ("SELECT a.speed FROM traffic a ZIP JOIN traffic b WITHIN 5 SECONDS", 1000),
     ("SELECT a.speed FROM traffic a FULL ZIP JOIN traffic b WITHIN 1 SECOND TO 1 DAY", 8_640_000),
 ])  # fmt: skip
-def test_rows_kept(text, rows):
+def test_the_estimate_of_rows_kept_is_that_of_window_and_rate(text, rows):
     (kept,) = kept_by(Plan(1, (query(text),)), RATES)
     assert kept.rows == pytest.approx(rows, rel=0.01)
     assert kept.bytes >= 16 * kept.rows

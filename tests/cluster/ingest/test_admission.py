@@ -25,7 +25,7 @@ def test_next_batch_is_taken_others_are_not() -> None:
     assert subject.stored("p", "e") == 3
 
 
-def test_epochs_number_apart() -> None:
+def test_each_epoch_of_a_proxy_has_its_own_numbers() -> None:
     subject = admission()
     subject.open_lane("p", "f", 7)
     assert subject.judge("p", "f", 8) is Verdict.TAKE

@@ -35,7 +35,7 @@ def batch(schema: StreamSchema, rows: list[dict[str, Value]]) -> Batch:
 
 
 @given(st.lists(st.fixed_dictionaries({kind.value: st.none() | VALUES[kind] for kind in FieldType}), max_size=8))
-def test_values_survive(rows: list[dict[str, Value]]) -> None:
+def test_values_of_a_batch_are_the_same_in_arrow(rows: list[dict[str, Value]]) -> None:
     table = to_arrow(batch(ALL, rows), ALL)
     assert table.schema == arrow_schema(ALL)
     assert table.select([kind.value for kind in FieldType]).to_pylist() == rows

@@ -133,7 +133,7 @@ async def test_a_resumption_that_is_lost_comes_again(tmp_path: Path) -> None:
     assert link.writer.admission.counters.lost_batches == 1
 
 
-async def test_old_acks_cost_nothing(tmp_path: Path) -> None:
+async def test_acknowledgements_that_come_late_lose_no_batch(tmp_path: Path) -> None:
     link = Link(tmp_path)
     for number in range(1, 4):
         link.spool(number)

@@ -37,7 +37,7 @@ def test_when_a_clock_turns_out_to_be_wrong(behind, news):
     assert clocks.behind_us == {"p": min(behind[-3:]) * S}
 
 
-def test_it_is_said_who_and_by_how_much_and_forgotten_with_the_proxy():
+def test_a_wrong_clock_is_reported_by_proxy_and_forgotten_with_it():
     clocks = ProxyClocks(TOLERANCE)
     assert clocks.heard("p", NOW + 90 * S, NOW) == ClockNews("p", ClockFault.AHEAD, -90 * S)
     assert clocks.heard("q", NOW, NOW) is None
@@ -46,7 +46,7 @@ def test_it_is_said_who_and_by_how_much_and_forgotten_with_the_proxy():
     assert (clocks.faults, set(clocks.behind_us)) == ({}, {"q"})
 
 
-def test_so_many_proxies_are_looked_at():
+def test_clocks_of_a_bounded_number_of_proxies_are_kept():
     clocks = ProxyClocks(TOLERANCE, most_proxies=1)
     clocks.heard("p", NOW, NOW)
     assert clocks.heard("q", NOW + 90 * S, NOW) is None

@@ -104,7 +104,7 @@ def test_the_words_of_if_and_case_are_told_apart(text):
         "DROP STREAM x»;«; ;a",
     ],
 )
-def test_so_it_is_in_declarations(text):
+def test_what_no_rule_reads_in_a_declaration_is_refused(text):
     with pytest.raises(FjordSqlError):
         parse_statement(text.replace("»", "").replace("«", ""))
 
@@ -129,7 +129,7 @@ def test_distinct_is_in_the_table_where_it_can_be_written():
                 translate(text, CATALOG)
 
 
-def test_occurrences():
+def test_every_argument_of_a_tree_is_listed_with_its_node_and_kind():
     text = "SELECT t.lane, (5) AS x FROM traffic t WHERE NOT open"
     tree = FjordSqlParser(dialect=FjordSQL()).parse_one(FjordSQL().tokenize(text), text)
     found = [each.triple for each in occurrences(tree)]

@@ -35,7 +35,7 @@ from cluster.language.errors import did_you_mean, suggest
         ("x" * 100_000, ["x" * 99_999], ()),
     ],
 )
-def test_what_is_close(word, known, found):
+def test_the_closest_words_are_found_or_none(word, known, found):
     assert closest(word, known) == found
 
 

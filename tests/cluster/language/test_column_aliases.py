@@ -28,14 +28,14 @@ OPERATORS = [
 
 
 @pytest.mark.parametrize("word", OPERATORS)
-def test_half_an_operand_is_no_name(word):
+def test_an_operator_without_its_operand_names_no_column(word):
     for text in (f"SELECT open {word} FROM traffic", f"SELECT lane + 1 {word.lower()}, open FROM traffic"):
         with pytest.raises(FjordSqlError):
             translate(text, CATALOG)
 
 
 @pytest.mark.parametrize("word", OPERATORS)
-def test_behind_as_it_is_one(word):
+def test_after_as_an_operator_may_name_a_column(word):
     for written in (word, f'"{word}"'):
         assert translate(f"SELECT open AS {written} FROM traffic", CATALOG).node.outputs[0].name == word
 

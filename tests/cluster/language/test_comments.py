@@ -17,7 +17,7 @@ COMMENTS = ('/* it\'s "x" -- ; */', " -- /* it's ; \n", "/* a /* b */ c */", "/*
 
 
 @pytest.mark.parametrize("comment", COMMENTS)
-def test_between_all_words(comment):
+def test_comments_may_stand_between_all_words(comment):
     for statement in STATEMENTS:
         places = sorted({end for token in FjordSQL().tokenize(statement) for end in (token.start, token.end + 1)})
         parts = [statement[start:end] for start, end in zip([0, *places], [*places, len(statement)], strict=True)]
@@ -34,12 +34,12 @@ def test_between_all_words(comment):
         "{}SELECT lane FROM traffic",
     ],
 )
-def test_within_what_sqlglot_takes_for_one_word(text):
+def test_comments_may_stand_within_keywords_of_two_words(text):
     expected = translate(text.format(" "), STREAMS).node
     assert {translate(text.format(comment), STREAMS).node for comment in COMMENTS} == {expected}
 
 
-def test_quotes_keep_what_looks_like_one():
+def test_what_looks_like_a_comment_in_quotes_is_text():
     text = "SELECT 'a -- b' AS x, 'it''s /* c' AS y FROM traffic WHERE sensor = '*/' -- 'd"
     assert without_comments(text) == text[: -len("-- 'd")] + " " * len("-- 'd")
     outputs = translate(text, STREAMS).node.outputs
@@ -59,7 +59,7 @@ def test_quotes_keep_what_looks_like_one():
         ("SELECT lane FROM traffic »{«# a #}", "'{' was not expected here"),
     ],
 )
-def test_errors_have_their_places(text, reason):
+def test_errors_beside_comments_have_their_places(text, reason):
     before, offending, after = text.replace("«", "»").split("»")
     with pytest.raises(FjordSqlError) as caught:
         translate(f"{before}{offending}{after}", STREAMS)

@@ -20,7 +20,7 @@ def plan(from_clause: str) -> object:
     return translate(f"SELECT t.lane FROM {from_clause}", CATALOG).node
 
 
-def test_what_means_the_same():
+def test_spellings_of_one_join_are_one_plan():
     inner = plan(f"{STREAM} JOIN {OTHER} ON t.sensor = w.sensor")
     assert plan(f"{STREAM} INNER JOIN {OTHER} ON t.sensor = w.sensor") == inner
     assert plan(f"{STREAM}, {OTHER} WHERE t.sensor = w.sensor") == inner
@@ -88,7 +88,7 @@ def test_a_relation_may_stand_before_or_behind_what_it_has_nothing_to_do_with():
         ("traffic t ZIP JOIN weather w ON »t.sensor > w.sensor«", "which column of the left", "WHERE"),
     ],
 )
-def test_what_is_refused(from_clause, reason, hint):
+def test_other_spellings_of_joins_are_refused_with_their_place(from_clause, reason, hint):
     before, offending, after = f"SELECT t.lane FROM {from_clause}".replace("«", "»").split("»")
     with pytest.raises(FjordSqlError) as caught:
         translate(f"{before}{offending}{after}", CATALOG)

@@ -24,7 +24,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("negated", "condition"), PAIRS)
 @pytest.mark.parametrize("rest", ["{}", "lane > 1 AND {}", "lane > 1 OR {}"])
-def test_not_within_is_not_before(negated, condition, rest):
+def test_not_within_a_condition_means_not_before_it(negated, condition, rest):
     def plan(condition: str) -> object:
         return translate(f"SELECT sensor FROM traffic {HOUR} WHERE {rest.format(condition)}", CATALOG).node
 
@@ -62,7 +62,7 @@ def test_what_is_asked_of_a_query_is_an_anti_join():
         "lane NOT BETWEEN SYMMETRIC 1 AND 2",
     ],
 )
-def test_other_forms_are_refused(condition):
+def test_other_forms_of_negation_are_refused(condition):
     with pytest.raises(FjordSqlError) as caught:
         translate(f"SELECT lane FROM traffic WHERE {condition}", CATALOG)
     assert caught.value.offending in condition

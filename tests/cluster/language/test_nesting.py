@@ -112,7 +112,7 @@ def test_two_hundred_levels_are_accepted(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NESTED)
-def test_more_are_refused_with_the_place(kind: str) -> None:
+def test_more_than_two_hundred_levels_are_refused_with_the_place(kind: str) -> None:
     text = NESTED[kind](DEEPEST_NESTING + 1)
     with pytest.raises(FjordSqlError, match="nested too deeply") as caught:
         translate(text, CATALOG)
@@ -155,7 +155,7 @@ def test_a_declaration_is_nested_as_deeply_as_a_query() -> None:
         parse_statement(text.replace("AS (", "AS ((").replace("t)", "t))"))
 
 
-def test_what_reads_on_and_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parsing_that_tries_every_join_ends_after_a_bounded_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """JOIN without ON may belong to any of the joins before it: each is tried."""
     steps: list[int] = []
     refuse = FjordSqlParser.refuse

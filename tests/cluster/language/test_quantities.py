@@ -118,7 +118,7 @@ def test_a_registered_derived_stream_goes_on_as_microseconds():
 
 
 @pytest.mark.parametrize("zero", ["0", "0.0", "0 US", "- 0"])
-def test_nothing_needs_no_unit(zero):
+def test_zero_needs_no_unit(zero):
     (zipped,) = (each for each in nodes(understood(DURATIONS["zip"].format(zero)).node) if isinstance(each, Zip))
     assert (zipped.low_us, zipped.high_us) == (0, 0)
     assert understood(DURATIONS["zip from"].format(zero)).warnings == ()
@@ -130,7 +130,7 @@ def test_nothing_needs_no_unit(zero):
     ("ROWS MIN 5, MAX 4", "5, MAX 4", "the wrong way round", "MIN a, MAX b"),
     ("ROWS MIN 1.5, MAX 4", "1.5", "not a positive whole number", None),
 ])  # fmt: skip
-def test_both_bounds_are_looked_at(text, offending, reason, hint):
+def test_both_bounds_of_a_range_of_qualities_are_checked(text, offending, reason, hint):
     with pytest.raises(FjordSqlError, match=reason) as caught:
         translate(f"SELECT lane FROM traffic WINDOW({text})", CATALOG)
     assert caught.value.offending == offending
@@ -180,7 +180,7 @@ def test_both_bounds_are_looked_at(text, offending, reason, hint):
     ("error", "5e", "5e", "no number"),
     ("argument", "5e", "5e", "no number"),
 ])  # fmt: skip
-def test_numbers_that_nobody_can_mean(place, written, offending, reason):
+def test_numbers_out_of_their_range_are_refused_with_their_place(place, written, offending, reason):
     with pytest.raises(FjordSqlError, match=reason) as caught:
         understood(EVERYWHERE[place].format(written))
     assert caught.value.offending == offending
@@ -243,7 +243,7 @@ def test_every_quantity_gets_an_answer(place, number, space, unit, registered):
 
 
 @given(st.text(max_size=12), st.one_of(st.none(), st.text(max_size=6), st.sampled_from(list(DURATION_UNITS))))
-def test_readers_raise_nothing_else(number, unit):
+def test_reading_any_quantity_raises_only_our_error(number, unit):
     for read in (duration_us, distance_us, period_us, row_count):
         try:
             assert abs(read(number, unit)) <= LONGEST_US

@@ -32,7 +32,7 @@ def created(text: str) -> CreateRelation:
     return statement
 
 
-def test_everything_it_can_say():
+def test_create_relation_with_every_clause():
     statement = created(
         "CREATE RELATION incidents (segment TEXT, cost REAL UNIT 'EUR', since TIMESTAMP, open BOOLEAN)\n"
         "FROM 'postgresql://anna@db/roads' QUERY 'SELECT * FROM incidents WHERE kind = ''crash'''\n"
@@ -49,7 +49,7 @@ def test_everything_it_can_say():
     assert (statement.refresh_us, statement.stale_us) == (30_000_000, 300_000_000)
 
 
-def test_the_least_it_can_say():
+def test_create_relation_with_no_more_than_it_needs():
     statement = created(f"CREATE RELATION roads FROM 'roads.csv' {ENDING}")
     assert (statement.columns, statement.query, statement.table, statement.stale_us) == ((), None, None, None)
 
@@ -73,7 +73,7 @@ def test_a_table_may_have_a_schema(words, parts):
         ("NOT open AND open = TRUE", [Comparison("open", "=", (False,)), Comparison("open", "=", (True,))]),
     ],
 )
-def test_which_rows(where, meant):
+def test_conditions_of_a_relation_become_comparisons(where, meant):
     for place in ("", "QUERY 'SELECT 1' ", "TABLE b "):
         statement = created(f"CREATE RELATION a FROM 'sqlite:///x.db' {place}WHERE {where} {ENDING}")
         assert list(statement.condition_on(COLUMNS)) == meant
@@ -104,7 +104,7 @@ def test_what_no_source_could_decide_is_refused(where, offending, reason):
     assert caught.value.offending == offending
 
 
-def test_drop():
+def test_drop_relation_names_the_relation():
     assert parse_statement("DROP RELATION incidents") == DropRelation("DROP RELATION incidents", "incidents")
 
 

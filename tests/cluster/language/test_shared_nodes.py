@@ -40,7 +40,7 @@ def test_a_plan_that_is_shown_in_an_error_is_no_longer_than_its_parts() -> None:
     assert "stream='a'" in repr(doubled(0))
 
 
-def test_what_is_known_of_a_node_is_found_out_once() -> None:
+def test_what_is_remembered_of_a_node_is_computed_once() -> None:
     asked: list[Node] = []
 
     @remembered
@@ -53,7 +53,7 @@ def test_what_is_known_of_a_node_is_found_out_once() -> None:
     assert len(asked) == LEVELS + 1
 
 
-def test_it_is_no_part_of_the_node() -> None:
+def test_what_is_remembered_of_a_node_is_neither_stored_nor_copied() -> None:
     one = doubled(2)
     schema_of(one)
     again = msgspec.json.decode(msgspec.json.encode(one), type=Node)  # type: ignore[call-overload] - of a union

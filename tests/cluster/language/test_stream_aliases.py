@@ -13,7 +13,7 @@ ITEMS = ("traffic", "(SELECT lane FROM traffic)", "ISTREAM(traffic WINDOW(ROWS 1
 
 
 @pytest.mark.parametrize("word", sorted(NO_ALIASES))
-def test_what_means_something_behind_a_table_is_no_name(word):
+def test_a_word_that_means_something_after_a_table_names_no_stream(word):
     for item in ITEMS:
         for end in ("", " WINDOW(ROWS 1)", " CROSS JOIN weather x"):
             for written in (word, word.lower()):
@@ -23,14 +23,14 @@ def test_what_means_something_behind_a_table_is_no_name(word):
 
 
 @pytest.mark.parametrize("word", sorted(NO_ALIASES))
-def test_in_quotes_it_is_one(word):
+def test_in_quotes_such_a_word_names_a_stream(word):
     for item in ITEMS:
         assert translate(f'SELECT lane FROM {item} "{word}"', CATALOG) is not None
         assert translate(f'SELECT lane FROM {item} AS "{word}"', CATALOG) is not None
 
 
 @pytest.mark.parametrize("word", ["final", "only", "pivot", "apply", "table"])
-def test_and_behind_as(word):
+def test_after_as_such_a_word_names_a_stream(word):
     assert translate(f"SELECT lane FROM traffic AS {word}", CATALOG) is not None
 
 

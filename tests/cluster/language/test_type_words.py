@@ -22,13 +22,13 @@ STREAM = "CREATE STREAM x (a {}) SOURCE mqtt()"
 RELATION = "CREATE RELATION x (a {}) FROM 'x.csv' REFRESH EVERY 1 MINUTE"
 
 
-def test_the_words_are_these():
+def test_the_table_of_type_words_is_complete():
     words = {" ".join(word.upper().split()) for word, _ in EVERY}
     assert set(COLUMN_TYPES) == words | {"TIMESTAMP"}
 
 
 @pytest.mark.parametrize(("word", "kind"), EVERY)
-def test_each_means_the_same_everywhere(word, kind):
+def test_each_type_word_means_the_same_in_streams_relations_and_cast(word, kind):
     stream, relation = parse_statement(STREAM.format(word)), parse_statement(RELATION.format(word))
     assert isinstance(stream, CreateStream)
     assert isinstance(relation, CreateRelation)

@@ -40,7 +40,7 @@ def test_a_point_begins_a_number(text):
         ("SELECT lane ».25« FROM traffic", "'.25' was not expected"),
     ],
 )
-def test_what_is_none(text, reason):
+def test_points_that_begin_no_number_are_refused_with_their_place(text, reason):
     before, offending, after = text.replace("«", "»").split("»")
     with pytest.raises(FjordSqlError) as caught:
         translate(f"{before}{offending}{after}", CATALOG)

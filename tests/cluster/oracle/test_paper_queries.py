@@ -49,7 +49,7 @@ LATEST = 12
 """Incidents are recent for so long."""
 
 
-def test_what_they_say_is_readable() -> None:
+def test_the_papers_queries_have_these_texts() -> None:
     assert Q1.fjord == (
         "SELECT AVG(t.speed) AS speed FROM traffic AS t WINDOW(RANGE 20 US SLIDE 10 US) "
         "WHERE t.segment IN (SELECT k.segment AS segment FROM known_segments AS k WHERE k.user = 'a')"
@@ -64,7 +64,7 @@ def test_what_they_say_is_readable() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_they_answer_what_they_mean_while_relations_change(seed: int) -> None:
+def test_the_papers_queries_answer_as_defined_while_relations_change(seed: int) -> None:
     dice = random.Random(seed)
     history = random_history(dice, tuple(PAPER_RELATIONS))
     users = ("a", "b", "ab")

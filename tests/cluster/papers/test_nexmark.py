@@ -9,7 +9,7 @@ from tests.cluster.papers.queries import check_against_oracle
 
 
 @pytest.mark.parametrize("text", QUERIES.values(), ids=list(QUERIES))
-def test_on_generated_auctions(text: str) -> None:
+def test_nexmark_queries_answer_as_defined_on_generated_auctions(text: str) -> None:
     answered = 0
     for seed in range(5):
         streams, instants = generated(seed)

@@ -76,7 +76,7 @@ UNARY: dict[str, tuple[Operator, str, str]] = {
 
 
 @pytest.mark.parametrize(("operator", "given", "expected"), UNARY.values(), ids=list(UNARY))
-def test_one_input(operator: Operator, given: str, expected: str) -> None:
+def test_9_2_operators_with_one_input(operator: Operator, given: str, expected: str) -> None:
     found = answer(operator, frame(physical(given)))
     assert snapshots(found) == snapshots(physical(expected))
 
@@ -101,7 +101,7 @@ PAIRS: dict[str, tuple[str | None, str, str, str]] = {
 
 
 @pytest.mark.parametrize(("sql", "left", "right", "expected"), PAIRS.values(), ids=list(PAIRS))
-def test_joins(sql: str | None, left: str, right: str, expected: str) -> None:
+def test_9_2_joins_and_products(sql: str | None, left: str, right: str, expected: str) -> None:
     operator = Join(E, F, None if sql is None else condition(sql))
     found = answer(operator, frame(physical(left)), frame(physical(right), "f"))
     wanted = [(start, end, *pair) for start, end, pair in physical(expected, joined)]
@@ -122,7 +122,7 @@ BINARY: dict[str, tuple[Any, str, str, str]] = {
 
 
 @pytest.mark.parametrize(("make", "left", "right", "expected"), BINARY.values(), ids=list(BINARY))
-def test_two_inputs(make: Any, left: str, right: str, expected: str) -> None:
+def test_9_2_and_9_3_operators_with_two_inputs(make: Any, left: str, right: str, expected: str) -> None:
     found = answer(make(E), frame(physical(left)), frame(physical(right), "f"))
     assert snapshots(found) == snapshots(physical(expected))
 
@@ -191,7 +191,7 @@ def test_9_2_split_1_ps1() -> None:
         ),
     ],
 )  # fmt: skip
-def test_cuts(operator: Operator, given: str, expected: str) -> None:
+def test_9_2_and_9_4_split_and_coalesce_cut_as_printed(operator: Operator, given: str, expected: str) -> None:
     found = answer(operator, frame(physical(given)))
     assert sorted(found) == sorted(physical(expected))
 

@@ -78,5 +78,5 @@ QUERIES: dict[str, tuple[str, dict[str, Any], list[tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize(("text", "streams", "rows"), QUERIES.values(), ids=[f"9.5 {name}" for name in QUERIES])
-def test_9_5(text: str, streams: dict[str, Any], rows: list[tuple[Any, ...]]) -> None:
+def test_9_5_whole_queries(text: str, streams: dict[str, Any], rows: list[tuple[Any, ...]]) -> None:
     check_answer(text, AUCTIONS, streams, rows)

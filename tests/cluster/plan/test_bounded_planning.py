@@ -131,7 +131,7 @@ def test_subqueries_in_from_within_subqueries_are_translated_once() -> None:
     assert eight < 4 * four
 
 
-def test_forty_of_them_are_planned() -> None:
+def test_forty_conditions_with_or_are_planned_with_few_operators() -> None:
     _, made = steps(both(40))
     assert written_out(made.node) > 2**40
     assert operators(made.node) < 500

@@ -24,7 +24,7 @@ X, U, EQ, OTHER = (condition(sql) for sql in ('"x" > 1', '"u" > 1', '"x" = "u"',
     ('"x" = "u"', '"x" = "u"'), ('"u" = "v"', '"u" = "v"'), ('3 = "x"', '3 = "x"'), ('"u" = 3', '"u" = 3'),
     ('"x" + "u" = "y"', '"x" + "u" = "y"'), ('"u" < "x"', '"u" < "x"'),
 ])  # fmt: skip
-def test_of_an_equality_what_reads_the_right_only_stands_right(given: str, tidy: str) -> None:
+def test_equalities_are_turned_so_that_the_right_input_stands_right(given: str, tidy: str) -> None:
     assert tidy_equality(condition(given), RIGHT) == condition(tidy)
 
 
@@ -42,7 +42,7 @@ def test_conditions_are_split_by_what_they_read() -> None:
     assert split_by_side([X, U, EQ, true], LEFT, RIGHT) == ([X, true], [U], [EQ])
 
 
-def test_a_condition_counts_once() -> None:
+def test_a_conjunction_names_equal_conditions_once() -> None:
     assert conjunction_of([]) is None
     assert conjunction_of([X, X]) == X
     assert conjunction_of([X, U, X]) == condition('"x" > 1 AND "u" > 1')

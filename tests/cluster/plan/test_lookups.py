@@ -20,7 +20,7 @@ def lookups(sql: str) -> list[str]:
 
 
 @pytest.mark.parametrize("tables", [(P, T, U), (T, P, U), (T, U, P)])
-def test_where_from_names_a_relation_says_nothing_of_who_meets_it(tables: tuple[str, ...]) -> None:
+def test_a_relations_place_in_from_does_not_decide_which_stream_looks_it_up(tables: tuple[str, ...]) -> None:
     text = f"SELECT t.speed FROM {', '.join(tables)} WHERE "
     by_pair = ["look up in places on sensor_2 = sensor_3 AND segment > speed"]
     assert lookups(text + "u.sensor = p.sensor AND p.segment > t.speed") == by_pair
@@ -30,7 +30,7 @@ def test_where_from_names_a_relation_says_nothing_of_who_meets_it(tables: tuple[
     assert lookups(text + "p.segment = 1") == by_first
 
 
-def test_what_a_pair_meets_does_not_keep_others_from_being_met_by_one() -> None:
+def test_a_relation_looked_up_by_a_pair_leaves_others_to_single_streams() -> None:
     text = f"SELECT t.speed FROM {T}, {U}, {P}, {L} WHERE p.segment = t.speed + u.speed"
     by_pair = "look up in places on segment = speed + speed_2"
     by_first = ["stream traffic; look up in limits on speed = limits.segment"]
@@ -38,7 +38,7 @@ def test_what_a_pair_meets_does_not_keep_others_from_being_met_by_one() -> None:
     assert lookups(text) == [by_pair, "stream traffic; look up in limits"]
 
 
-def test_not_in_is_asked_by_one_and_the_same_though_it_is_several_lookups() -> None:
+def test_all_lookups_of_a_not_in_stand_above_the_same_input() -> None:
     text = f"SELECT t.speed FROM {T}, {U} WHERE {{}} NOT IN (SELECT segment FROM places)"
     (by_second,) = lookups(text.format("u.speed"))
     assert by_second.count("keep if not found in places") == 3
@@ -46,7 +46,7 @@ def test_not_in_is_asked_by_one_and_the_same_though_it_is_several_lookups() -> N
     assert [line.partition(" on ")[0] for line in by_pair] == ["keep if not found in places"] * 3
 
 
-def test_a_left_join_does_not_keep_a_relation_from_who_its_conditions_read() -> None:
+def test_a_left_join_leaves_another_relation_to_the_stream_its_conditions_read() -> None:
     sql = (
         f"SELECT l.fastest FROM {T}, {U}, {P} LEFT JOIN {L} ON l.fastest = t.speed + u.speed WHERE p.sensor = u.sensor"
     )

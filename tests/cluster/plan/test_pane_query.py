@@ -37,7 +37,7 @@ def test_a_windowed_aggregate_is_taken_apart() -> None:
     grouped(Join(SLIDING, B, None), "x", COUNT),
     Distinct(grouped(SLIDING, "x", COUNT)),
 ])  # fmt: skip
-def test_others_have_no_panes(node: Node) -> None:
+def test_plans_that_are_no_single_windowed_aggregate_have_no_panes(node: Node) -> None:
     assert pane_query_of(node) is None
 
 

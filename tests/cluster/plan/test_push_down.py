@@ -39,7 +39,7 @@ def chosen(sql: str) -> Chosen:
         ('"r" > 1 AND "r" < 2', (Band("r", math.nextafter(1, 2), math.nextafter(2, 1)),)),
     ],
 )
-def test_a_band(sql: str, bands: tuple[Band, ...]) -> None:
+def test_conditions_on_one_field_become_bands(sql: str, bands: tuple[Band, ...]) -> None:
     found = chosen(sql)
     assert found == Chosen(bands)
     assert repr(found) == repr(Chosen(bands))  # a zero is positive
@@ -53,7 +53,7 @@ def test_a_band(sql: str, bands: tuple[Band, ...]) -> None:
         '"r" > 1 AND "r" < 1', '"r" >= 1 AND "r" < 1', '"i" = 9007199254740993', '"i" > -9007199254740993',
     ],
 )  # fmt: skip
-def test_what_no_sensor_can_decide_is_decided_here(sql: str) -> None:
+def test_conditions_that_sensors_cannot_decide_become_no_bands(sql: str) -> None:
     assert chosen(sql) == Chosen(exactly=False)
 
 

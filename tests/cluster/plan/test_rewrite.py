@@ -90,7 +90,7 @@ NON_RULES = {
 
 
 @pytest.mark.parametrize("plan", NON_RULES.values(), ids=NON_RULES.keys())
-def test_what_does_not_hold_is_not_done(plan):
+def test_equivalences_that_do_not_hold_are_not_applied(plan):
     rewritten = rewrite(plan)
     assert rewritten.node == plan
     assert rewritten.applied == ()

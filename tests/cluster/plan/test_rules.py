@@ -286,14 +286,14 @@ def _names(cases):
 
 
 @pytest.mark.parametrize(("rule", "plan", "expected"), APPLIES, ids=_names(APPLIES))
-def test_rule_applies(rule, plan, expected):
+def test_each_rule_rewrites_its_plan_and_keeps_the_columns(rule, plan, expected):
     assert rule(plan) == expected
     assert [c.type for c in schema_of(expected)] == [c.type for c in schema_of(plan)]
     assert [c.name for c in schema_of(expected)] == [c.name for c in schema_of(plan)]
 
 
 @pytest.mark.parametrize(("rule", "plan"), HOLDS_BACK, ids=_names(HOLDS_BACK))
-def test_rule_holds_back(rule, plan):
+def test_no_rule_applies_without_its_precondition(rule, plan):
     assert rule(plan) is None
 
 

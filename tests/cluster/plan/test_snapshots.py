@@ -62,7 +62,7 @@ IS_B = pick(THREE, x='"x"', b='"x" % 2')
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else None,
 )
-def test_vector(plan, expected):
+def test_snapshots_are_those_of_the_paper(plan, expected):
     found = [
         f"{t}:{''.join(sorted(NAMES[row[0]] for row in bag.elements()))}"
         for t, bag in enumerate(evaluate(plan, STREAMS, 10))
@@ -71,7 +71,7 @@ def test_vector(plan, expected):
     assert " ".join(found) == expected
 
 
-def test_vector_count():
+def test_a_count_has_no_row_where_nothing_is_valid():
     counts = [list(bag) for bag in evaluate(grouped(ONE, "", call("count")), STREAMS, 8)]
     assert counts == [[], [(1,)], [(3,)], [(4,)], [(5,)], [(2,)], [(2,)], []]
 

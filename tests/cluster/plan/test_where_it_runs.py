@@ -57,7 +57,7 @@ WINDOW = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE)"
         "the number of events of speed rising to 60 and falling to 60, in panes of 1m",
     ]),
 ])  # fmt: skip
-def test_where_it_runs(sql: str, told: list[str]) -> None:
+def test_explain_places_each_part_of_a_query_and_gives_the_reason(sql: str, told: list[str]) -> None:
     node = rewrite(translate(sql, Catalog.of([TRAFFIC])).node).node
     words = where_it_runs(node)
     for each in told:

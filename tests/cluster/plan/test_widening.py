@@ -119,7 +119,9 @@ def conditions(values: st.SearchStrategy[float] | st.SearchStrategy[str]) -> st.
 
 @given(st.one_of(st.tuples(conditions(reals), st.lists(reals)), st.tuples(conditions(texts), st.lists(texts))),
        st.integers(1, 12))  # fmt: skip
-def test_no_sensor_is_lost(given_and_seen: tuple[list[PropertyBand], list[float] | list[str]], most: int) -> None:
+def test_widened_conditions_hold_for_every_sensor_of_the_given_ones(
+    given_and_seen: tuple[list[PropertyBand], list[float] | list[str]], most: int
+) -> None:
     bands, seen = given_and_seen
     found = widened_conditions(bands, most)
     assert len(found) <= max(most, 0)
@@ -130,7 +132,9 @@ def test_no_sensor_is_lost(given_and_seen: tuple[list[PropertyBand], list[float]
 
 
 @given(st.lists(st.tuples(reals, reals), min_size=1, max_size=12), st.lists(reals), st.integers(1, 12))
-def test_no_sample_is_lost(some: list[tuple[float, float]], seen: list[float], most: int) -> None:
+def test_widened_bands_hold_every_sample_of_the_given_ones(
+    some: list[tuple[float, float]], seen: list[float], most: int
+) -> None:
     bands = [Band(FieldName("x"), min(ends), max(ends)) for ends in some]
     found = widened_bands(bands, most)
     assert len(found) <= most
@@ -167,7 +171,9 @@ def _closed(*bounds: tuple[Any, Any]) -> list[PropertyBand]:
     (_closed(("a", "c"), ("d", "m"), ("p", "q")), 2, [("a", "m"), ("p", "q")]),
     (_closed(("xa", "xm"), ("xp", "xq"), ("xr", "xz")), 2, [("xa", "xm"), ("xp", "xz")]),
 ])  # fmt: skip
-def test_the_closest_are_united(given: list[PropertyBand], most: int, expected: list[tuple[Any, Any]]) -> None:
+def test_too_many_conditions_unite_the_closest_intervals(
+    given: list[PropertyBand], most: int, expected: list[tuple[Any, Any]]
+) -> None:
     assert [(each.low, each.high) for each in widened_conditions(given, most)] == expected
 
 

@@ -65,7 +65,7 @@ def planned(text: str) -> tuple[Node, Node]:
 @pytest.mark.parametrize("text", QUERIES)
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(streams=STREAMS, seed=st.integers(0, 2**32))
-def test_a_query_answers_what_it_means(text: str, streams: Streams, seed: int) -> None:
+def test_zip_joins_answer_as_defined_before_and_after_rewriting(text: str, streams: Streams, seed: int) -> None:
     node, better = planned(text)
     meant = evaluate(node, streams, INSTANTS)
     assert [+bag for bag in evaluate(better, streams, INSTANTS)] == [+bag for bag in meant]

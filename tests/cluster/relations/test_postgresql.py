@@ -32,7 +32,7 @@ def database(postgres):
     return postgres.url(name)
 
 
-def test_columns_and_rows(database):
+def test_columns_and_rows_of_a_table_are_read(database):
     source = opened(database)
     assert all_columns(source.columns()) == INCIDENTS
     assert same(source.rows(INCIDENTS), ROWS)

@@ -45,7 +45,7 @@ async def api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
         yield found
 
 
-async def test_add_list_drop(api: httpx.AsyncClient) -> None:
+async def test_a_query_is_added_listed_and_dropped(api: httpx.AsyncClient) -> None:
     added = await api.post("/v1/queries", json={"sql": GOOD, "name": "mine"})
     assert added.status_code == 201
     assert (added.json()["name"], added.json()["topic"]) == ("mine", "fjord/v1/results/mine")
@@ -64,7 +64,9 @@ async def test_add_list_drop(api: httpx.AsyncClient) -> None:
         ({}, 422, "RequestError"),
     ],
 )
-async def test_what_is_wrong_is_said(api: httpx.AsyncClient, body: dict[str, str], status: int, kind: str) -> None:
+async def test_bad_requests_are_refused_with_status_and_kind_of_error(
+    api: httpx.AsyncClient, body: dict[str, str], status: int, kind: str
+) -> None:
     answer = await api.post("/v1/queries", json=body)
     assert answer.status_code == status
     assert answer.json().get("error") == kind

@@ -65,7 +65,7 @@ def test_shares_are_those_of_the_definition(found):
 
 @settings(max_examples=200, deadline=None)
 @given(games())
-def test_efficiency(found):
+def test_shares_add_up_to_the_cost_of_all(found):
     members, values = found
     shares, _ = shapley(game(values), members)
     whole = sum(share * count for share, count in zip(shares, members, strict=True))
@@ -89,7 +89,7 @@ def test_however_shares_are_found_they_add_up_and_null_players_pay_nothing(metho
 
 
 @given(st.integers(2, MOST_EXACT), st.floats(0.1, 10))
-def test_symmetry(count, amount):
+def test_equal_players_pay_equal_shares(count, amount):
     """Classes that are interchangeable pay the same; here the first of them to come pays for all."""
     shares, _ = shapley(lambda _: amount, [1] * count)
     assert shares == pytest.approx([amount / count] * count)
@@ -97,7 +97,7 @@ def test_symmetry(count, amount):
 
 @settings(max_examples=50, deadline=None)
 @given(games(most=3), st.integers(1, 3))
-def test_null_player(found, count):
+def test_a_player_that_adds_no_cost_pays_nothing_and_changes_no_share(found, count):
     members, values = found
     null = len(members)
     shares, _ = shapley(lambda chosen: values.get(chosen - {null}, 0.0), [*members, count])
@@ -105,7 +105,7 @@ def test_null_player(found, count):
     assert shares[:null] == pytest.approx(shapley(game(values), members)[0], abs=1e-9)
 
 
-def test_nobody():
+def test_without_players_there_are_no_shares():
     assert shapley(lambda _: 1.0, []) == ((), Method.EXACT)
 
 

@@ -66,7 +66,7 @@ def test_bad_reports_are_counted_and_change_nothing(payload: bytes, reason: str)
     assert (reports.refused, reports.texts()) == ({reason: 1}, before)
 
 
-def test_there_is_room_for_so_many() -> None:
+def test_reports_beyond_the_bound_are_refused_and_counted() -> None:
     reports = DemandReports(most=1)
     hear(reports, said())
     hear(reports, said("r"), "r")

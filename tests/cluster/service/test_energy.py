@@ -257,6 +257,6 @@ def test_a_ledger_is_bounded_and_needs_reports():
     assert Ledger().since_us is None
 
 
-def test_answers_are_json():
+def test_an_explanation_of_energy_can_be_written_as_json():
     answer = explain([demand(ASKING)], [demand("q1")], [entry()])
     assert msgspec.json.decode(msgspec.json.encode(answer))["totals"]["motes"] == 1

@@ -89,7 +89,7 @@ async def test_errors_point_into_the_text_that_was_sent(api):
     assert (await api.post("/v1/explain/energy", json={"sql": ""})).status_code == 422
 
 
-async def test_an_empty_bill(api):
+async def test_without_queries_the_bill_is_empty(api):
     found = await bill(api)
     assert (found["queries"], found["joules"], found["since_us"], found["motes"]) == ([], 0.0, None, 0)
 
@@ -154,7 +154,7 @@ def answers(monkeypatch):
     return found
 
 
-async def test_energy_in_words(api, sensors, answers):
+async def test_explain_energy_prints_motes_devices_and_programs(api, sensors, answers):
     for minutes in (0, 10):
         hear(sensors, minutes)
         hear(sensors, minutes, "m2")
@@ -172,12 +172,12 @@ async def test_energy_in_words(api, sensors, answers):
     assert CliRunner().invoke(query, ["explain", "--json", SQL]).exit_code == 2
 
 
-async def test_no_mote_in_words(api, capsys):
+async def test_explain_energy_prints_that_no_mote_is_touched(api, capsys):
     print_energy((await api.post("/v1/explain/energy", json={"sql": SQL})).json())
     assert "no mote is touched: no proxy has announced a mote of traffic" in capsys.readouterr().out
 
 
-async def test_the_bill_in_words(api, sensors, answers, capsys):
+async def test_the_bill_is_printed_by_query(api, sensors, answers, capsys):
     print_bill(await bill(api))
     assert "nothing is known yet" in capsys.readouterr().out
     await add(api, "fast", SQL)

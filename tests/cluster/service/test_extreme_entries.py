@@ -29,7 +29,7 @@ def catalog_of(entries: list[MoteEntry]) -> SensorCatalog:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(frames(MoteEntry), min_size=1, max_size=3))
-def test_nothing_breaks(entries: list[MoteEntry]) -> None:
+def test_extreme_entries_break_no_reader_of_the_catalog(entries: list[MoteEntry]) -> None:
     catalog = catalog_of(entries)
     known, online = catalog.snapshot()
     rows = sensors_relation(known, online)

@@ -97,7 +97,7 @@ def test_positions_that_cannot_be_read_leave_the_lag_out(tmp_path: Path, table: 
     assert Lags(SparkPositions(tmp_path, PlanFiles(tmp_path / "plans")), lambda: {"traffic": table}).now() == {}
 
 
-def test_the_greatest_of_lags() -> None:
+def test_the_greatest_lag_takes_rows_and_seconds_apart() -> None:
     assert greatest([Lag(3, 9.0), Lag(5, 1.0)]) == Lag(5, 9.0)
     assert greatest([]) is None
 

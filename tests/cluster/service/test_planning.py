@@ -57,7 +57,7 @@ async def test_the_loop_goes_on_while_a_statement_is_planned() -> None:
     await other
 
 
-async def test_more_than_some_do_not_wait() -> None:
+async def test_a_statement_is_refused_when_too_many_wait_to_be_planned() -> None:
     place, held = Planning(), Held()
     held.let_go.set()
     waiting = [asyncio.create_task(place.run(held)) for _ in range(MOST_WAITING)]

@@ -108,7 +108,7 @@ async def test_a_query_that_reads_one_is_refused_with_the_reason(old):
     assert "create it anew" in str(caught.value.hint)
 
 
-async def test_it_is_listed_with_the_reason(old, service, monkeypatch):
+async def test_an_unreadable_stream_is_listed_with_the_reason(old, service, monkeypatch):
     service.queries = old
     async with client(service) as api:
         listed = (await api.get("/v1/streams")).json()
@@ -133,7 +133,7 @@ async def test_its_name_is_taken_until_it_is_dropped(old, service):
     assert "pairs" not in service.ingest.writers
 
 
-async def test_the_way_out(old, service):
+async def test_dropping_and_creating_an_unreadable_stream_makes_its_readers_readable(old, service):
     await old.streams.drop("pairs")
     assert await old.streams.execute("CREATE STREAM pairs AS SELECT lane AS one FROM traffic") == "pairs"
     # What read it can be read again.

@@ -59,7 +59,7 @@ def database(postgres):
         postgres.start()
 
 
-async def test_away_and_back(service, tmp_path, postgres, database):
+async def test_a_relation_goes_away_with_its_server_and_comes_back(service, tmp_path, postgres, database):
     text = f"CREATE RELATION roads FROM '{postgres.url(database)}' {ENDING}"
     async with running(service, tmp_path / "relations") as queries:
         shown = await queries.relations.execute(text)
@@ -80,7 +80,7 @@ async def test_away_and_back(service, tmp_path, postgres, database):
         await until(queries, state="fresh", rows=4)
 
 
-async def test_away_from_the_start(service, tmp_path, postgres, database):
+async def test_a_declared_relation_waits_for_a_server_that_is_down(service, tmp_path, postgres, database):
     address = postgres.url(database)
     postgres.stop()
     async with running(service, tmp_path / "relations") as queries:

@@ -45,7 +45,7 @@ async def test_what_has_not_changed_makes_no_version(relations):
 @pytest.mark.parametrize(
     "table", [[("s1", False)] * 2, [("s1", False), (None, None)], [], [("s1", True), ("s1", False), ("s1", False)]]
 )
-async def test_what_has_changed_does_multiplicities_count(relations, table):
+async def test_changed_rows_or_multiplicities_make_a_version(relations, table):
     relations.source.table = [("s1", False), ("s1", False), (None, None)]
     await relations.create()
     relations.source.table = table
@@ -110,7 +110,7 @@ async def test_what_is_stale_for_too_long_fails_once_and_comes_back(relations):
     assert relations.shown["state"] == "fresh"
 
 
-async def test_it_may_come_back_changed(relations):
+async def test_a_relation_that_comes_back_changed_gets_a_version(relations):
     await relations.create()
     relations.source.away()
     await relations.passes(30)

@@ -143,7 +143,7 @@ async def test_the_registry_is_for_its_owner_only(service, tmp_path):
     assert (tmp_path / "registry.sqlite").stat().st_mode & 0o077 == 0
 
 
-def test_a_command_for_each(monkeypatch):
+def test_relations_are_created_listed_shown_and_dropped_by_commands(monkeypatch):
     described = {
         "name": "roads",
         "source": "postgresql://anna:***@db/roads",
@@ -239,7 +239,7 @@ def test_refusals_reach_the_command_line(monkeypatch):
     assert isinstance(CliRunner().invoke(relation, ["drop", "roads"]).exception, RefusedError)
 
 
-async def test_metrics(relations):
+async def test_metrics_show_state_age_and_failures_of_a_relation(relations):
     await relations.create()
     relations.source.away()
     await relations.passes(30)

@@ -67,7 +67,7 @@ async def api(application):
         yield found
 
 
-async def test_all_sensors(api):
+async def test_sensors_are_listed_with_all_columns(api):
     body = (await api.get("/v1/sensors")).json()
     assert [row["sensor"] for row in body["rows"]] == ["m1", "m2", "m3"]
     assert body["columns"][:3] == ["sensor", "proxy", "type"]
@@ -75,12 +75,12 @@ async def test_all_sensors(api):
     assert body["rows"][1]["position"] is None
 
 
-async def test_those_for_which_a_condition_holds(api):
+async def test_sensors_are_listed_by_a_condition(api):
     answer = await api.get("/v1/sensors", params={"where": "type = 'loop' AND segment IN (3, 5)"})
     assert [row["sensor"] for row in answer.json()["rows"]] == ["m1"]
 
 
-async def test_a_whole_query(api):
+async def test_a_select_over_sensors_is_answered(api):
     answer = await api.get("/v1/sensors", params={"sql": "SELECT state, COUNT(*) AS n FROM sensors GROUP BY state"})
     assert answer.json()["columns"] == ["state", "n"]
     assert sorted(row["n"] for row in answer.json()["rows"]) == [1, 2]
@@ -153,12 +153,12 @@ def test_sensors_that_sample_less_often_for_their_batteries_are_shown(run, catal
     assert (first[place + 1], second[place + 1]) == ("no", "yes")
 
 
-def test_chosen_columns(run):
+def test_the_command_prints_the_columns_that_are_named(run):
     result = run("--where", "segment = 3", "--columns", "Sensor, minimum_period_us")
     assert [line.split() for line in result.output.splitlines()] == [["sensor", "minimum_period"], ["m1", "16ms"]]
 
 
-def test_all_columns(run):
+def test_the_command_prints_all_columns_only_if_told_to(run):
     assert "samples_late" in run("--columns", "all").output
     assert "samples_late" not in run().output
 
@@ -184,11 +184,11 @@ def test_what_motes_call_themselves_does_not_reach_the_terminal_raw(run):
     ]
 
 
-def test_nothing_found(run):
+def test_the_command_prints_that_nothing_was_found(run):
     assert run("--where", "FALSE").output == "nothing found\n"
 
 
-def test_both_are_wrong_usage(run):
+def test_a_condition_and_a_select_together_are_wrong_usage(run):
     assert run("--where", "TRUE", "--sql", "SELECT * FROM sensors").exit_code == 2
 
 
@@ -201,7 +201,7 @@ def test_errors_of_the_cluster_and_of_columns_are_errors_of_fjord(run):
     assert "did you mean sensor?" in str(unknown.exception)
 
 
-def test_no_cluster():
+def test_without_a_cluster_the_command_fails_with_an_error_of_ours():
     result = CliRunner().invoke(app, ["--api", "http://127.0.0.1:9"])
     assert isinstance(result.exception, ApiUnreachableError)
     assert result.exit_code == 1

@@ -51,7 +51,7 @@ def kept(condition):
         ("type = '\\'' OR 1=1 --'", ""),
     ],
 )
-def test_conditions(condition, sensors):
+def test_a_condition_chooses_the_sensors_for_which_it_is_true(condition, sensors):
     assert kept(condition) == sensors
 
 
@@ -75,7 +75,7 @@ def test_conditions(condition, sensors):
         ("SELECT CAST(3000000000 AS INTEGER), CAST(0.1 AS REAL) FROM sensors LIMIT 1", [(3_000_000_000, 0.1)]),
     ],
 )
-def test_queries(sql, rows):
+def test_a_select_over_sensors_answers_these_rows(sql, rows):
     assert select(SENSORS, sql).rows() == rows
 
 
@@ -207,7 +207,7 @@ def test_names_given_in_select_are_not_known_in_where():
         "SELECT \x00 FROM sensors",
     ],
 )
-def test_refused(sql):
+def test_what_is_no_select_over_sensors_is_refused(sql):
     assert refusal(sql).message
 
 

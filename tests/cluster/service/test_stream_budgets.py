@@ -72,11 +72,11 @@ def table(tmp_path: Path) -> StreamTable:
     return made
 
 
-def test_nobody_reads(tmp_path: Path, table: StreamTable) -> None:
+def test_a_stream_without_readers_has_no_position_to_keep(tmp_path: Path, table: StreamTable) -> None:
     assert still_read(tmp_path)("traffic") is None
 
 
-def test_the_slower_of_two_counts(tmp_path: Path, table: StreamTable) -> None:
+def test_the_slower_of_two_spark_queries_decides_what_is_still_read(tmp_path: Path, table: StreamTable) -> None:
     read_up_to(tmp_path, Host.STATELESS, 5)
     read_up_to(tmp_path, Host.STATEFUL, 3)
     assert still_read(tmp_path)("traffic") == Passed(30, "queries have not read it yet")

@@ -525,7 +525,7 @@ async def test_sensors_say_why_they_are_not_asked(run, service):
     assert "mismatch" not in (await run(sensors_command)).stdout
 
 
-async def test_metrics_count_them(server, service):
+async def test_metrics_count_mismatches_held_batches_and_rejected_rows(server, service):
     await send(service, 1, 10)
     registry = CollectorRegistry()
     ClusterMetrics(server, registry)
@@ -536,7 +536,7 @@ async def test_metrics_count_them(server, service):
     assert 'fjord_ingest_rejected_rows_total{stream="roads"} 0.0' in text
 
 
-async def test_what_is_not_asked_costs_nothing(server, service):
+async def test_explain_energy_names_a_proxy_that_does_not_feed_the_stream(server, service):
     books = EnergyBooks(server)
     answer = json.loads(await books.explain("SELECT speed FROM roads SAMPLE EVERY 1 SECOND"))
     assert answer["lines"] == []

@@ -55,7 +55,9 @@ class Budgeted:
 
 @settings(max_examples=5, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_what_goes_changes_no_answer(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_dropping_rows_beyond_the_budget_changes_no_answer(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     folders = [tmp_path_factory.mktemp(name) for name in ("all", "budgeted")]
     runs = [ReaderRun(folder, history_rows=6, max_rows=12) for folder in folders]
     budgeted = Budgeted(runs[1], folders[1])
@@ -93,7 +95,7 @@ def test_what_goes_changes_no_answer(tmp_path_factory: pytest.TempPathFactory, d
         assert coverage(runs[1].rows.get(name, [])) == coverage(runs[0].rows.get(name, [])), name
 
 
-def test_it_does_go(tmp_path: Path) -> None:
+def test_rows_beyond_the_budget_are_dropped_while_queries_run(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     budgeted = Budgeted(run, tmp_path)
     run.add("rows", QUERIES["rows"])

@@ -113,7 +113,7 @@ def answers(folder: Path, plans: list[Plan], rows: list[tuple[int, str, int]], *
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(TEXTS, min_size=1, max_size=6), STREAM, st.data())
-def test_folded_is_alone(
+def test_folded_queries_answer_what_each_answers_alone(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], rows: list[tuple[int, str, int]], data: st.DataObject
 ) -> None:
     check_folded_is_alone(tmp_path_factory, texts, rows, data)
@@ -126,7 +126,7 @@ def test_folded_is_alone(
     STREAM,
     st.data(),
 )
-def test_zip_joins_with_one_template_are_alone(
+def test_folded_zip_joins_answer_what_each_answers_alone(
     tmp_path_factory: pytest.TempPathFactory,
     text: str,
     conditions: list[tuple[str, str]],

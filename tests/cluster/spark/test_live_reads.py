@@ -39,7 +39,7 @@ PLAN = hosted_by(Plan(1, queries(q="SELECT sensor, speed FROM traffic")), Host.S
     ("SELECT DISTINCT sensor FROM traffic", Host.STATEFUL),
     ("SELECT COUNT(*) FROM traffic WINDOW(RANGE 5 SECONDS)", Host.STATEFUL),
 ])  # fmt: skip
-def test_who_needs_state(sql: str, host: Host) -> None:
+def test_plans_are_hosted_by_whether_they_need_state(sql: str, host: Host) -> None:
     assert host_of(plan_node(sql)) is host
 
 

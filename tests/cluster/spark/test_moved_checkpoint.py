@@ -23,7 +23,7 @@ def lay(checkpoint: Path, place: Path | str) -> Path:
     return noted
 
 
-def test_the_place_is_corrected(tmp_path: Path) -> None:
+def test_a_moved_checkpoint_gets_its_new_paths(tmp_path: Path) -> None:
     noted = lay(tmp_path / "stateful", "/srv/fjord/checkpoint-1234/stateful/state/0")
     follow_move(tmp_path / "stateful")
     assert noted.read_text() == NOTED.format(place=tmp_path / "stateful" / "state" / "0")

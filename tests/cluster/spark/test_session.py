@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark]
 DONE = 60
 
 
-def test_what_is_done_is_not_remembered_for_long(spark: SparkSession) -> None:
+def test_spark_keeps_few_finished_executions_and_jobs(spark: SparkSession) -> None:
     session: Any = spark
     for _ in range(DONE):
         session.range(1).collect()

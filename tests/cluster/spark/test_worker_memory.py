@@ -41,7 +41,7 @@ def test_what_a_collection_leaves_is_set_aside(memory: WorkerMemory) -> None:
     assert gc.get_freeze_count() > len(kept)
 
 
-def test_once_for_what_was_built(memory: WorkerMemory) -> None:
+def test_memory_is_set_aside_once_for_each_plan(memory: WorkerMemory) -> None:
     memory.keep("plan 1")
     gc.collect()
     later = Node()

@@ -35,7 +35,9 @@ FOUR = [file(number) for number in range(4)]
         (Budget(age_us=5, bytes=300), 40, 35),
     ],
 )
-def test_what_a_budget_wants(budget: Budget, watermark_us: int | None, wanted: int | None) -> None:
+def test_a_budget_gives_the_instant_from_which_rows_are_kept(
+    budget: Budget, watermark_us: int | None, wanted: int | None
+) -> None:
     assert wanted_from(FOUR[::-1], budget, watermark_us) == wanted
 
 
@@ -51,7 +53,9 @@ def test_what_a_budget_wants(budget: Budget, watermark_us: int | None, wanted: i
         (30, -(2**62), "", "f0 f1 f2"),
     ],
 )
-def test_what_goes_and_what_somebody_still_reads(wanted_us: int, passed_us: int, goes: str, blocked: str) -> None:
+def test_files_older_than_wanted_are_dropped_or_blocked_by_a_reader(
+    wanted_us: int, passed_us: int, goes: str, blocked: str
+) -> None:
     found = dropping(FOUR, wanted_us, passed_us)
     assert [each.path for each in found.files] == goes.split()
     assert [each.path for each in found.blocked] == blocked.split()

@@ -100,7 +100,7 @@ def test_what_an_earlier_process_may_not_have_synced_is_written_again(tmp_path: 
     assert disk.has(commit(table, 1))
 
 
-def test_so_is_the_newest_offset(tmp_path: Path, disk: Disk) -> None:
+def test_the_newest_offset_is_written_again_at_the_start(tmp_path: Path, disk: Disk) -> None:
     for number in range(2):
         for log, content in (("offsets", 'v1\n{}\n{"epoch": 1}'), ("commits", "v1\n{}")):
             (tmp_path / log).mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ NAMES = ("my data", "Straße", "数据", "a+b&c=d")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_results_are_found_there(tmp_path: Path, name: str) -> None:
+def test_results_are_found_under_odd_paths(tmp_path: Path, name: str) -> None:
     root = str(tmp_path / name / "results")
     ResultsTable(root, "f").append(answers(("q", 1), ("q", 2)), 0)
     table = ResultsTable(root, "f")
@@ -29,7 +29,7 @@ def test_results_are_found_there(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_streams_are_found_there(tmp_path: Path, name: str) -> None:
+def test_streams_are_found_under_odd_paths(tmp_path: Path, name: str) -> None:
     root = str(tmp_path / name / "traffic")
     StreamTable(root, TRAFFIC).append([rows(1)], at(1), {("p", "e"): 1})
     table = StreamTable(root)
@@ -37,7 +37,7 @@ def test_streams_are_found_there(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_relations_are_read_there(tmp_path: Path, name: str) -> None:
+def test_relations_are_read_under_odd_paths(tmp_path: Path, name: str) -> None:
     write_deltalake(str(tmp_path / name), pl.DataFrame({"lane": [1, 2]}).to_arrow())
     source = DeltaSource(str(tmp_path / name), limits=Limits())
     assert source.rows((Column("lane", FieldType.INTEGER),))["lane"].to_list() == [1, 2]

@@ -54,7 +54,7 @@ def sent(asked, levels, *, close=False):
     ((Band("level", low=5.0), Band("level", high=1.0)), [0, 2, 3]),
     ((Band("level", 1.0, 5.0),), [0, 1, 2]),
 ])  # fmt: skip
-def test_bands(bands, expected):
+def test_only_samples_within_a_band_are_sent(bands, expected):
     assert sent(program(bands=bands), [1.0, 2.0, 5.0, 9, None]) == (expected if bands else [0, 1, 2, 3, 4])
 
 
@@ -108,7 +108,7 @@ END_OF = [place + 1 - 1e-6 for place in range(10)]
 """Last instant of each second."""
 
 
-def test_panes():
+def test_panes_aggregate_samples_from_begin_to_end_of_the_program():
     """Panes of 3 s; the program begins in the middle of the first and ends in the middle of the last."""
     found = run(program(Panes(3 * SECOND, ALL)), [4, 2, 6.0, None, 5, 7, 1], begins=1)
     assert found == [
@@ -155,7 +155,7 @@ def test_a_vehicle_is_a_pair_of_times_between_samples():
     [0, 1, 1, 1],                     # has not left
     [None, None],
 ])  # fmt: skip
-def test_no_vehicle(levels):
+def test_levels_that_do_not_cross_the_threshold_are_no_vehicle(levels):
     assert run(program(VehicleEvents(OVER)), levels) == []
 
 

@@ -84,7 +84,7 @@ def test_the_report_says_who_and_why(fleet, queries):
         assert each["predicted_days"] == pytest.approx(each["lifetime_days"], rel=0.1)
 
 
-def test_the_command(tmp_path):
+def test_the_command_prints_a_report_json_and_a_plot(tmp_path):
     arguments = ["lifetime", "--fleet", str(HIGHWAY / "fleet.toml"), "--queries", str(HIGHWAY / "queries.sql")]
     plot = tmp_path / "plot.png"
     result = CliRunner().invoke(app, [*arguments, "--days", "10", "--json", "--plot", str(plot)])

@@ -51,7 +51,7 @@ def test_people_see_a_table_and_an_error_band(tmp_path):
         assert words in shown
 
 
-def test_the_plot(tmp_path):
+def test_plot_writes_a_png(tmp_path):
     file = tmp_path / "plot.png"
     power("--program", "events", "--rate", "180", "--plot", str(file))
     assert file.read_bytes().startswith(b"\x89PNG")
@@ -75,7 +75,7 @@ def test_listening_is_asked_for_explicitly_with_the_papers_programs():
     (("--program", "rwa", "--rate", "1"), SettingsError, "raw, events, count"),
     (("--preset", "mica3", "--rate", "1"), SettingsError, "mica2"),
 ])  # fmt: skip
-def test_mistakes(arguments, error, told):
+def test_wrong_arguments_are_errors_of_ours(arguments, error, told):
     with pytest.raises(error, match=told):
         power(*arguments)
 

@@ -48,7 +48,7 @@ def test_parts_of_the_figure_worked_out_by_hand():
     assert part(raw, Component.ADC) == pytest.approx(hertz * 60e-6 * 0.6)
 
 
-def test_what_dominates():
+def test_sending_dominates_raw_and_computing_dominates_the_others():
     raw = draw_mw(PAPER, paper_program("raw", PAPER, 500), BUSY)
     events, count = (draw_mw(PAPER, paper_program(name, PAPER, 1000), BUSY) for name in ("events", "count"))
     assert part(raw, Component.RADIO_TRANSMIT) / raw.sum() > 0.9, "communication"

@@ -100,7 +100,7 @@ def test_sample_by_sample_costs_what_the_closed_form_says(name, preset):
 
 @pytest.mark.parametrize("size", [2, 4, 8])
 @pytest.mark.parametrize("name", ["band", "change", "events"])
-def test_so_it_does_when_packets_wait_for_records_that_nobody_can_foresee(name, size):
+def test_sample_by_sample_costs_what_the_closed_form_says_for_irregular_records(name, size):
     program, workload = REPORTS[name]
     program = msgspec.structs.replace(program, samples_per_packet=size)
     hours = 1 if name == "events" else 6
@@ -114,7 +114,7 @@ def test_so_it_does_when_packets_wait_for_records_that_nobody_can_foresee(name, 
 
 @pytest.mark.parametrize("size", [1, 7])
 @pytest.mark.parametrize("others", [(), (Part(("level",), 40 * SECOND, report=Panes(HOUR)),)])
-def test_so_it_does_when_all_has_changed(size, others):
+def test_sample_by_sample_costs_what_the_closed_form_says_for_changes(size, others):
     """Nobody foresees these packets, and yet they come evenly: of those of seven a window follows every second one."""
     listen, silence_us = ListenSchedule(300 * SECOND, 50_000), 280 * SECOND
     report = SendOnChange((DeadBand("x", 0.0),), silence_us)

@@ -32,7 +32,7 @@ loras = st.builds(
 )
 @example("lora-sf7", Lora(spreading_factor=7.0, bandwidth_hz=125e3, coding_rate=1.0, preamble_symbols=8.0), 101.0, 64.0,
          SECOND, 103 / (222 * 8))  # fmt: skip
-def test_no_packet_draws_less_than_a_line_says(name, lora, overhead_bits, health_bits, tick_us, share):
+def test_linear_bounds_lie_below_the_cost_of_every_packet(name, lora, overhead_bits, health_bits, tick_us, share):
     profile = find_profile(name)
     radio = msgspec.structs.replace(profile.radio, lora=lora, overhead_bits=overhead_bits, health_bits=health_bits)
     profile = msgspec.structs.replace(profile, radio=radio)
@@ -52,7 +52,7 @@ def test_no_packet_draws_less_than_a_line_says(name, lora, overhead_bits, health
 
 @pytest.mark.parametrize("name", preset_names())
 @pytest.mark.parametrize("tick_us", [1_000, SECOND // 2, SECOND, 3 * SECOND, 60 * SECOND])
-def test_no_mote_that_samples_faster_draws_less_than_is_said_of_both(name, tick_us):
+def test_the_bound_for_faster_motes_holds_for_every_faster_period(name, tick_us):
     profile = find_profile(name)
     faster = costs_of_faster(profile, 1.0, 50_000.0, tick_us, 2)
     least = min(each.looking for each in (activity_costs(profile, 1.0, 50_000.0, tick_us, 2), faster) if each)

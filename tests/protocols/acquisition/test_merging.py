@@ -81,7 +81,7 @@ def told(form="f", pane=60, measures=AVERAGE):
     ([q("wrong", "colour", 2), q("b", "flow", 7)], ("flow",), 7),
     ([q("wrong", "speed colour", 3)], (), 0),
 ])  # fmt: skip
-def test_fields_and_tick(demands, fields, period):
+def test_a_program_has_the_fields_and_the_common_period_of_its_demands(demands, fields, period):
     program = merge(demands, most=1)[0].program
     assert program.fields == fields
     assert program.period_us == period * SECOND
@@ -158,7 +158,7 @@ def test_what_does_not_change_is_not_sent_where_that_is_cheaper():
     assert both.program.report.dead_bands == (DeadBand("speed", 0.0),), "who allows no error gets none"
 
 
-def test_devices_do_what_they_can():
+def test_a_device_without_abilities_sends_every_sample():
     plain = Abilities(filters=False, sends_on_change=False, aggregates=False, detects_events=False, several=False)
     asked = [q("standstill", "speed", 2, bands=(SLOW,)), q("mean", "speed", 30, panes=told())]
     assert kinds(merge(asked, abilities=plain)[0]) == ["all"]

@@ -114,7 +114,7 @@ def test_the_chosen_program_is_the_cheapest(
 
 @settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
 @given(st.lists(needs(), min_size=7, max_size=7, unique=True), st.sampled_from(["nrf52840-154", "mica2"]))
-def test_of_seven_needs_too(wanted: list[Need], device: str) -> None:
+def test_the_chosen_program_is_the_cheapest_for_seven_needs(wanted: list[Need], device: str) -> None:
     found, best = compare(wanted, device, 0.05, 0.5, 1)
     assert found <= best * 1.01 or found == best == math.inf
 
@@ -173,7 +173,7 @@ def tallies(period_s: int, pane_s: int) -> Need:
     ],
     ids=["packets fill sooner", "it is known when they come"],
 )
-def test_to_tell_more_than_is_needed_may_be_cheaper(wanted: list[Need], device: str, kept: float) -> None:
+def test_reporting_more_than_is_needed_may_be_cheaper(wanted: list[Need], device: str, kept: float) -> None:
     """Counts that could be made of samples are sent beside them: 10 to 20 per cent less than without."""
     found, best = compare(wanted, device, kept, 0.0)
     assert found == pytest.approx(best, rel=0.01)
@@ -293,7 +293,7 @@ def check_bounds(wanted: list[Need], device: str, kept: float, still: float, mos
     st.sampled_from([1, 2, 7]),
     st.sampled_from([2.0, 7.3, 60.0, 600.0]),
 )
-def test_no_program_costs_less_than_is_said_at_least(
+def test_no_program_costs_less_than_its_lower_bound(
     wanted: list[Need], device: str, kept: float, still: float, most: int, listen_s: float
 ) -> None:
     check_bounds(wanted, device, kept, still, most, listen_s)
@@ -311,13 +311,13 @@ def test_no_program_costs_less_than_is_said_at_least(
         "no stamps in packets",
     ],
 )
-def test_programs_that_did_cost_less(
+def test_cost_bounds_hold_for_programs_that_once_broke_them(
     wanted: list[Need], device: str, kept: float, still: float, most: int, listen_s: float
 ) -> None:
     check_bounds(wanted, device, kept, still, most, listen_s)
 
 
-def test_records_for_the_impatient_do_not_wait_for_others() -> None:
+def test_records_of_a_need_without_patience_do_not_wait_for_others() -> None:
     """Nobody knows when the next low value comes: with several to a packet the first would wait for it."""
     search = Search(
         Sensor(ORDER, 1, find_profile("lora-sf7")), ProgramStyle(7, ListenSchedule(60 * SECOND, 50_000)), Observed()
@@ -326,7 +326,7 @@ def test_records_for_the_impatient_do_not_wait_for_others() -> None:
     assert search.cheapest([hasty]).program.samples_per_packet == 1
 
 
-def test_what_was_found_for_the_patient_is_not_given_to_others() -> None:
+def test_a_search_keeps_results_apart_by_patience() -> None:
     """One search prices the same parts for several sets of needs; how long records may wait differs between them."""
     search = Search(
         Sensor(ORDER, 1, find_profile("telosb")), ProgramStyle(7, ListenSchedule(60 * SECOND, 50_000)), Observed()

@@ -23,7 +23,7 @@ SECOND = 1_000_000
     ("lora-sf12", SamplingProgram(("a",), SECOND), "packet every 1000 ms.*lora-sf12 can do: each takes 11[56]. ms"),
     ("lora-sf12", SamplingProgram(("a",), SECOND, report=Panes(SECOND)), "packet every 1000 ms"),
 ])  # fmt: skip
-def test_refused(preset, program, told):
+def test_programs_beyond_a_device_are_refused_with_the_limit(preset, program, told):
     with pytest.raises(ProgramError, match=told):
         check_program(find_profile(preset), program)
 
@@ -36,11 +36,11 @@ def test_refused(preset, program, told):
     ("lora-sf12", SamplingProgram(("a",), SECOND, report=Panes(10 * SECOND))),
     ("esp32-wifi", SamplingProgram()),
 ])  # fmt: skip
-def test_just_possible(preset, program):
+def test_programs_at_the_limit_of_a_device_are_accepted(preset, program):
     check_program(find_profile(preset), program)
 
 
-def test_a_busy_world_may_ask_more_than_there_is_time_for():
+def test_a_workload_that_overloads_a_mote_is_an_error_with_the_figure():
     slow = find_profile("lora-sf12")
     program = SamplingProgram(("level",), 10_000, report=VehicleEvents(OVER))
     check_program(slow, program)

@@ -44,7 +44,7 @@ def played(records, size, every, windows=20_000):
 
 @pytest.mark.parametrize("records", [0.01, 0.1, 1.0])
 @pytest.mark.parametrize("size", [1, 3, 8])
-def test_records_that_nobody_foresees(records, size):
+def test_listening_for_irregular_records_is_that_of_a_simulation(records, size):
     every = 30.0
     found = when_irregular(records, size, every)
     packets, asks, listens, along = played(records, size, every)
@@ -69,7 +69,7 @@ def test_a_mote_that_hardly_ever_listens():
 
 
 @pytest.mark.parametrize("size", [1, 50, 1024])
-def test_either_side_of_the_approximation(size):
+def test_exact_and_approximate_counts_of_listening_meet(size):
     """More than 20,000 expected records are not counted out; the two ways of reckoning meet there."""
     exact, rough = (when_irregular(expected / 30.0, size, 30.0) for expected in (19_990.0, 20_010.0))
     assert rough.listens == pytest.approx(exact.listens, rel=2e-3)

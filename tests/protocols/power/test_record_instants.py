@@ -89,7 +89,7 @@ def test_windows_are_counted_as_the_rule_has_them(
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(periods, st.integers(1, 2**60)), min_size=2, max_size=5), every)
-def test_any_periods_are_counted(every_period: list[int], every_us: int) -> None:
+def test_listening_is_bounded_for_any_periods(every_period: list[int], every_us: int) -> None:
     found = listening_of_parts(program_of([(0, each) for each in every_period], 1, every_us))
     assert 0 <= found.asks <= found.listens <= SECOND / every_us + 1e-9
     assert found.packets > 0
@@ -124,7 +124,7 @@ def test_periods_beyond_what_64_bits_hold_of_instants() -> None:
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=5))
-def test_parts_that_look_together(every_ticks: list[int]) -> None:
+def test_reports_due_at_one_instant_are_counted_together(every_ticks: list[int]) -> None:
     cycle = math.lcm(*every_ticks)
     if cycle > LONGEST_CYCLE:
         return
@@ -139,7 +139,7 @@ def test_parts_that_look_together(every_ticks: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 2**60), min_size=1, max_size=5))
-def test_instants_of_several_periods(every_period: list[int]) -> None:
+def test_instants_a_second_lie_between_the_fastest_period_and_the_sum(every_period: list[int]) -> None:
     found = instants_per_second(tuple(sorted(every_period)))
     slowest, together = SECOND / min(every_period), sum(SECOND / each for each in every_period)
     assert slowest * (1 - 1e-9) <= found <= together * (1 + 1e-9)

@@ -133,7 +133,7 @@ def test_the_promise_waits_for_late_values_and_later_ones_are_refused(running):
         ("iso8601", "2023-11-14T23:13:20.250000"),  # in the zone of the configuration
     ],
 )
-def test_forms_of_time(session, form, written):
+def test_time_stamps_are_read_in_every_configured_form(session, form, written):
     it = session(driver(time={"path": "now", "form": form, "zone": "+01:00", "max_delay": "1s"}))
     it.say("tele/m/SENSOR", {"t": 1, "now": written})
     it.run("m", SamplingProgram(("temperature",), S // 4))
@@ -160,7 +160,7 @@ def test_forms_of_time(session, form, written):
     ],
     ids=range(14),
 )
-def test_what_is_refused(running, payload, reason):
+def test_payloads_that_do_not_fit_are_refused_by_reason(running, payload, reason):
     assert reasons(running().say("tele/m/SENSOR", payload)) == [reason]
 
 

@@ -81,7 +81,7 @@ def test_errors_name_file_entry_and_setting(changes, words):
     assert caught.value.hint
 
 
-def test_files_and_names(tmp_path):
+def test_driver_files_that_cannot_be_used_are_refused(tmp_path):
     file = tmp_path / "devices.toml"
     with pytest.raises(ConfigurationError, match="cannot read"):
         load_drivers(file)

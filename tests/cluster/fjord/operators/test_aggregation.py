@@ -111,7 +111,7 @@ STREAM = st.lists(
 
 
 @given(STREAM, st.integers(1, 12), st.sampled_from([1, 2, 3, 5]), st.booleans(), st.data())
-def test_by_definition_at_every_instant(
+def test_aggregates_are_as_defined_at_every_instant_however_the_stream_is_cut(
     rows: list[Row], size: int, slide: int, keyed: bool, data: st.DataObject
 ) -> None:
     chain, emitted, low, promised = Chain(size, slide, keyed=keyed), [], 0, -(2**62)
@@ -154,7 +154,7 @@ def test_an_answer_comes_as_soon_as_its_window_is_complete() -> None:
     assert chain.feed([(10, "a", 4)], 19).rows.height == 0
 
 
-def test_nothing_is_subtracted() -> None:
+def test_a_huge_value_that_leaves_the_window_takes_no_digits_with_it() -> None:
     """A huge value that leaves the window takes no digits of the others with it."""
     rows = pl.DataFrame({START: [0, 1, 2], END: [1, 2, 3], "k": ["a"] * 3, "x": [1e17, 1.0, 2.0]})
     calls = (AggregateCall("sum", "sum", Scalar('"x"', FieldType.REAL), FieldType.REAL),)

@@ -86,7 +86,7 @@ def test_windows_above_count_every_instant(inner: str, outer: str) -> None:
         assert difference_of_rows(run_plan(plan, batches), expected) is None
 
 
-def test_it_waits_for_nothing() -> None:
+def test_a_new_tuple_is_emitted_at_once() -> None:
     assert Distinct(EMPTY).transition(0, Batch(rows((10, 20, "x")), ALWAYS)).rows.rows() == [(10, 20, "x")]
 
 

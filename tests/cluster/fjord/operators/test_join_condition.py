@@ -32,7 +32,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("sql", "left_keys", "right_keys", "rest", "pairs"), CONDITIONS)
-def test_condition(sql, left_keys, right_keys, rest, pairs):
+def test_a_join_condition_is_split_into_keys_and_a_residual(sql, left_keys, right_keys, rest, pairs):
     predicate = None if sql is None else Scalar(sql, FieldType.BOOLEAN)
     found = join_condition(predicate, RIGHT.columns)
     assert (found.left_keys, found.right_keys, found.residual is not None) == (left_keys, right_keys, rest)

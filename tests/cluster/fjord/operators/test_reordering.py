@@ -38,7 +38,9 @@ def test_a_late_row_goes_aside() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers()), max_size=20), st.data())
-def test_any_disorder_any_cut_any_restart(rows: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_rows_come_in_order_whatever_the_disorder_cuts_and_restarts(
+    rows: list[tuple[int, int]], data: st.DataObject
+) -> None:
     rows = [(at, number) for number, (at, _) in enumerate(sorted(rows))]
     subject, found, low = Reorder(SCHEMA), [], 0
     while low <= 21:
