@@ -110,7 +110,7 @@ def print_bill(bill: Mapping[str, Any]) -> None:
 
 
 def _remarks(bill: Mapping[str, Any]) -> list[str]:
-    from cluster.service.result_messages import instant_text
+    from cluster.fjord.instant_texts import instant_text
 
     found = []
     if bill["measured_motes"]:

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.util import resolve_name
 from pathlib import Path
@@ -13,6 +15,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("protocols", "firmware_sim", "proxy", "cluster")
 # Inside cluster/, data and control run one way: a folder imports only folders to its left.
 CLUSTER_LAYERS = ("language", "plan", "fjord", "spark", "service")
+# Hosts of the same plan, beside each other.
+HOSTS = ("local", "spark")
 
 
 def imports_of(file):
@@ -46,6 +50,20 @@ def test_packages_meet_only_through_protocols(package):
 def test_layers_of_the_cluster_import_only_what_is_below_them(layer):
     above = CLUSTER_LAYERS[CLUSTER_LAYERS.index(layer) + 1 :]
     assert crossings(f"cluster/{layer}", [f"cluster.{each}" for each in above]) == []
+
+
+def test_hosts_of_a_plan_know_nothing_of_each_other_and_of_the_service():
+    for host in HOSTS:
+        others = [f"cluster.{each}" for each in (*HOSTS, "service") if each != host]
+        assert crossings(f"cluster/{host}", others) == []
+    for layer in CLUSTER_LAYERS[: CLUSTER_LAYERS.index("spark")]:
+        assert crossings(f"cluster/{layer}", [f"cluster.{host}" for host in HOSTS]) == []
+
+
+def test_the_local_host_needs_no_spark():
+    script = "import sys, cluster.local.engine; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pyspark", "pandas", "deltalake", "fastapi"} & set(loaded)
 
 
 def test_sources_of_relations_know_nothing_of_plans_and_hosts():

@@ -23,6 +23,8 @@ REPEAT_SECONDS = 60.0
 
 _BEGAN = "fjord_began"
 
+ERROR = "error"
+"""The kind of a row that says why a query has no answer."""
 COUNTERS = "counters"
 """The kind of a row that is no answer: it says what operators did."""
 COUNT_EVERY_SECONDS = 1.0
@@ -91,7 +93,7 @@ class Answers:
                 self._said[identity] = last
             else:
                 self._said[identity] = (reason, self._clock())
-                yield said(listener.query.name, "error", msgspec.json.encode(reason).decode(), at_us)
+                yield said(listener.query.name, ERROR, msgspec.json.encode(reason).decode(), at_us)
 
 
 class _Top:

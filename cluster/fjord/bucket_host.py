@@ -125,7 +125,7 @@ class BucketHost:
         self._clock = clock
 
     def process(
-        self, bucket: int, control: Control, arrived: Mapping[str, Sequence[pl.DataFrame]], store: Store
+        self, bucket: int, control: Control, arrived: Mapping[str, Sequence[pl.DataFrame]], store: Store | None
     ) -> list[pl.DataFrame]:
         """Feed one micro-batch to a bucket's Fjord, save what changed and return the answers.
 
@@ -138,7 +138,7 @@ class BucketHost:
         arrived
             By edge: the bucket's rows, from each part of the micro-batch in turn; those of a part are in start order.
         store
-            The bucket's state.
+            The bucket's state; None if it is not saved: then the Fjord that was built is all there is.
         """
         hosted = self._host(control.epoch, bucket, store)
         hosted.tables.advance(control.relations)
@@ -152,21 +152,21 @@ class BucketHost:
             queue.put(Batch(rows, watermark_us if watermark_us is not None else _lowest(rows)))
         hosted.fjord.run()
         found = list(self._answers(hosted, control, bucket))
-        self._save(hosted, control, before, store)
+        if store is not None:
+            self._save(hosted, control, before, store)
         return found
 
-    def _host(self, epoch: int, bucket: int, store: Store) -> HostedFjord:
+    def _host(self, epoch: int, bucket: int, store: Store | None) -> HostedFjord:
         key = (*self._key, epoch, bucket)
-        token = store.get(TOKEN)
         hosted = self._kept.pop(key, None)
-        if hosted is None or hosted.token != token or token is None:
+        if hosted is None or (store is not None and not _stands(hosted, store)):
             hosted = _build(self._parts(epoch), bucket, self._buckets, self._tables(), self._clock)
             for name, placed in hosted.stateful.items():
-                saved = store.get(name)
+                saved = None if store is None else store.get(name)
                 if saved is not None:
                     placed.operator.restore(without_strangers(unpack_state(saved), hosted.groups[placed.owner]))
         self._kept[key] = hosted
-        while len(self._kept) > KEPT_FJORDS:
+        while len(self._kept) > max(KEPT_FJORDS, self._buckets):
             self._kept.popitem(last=False)
         return hosted
 
@@ -246,6 +246,12 @@ def without_strangers(state: State, groups: frozenset[int]) -> State:
             marks = [mark for mark in (MEMBER.name, RIGHT + MEMBER.name) if mark in value.columns]
             kept[name] = value.filter(pl.col(mark).is_in(alive) for mark in marks) if marks else value
     return kept
+
+
+def _stands(hosted: HostedFjord, store: Store) -> bool:
+    """Return whether a Fjord that has been kept stands where the store does."""
+    token = store.get(TOKEN)
+    return token is not None and hosted.token == token
 
 
 def _moved(placed: Placed) -> tuple[int, int]:

@@ -8,12 +8,14 @@ rooms or road segments do, need no hashing: the number itself says where to look
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
 import polars as pl
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Places = NDArray[np.int64]
 Values = NDArray[Any]
@@ -155,6 +157,8 @@ class _Hashed:
 
 def _numbered(values: Values) -> tuple[_Numbers, Places]:
     """Return what numbers the values, and the number of each."""
+    import pandas as pd  # noqa: PLC0415 - takes longer to load than most of what runs without lookups
+
     if values.dtype.kind == "i" and len(values):
         least, greatest = int(values.min()), int(values.max())
         spanned = greatest - least + 1

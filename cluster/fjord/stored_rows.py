@@ -9,6 +9,7 @@ from typing import Protocol
 import polars as pl
 
 from cluster.fjord.batch import START
+from protocols.batches import DEFAULT_RATE_COLUMN
 
 
 class StoredRows(Protocol):
@@ -65,10 +66,12 @@ class RowsInMemory:
     Parameters
     ----------
     rows
-        In any order.
+        In any order. Where nothing says which samples belong to their motes' default rates, all do.
     """
 
     def __init__(self, rows: pl.DataFrame) -> None:
+        if DEFAULT_RATE_COLUMN not in rows.columns:
+            rows = rows.with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN))
         self._rows = rows
 
     @property

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI, Header, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel, Field
 
+from cluster.fjord.instant_texts import instant_text
 from cluster.plan.demand import streams_of
 from cluster.service.api_token import carries
 from cluster.service.energy_routes import EnergyBooks, energy_routes
@@ -17,7 +18,6 @@ from cluster.service.registry import RegisteredQuery
 from cluster.service.relation_registry import WaitingQuery
 from cluster.service.relation_routes import relation_routes
 from cluster.service.request_bodies import MOST_BYTES, BoundedBodies, RequestTooLargeError
-from cluster.service.result_messages import instant_text
 from cluster.service.sensor_routes import sensor_routes
 from cluster.service.stream_offers import mismatches_of
 from cluster.service.stream_routes import MAX_SQL_CHARACTERS, stream_routes

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.fjord.instant_texts import instant_text
 from cluster.language.algebra import Node
 from cluster.plan.history import EVER_US, beginnings_of, with_beginnings
-from cluster.service.result_messages import instant_text
 from cluster.storage.stored_files import StoredFiles
 from cluster.storage.stream_tables import StreamTable, watermark_at
 

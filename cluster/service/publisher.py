@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 
 from cluster.errors import StorageError, UnwritableError
+from cluster.fjord.instant_texts import instant_text
 from cluster.service.registry import Registry
-from cluster.service.result_messages import error_message, instant_text, result_message
+from cluster.service.result_messages import error_message, result_message
 from cluster.storage.results_table import ERROR, ResultsGoneError, ResultsTable
 from protocols import topics
 from protocols.event_log import get_logger

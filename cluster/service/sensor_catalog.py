@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cluster.fjord.instant_texts import instant_text
 from cluster.service.energy_ledger import Ledger
-from cluster.service.result_messages import instant_text
 from protocols import topics
 from protocols.catalog import ClockFault, MoteEntry, Presence, decode_mote_entry, decode_status
 from protocols.errors import FrameError

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters, added
+from cluster.fjord.instant_texts import instant_text
 from cluster.fjord.row_limits import RowLimits
 from cluster.ingest.service import Ingest
 from cluster.plan.demand import streams_of
@@ -35,7 +36,6 @@ from cluster.service.publisher import Publisher
 from cluster.service.query_service import QueryService
 from cluster.service.registry import Registry
 from cluster.service.relation_store import RelationStore
-from cluster.service.result_messages import instant_text
 from cluster.service.sensor_catalog import Connected, SensorCatalog
 from cluster.service.settings import ClusterSettings
 from cluster.service.stored_results import stored_results

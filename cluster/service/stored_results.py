@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.service.result_messages import instant_text
+from cluster.fjord.instant_texts import instant_text
 from cluster.storage.results_table import ERROR, ResultsTable
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from cluster.fjord.instant_texts import instant_text
 from cluster.language.catalog import CatalogError
 from cluster.plan.epoch import Plan
 from cluster.plan.history import EVER_US, beginnings_of
 from cluster.plan.hosts import Host, host_of
 from cluster.service.registry import Registry
-from cluster.service.result_messages import instant_text
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget, Passed
 from cluster.storage.commit_log import CommitLog

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from cluster.fjord.counters import work_of
+from cluster.fjord.instant_texts import instant_text
 from cluster.fjord.placement import parts_of
 from cluster.plan.picture import dot, mermaid, picture_of, plan_text
 from cluster.service.lag import lag_of_stream
-from cluster.service.result_messages import instant_text
 from cluster.service.stream_budgets import retention_json
 from cluster.service.stream_offers import offers_of, rejected_of
 from cluster.storage.budgets import Budget

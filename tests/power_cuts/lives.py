@@ -19,6 +19,7 @@ import msgspec
 import polars as pl
 import pytest
 
+from cluster.fjord.instant_texts import instant_text
 from cluster.ingest.writer import StreamWriter
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
@@ -27,7 +28,6 @@ from cluster.plan.hosts import Host
 from cluster.plan.rewrite import rewrite
 from cluster.service.publisher import Publisher
 from cluster.service.registry import Registry
-from cluster.service.result_messages import instant_text
 from cluster.storage import archived_log, delta_tables
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable

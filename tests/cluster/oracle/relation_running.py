@@ -1,31 +1,28 @@
-"""Runs histories on the hosts, as Spark would: several streams, relations that change, queries that come and go."""
+"""Runs histories on the local engine: several streams, relations that change, queries that come and go."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from cluster.fjord.answers import COUNTERS
+from cluster.fjord.answers import ERROR
+from cluster.fjord.batch import START
+from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.scalars import POLARS_TYPES
+from cluster.fjord.stored_rows import RowsInMemory
 from cluster.language.algebra import Node
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
-from cluster.spark import downstream, stateless
-from cluster.spark.downstream import BucketHost, Envelope
-from cluster.spark.envelopes import unpack_rows
-from cluster.spark.upstream import run_upstream
-from cluster.spark.upstream_task import UpstreamTask
+from cluster.local import engine
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.storage.relation_versions import RelationVersions
-from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
-from tests.cluster.oracle.relation_world import ALL_RELATIONS, SCHEMAS, STATIC, STREAMS, Arrival, History, versions_of
-from tests.cluster.spark.hosted_run import BUCKETS, Memory
-from tests.cluster.spark.stateless_run import answered, slices
+from protocols.batches import DEFAULT_RATE_COLUMN
+from tests.cluster.oracle.relation_world import ALL_RELATIONS, STATIC, STREAMS, Arrival, History, Step, versions_of
 
+BUCKETS = 3
 FAILURE = "cannot be read"
 
 
@@ -58,57 +55,41 @@ def run_history(folder: Path, history: History, queries: list[Asked]) -> Answers
 
 class _Hosts:
     def __init__(self, folder: Path, history: History, queries: list[Asked]) -> None:
-        self._folder = folder
         self._history = history
         self._queries = queries
-        self._plans = PlanFiles(folder / "plans")
-        self._tables = {
-            name: StreamTable(str(folder / "streams" / name), schema) for name, schema in SCHEMAS.items()
-        }  # fmt: skip
-        self._read = dict.fromkeys(STREAMS, 0)
+        self._arrived: dict[str, list[RowsInMemory]] = {name: [] for name in STREAMS}
         self._versions = {
             name: RelationVersions(folder / "relations" / relation.identity) for name, relation in STATIC.items()
         }
         self._coming = {name: iter(versions) for name, versions in versions_of(history).items()}
-        self._stores = [Memory() for _ in range(BUCKETS)]
         self._answers = Answers()
-        self._passed_us: dict[str, int] = {}
+        tables = partial(RelationTables, str(folder / "relations"), {}, buckets=BUCKETS)
+        self._engine = engine.LocalEngine(Plan(0), buckets=BUCKETS, tables=tables)
 
     def run(self) -> Answers:
         for number, step in enumerate(self._history.steps):
             running = [each.planned for each in self._queries if each.first <= number <= each.last]
-            self._plans.write(Plan(number + 1, tuple(running)))
+            plan = Plan(number + 1, tuple(running))
             for event in step.events:
                 if isinstance(event, Arrival):
                     self._append(event)
                 else:
                     self._change(event.relation)
-            for name, watermark in step.watermarks.items():
-                self._tables[name].append([], StreamPosition(watermark, {}), {})
             if step.crash:
-                self._step(number, step.watermarks, step.parts, forget=step.forget, lost=True)
-                downstream._kept.clear()
-            self._step(number, step.watermarks, step.parts, forget=step.forget, lost=False)
+                self._step(number, plan, step, lost=True)
+                self._engine.forget()
+            self._step(number, plan, step, lost=False)
         return self._answers
 
     def _append(self, arrival: Arrival) -> None:
         kinds = STREAMS[arrival.stream]
-        table = pl.DataFrame(
-            {
-                "fjord_start_us": [stamp for stamp, _ in arrival.rows],
-                "fjord_mote": ["m"] * len(arrival.rows),
-                "fjord_default_rate": [True] * len(arrival.rows),
-                **{name: [row[place] for _, row in arrival.rows] for place, name in enumerate(kinds)},
-            },
-            schema_overrides={
-                "fjord_start_us": pl.Int64,
-                "fjord_default_rate": pl.Boolean,
-                **{name: POLARS_TYPES[kind] for name, kind in kinds.items()},
-            },
-        ).to_arrow()
-        stored = self._tables[arrival.stream]
-        before = stored.position().watermark_us
-        stored.append([table.cast(arrow_schema(SCHEMAS[arrival.stream]))], StreamPosition(before, {}), {})
+        rows = pl.DataFrame(
+            [(stamp, True, *row) for stamp, row in arrival.rows],
+            schema={START: pl.Int64, DEFAULT_RATE_COLUMN: pl.Boolean}
+            | {name: POLARS_TYPES[kind] for name, kind in kinds.items()},
+            orient="row",
+        )
+        self._arrived[arrival.stream].append(RowsInMemory(rows))
 
     def _change(self, relation: str) -> None:
         version, versions = next(self._coming[relation]), self._versions[relation]
@@ -120,44 +101,22 @@ class _Hosts:
         versions.prepare(rows)
         versions.commit(rows, version.begins)
 
-    def _step(self, number: int, watermarks: Mapping[str, int], parts: int, *, forget: bool, lost: bool) -> None:
-        files = [
-            (name, file.path)
-            for name, table in self._tables.items()
-            for version in range(self._read[name] + 1, table.version + 1)
-            for file in table.log.read(version).files
-        ]
+    def _step(self, number: int, plan: Plan, step: Step, *, lost: bool) -> None:
         relations = {STATIC[name].identity: versions.latest() for name, versions in self._versions.items()}
-        folders = (str(self._plans.folder), str(self._folder / "streams"))
-        envelopes: dict[int, list[Envelope]] = {}
-        for origin in range(parts):
-            task = UpstreamTask(
-                *folders, number + 1, number, BUCKETS, origin, tuple(files[origin::parts]), dict(watermarks),
-                str(self._folder / "relations"), relations,
-            )  # fmt: skip
-            for batch in run_upstream(task):
-                for row in batch.to_pylist():
-                    envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
-        if forget:
-            downstream._kept.clear()
-            stateless._hosted.cache_clear()
-        without_state, _ = answered(slices(task, self._tables, self._passed_us, parts))
-        before = copy.deepcopy(self._stores)
-        host = BucketHost(str(self._plans.folder), BUCKETS, "run", str(self._folder / "relations"))
-        answers = [
-            unpack_rows(output.payload)
-            for bucket in range(BUCKETS)
-            for output in host.process(bucket, envelopes.get(bucket, []), self._stores[bucket])
-        ]
+        if step.forget:
+            self._engine.forget()
+        before = self._engine.checkpoint()
+        arrivals = {
+            name: engine.Arrival(tuple(rows), step.watermarks.get(name)) for name, rows in self._arrived.items()
+        }
+        answered = self._engine.run(arrivals, plan=plan, parts=step.parts, relations=relations)
         if lost:
-            self._stores = before
+            self._engine.restore(before)
             return
-        self._read = {name: table.version for name, table in self._tables.items()}
-        self._passed_us |= watermarks
-        for rows in (*answers, without_state):
-            for query, start, end, kind, row in rows.iter_rows():
-                if kind == "error":
-                    self._answers.errors.setdefault(query, []).append((number, msgspec.json.decode(row)))
-                elif kind != COUNTERS:
-                    values = tuple(msgspec.json.decode(row).values())
-                    self._answers.rows.setdefault(query, []).append((start, end, *values))
+        self._arrived = {name: [] for name in STREAMS}
+        for query, start, end, kind, row in answered.rows.iter_rows():
+            if kind == ERROR:
+                self._answers.errors.setdefault(query, []).append((number, msgspec.json.decode(row)))
+            else:
+                values = tuple(msgspec.json.decode(row).values())
+                self._answers.rows.setdefault(query, []).append((start, end, *values))

@@ -12,10 +12,11 @@ import msgspec
 import polars as pl
 import pytest
 
+from cluster.fjord.instant_texts import instant_text
 from cluster.plan.epoch import PlanFiles
 from cluster.service.publisher import IN_FLIGHT, Publisher
 from cluster.service.registry import Registry
-from cluster.service.result_messages import instant_text, result_message
+from cluster.service.result_messages import result_message
 from cluster.storage import archived_log, delta_tables, retention
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.compaction import Compaction

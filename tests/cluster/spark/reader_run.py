@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from cluster.fjord.answers import COUNTERS
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.local.memory_store import MemoryStore
 from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
 from cluster.plan.history import beginnings_of, with_beginnings
 from cluster.plan.hosts import Host
@@ -37,19 +38,6 @@ SCHEMAS = [StreamSchema("traffic", FIELDS), StreamSchema("other", FIELDS)]
 BUCKETS = 3
 Row = tuple[int, str, int]
 """Stamp, sensor, speed; a speed that divides by 3 does not belong to the default rate."""
-
-
-class Memory(dict[str, bytes]):
-    """A bucket's state store."""
-
-    def put(self, name: str, value: bytes) -> None:
-        self[name] = value
-
-    def remove(self, name: str) -> None:
-        del self[name]
-
-    def names(self) -> Iterable[str]:
-        return list(self)
 
 
 class ReaderRun:
@@ -76,7 +64,7 @@ class ReaderRun:
         self.plans.write(self.plan)
         self._readers = {host: self._reader(host) for host in Host}
         self.offsets = {host: reader.initialOffset() for host, reader in self._readers.items()}
-        self.stores = [Memory() for _ in range(BUCKETS)]
+        self.stores = [MemoryStore() for _ in range(BUCKETS)]
         self.rows: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
         self.micro_batches = Counter[Host]()
 

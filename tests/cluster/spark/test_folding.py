@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from cluster.fjord.placement import parts_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
-from cluster.spark import downstream
 from tests.cluster.spark.hosted_run import Run, plan_node
 
 TEMPLATES = [
@@ -103,7 +102,7 @@ def answers(folder: Path, plans: list[Plan], rows: list[tuple[int, str, int]], *
     for epoch, (low, high) in enumerate(itertools.pairwise(BOUNDS), start=1):
         run.append([row for row in rows if low <= row[0] < high], high)
         if forget:
-            downstream._kept.clear()
+            run.engine.forget()
         run.step(epoch=epoch, parts=1 + epoch % 2)
     run.append([], 200)
     run.step()

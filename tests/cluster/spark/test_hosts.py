@@ -17,7 +17,6 @@ from cluster.fjord.counters import work_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.folding import fold
 from cluster.plan.picture import plan_text
-from cluster.spark import downstream
 from cluster.spark.envelopes import CONTROL
 from cluster.spark.upstream import run_upstream
 from cluster.spark.upstream_task import UpstreamTask
@@ -56,7 +55,7 @@ def test_answers_do_not_depend_on_cuts_workers_or_repetitions(
             if data.draw(st.booleans(), label="it is lost and repeated"):
                 run.step(parts=data.draw(st.integers(1, 3)), keep=False)
             if data.draw(st.booleans(), label="the worker is a new one"):
-                downstream._kept.clear()
+                run.engine.forget()
             run.step(parts=data.draw(st.integers(1, 3)))
     run.append([], 200)
     run.step()
@@ -82,7 +81,7 @@ def test_a_query_that_joins_and_one_that_leaves_disturb_nobody(tmp_path: Path) -
     assert totals == {(9, 2), (19, 4), (29, 4), (39, 4)}, "all that was complete when it left"
     for name in ("slow", "sensors"):
         assert [start for start, _, _ in run.rows[name]] == [25, 30, 35, 40, 45, 50, 55]
-    owners = {name.split("@")[0] for store in run.stores for name in store.values if name}
+    owners = {name.split("@")[0] for store in run.engine.stores for name in store if name}
     (sensors,) = fold(Plan(3, (third,))).folds
     assert owners == {sensors.shared.name}, "the state of a dropped query is removed; some need none"
 

@@ -1,0 +1,281 @@
+"""A plan's host in one process, micro-batch by micro-batch.
+
+It does what the two Spark queries do between them: queries without state read what lies between two watermarks, in
+order; all others read what comes as it comes, and their rows go to buckets. Nothing here waits, and nothing is
+written anywhere: who calls it brings the rows, and takes the answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import ALWAYS
+from cluster.fjord.bucket_host import BucketHost, Kept, VersionedTables
+from cluster.fjord.collecting import collected
+from cluster.fjord.control import Control, merged_control
+from cluster.fjord.counters import Counters
+from cluster.fjord.exchange import sent_by
+from cluster.fjord.placement import Part
+from cluster.fjord.stateless_host import StatelessHost
+from cluster.fjord.stored_rows import StoredRows
+from cluster.fjord.stream_scan import StreamScan
+from cluster.fjord.upstream_fjord import UpstreamFjord
+from cluster.language.algebra import Source
+from cluster.local.fragments import fragments_of
+from cluster.local.memory_store import MemoryStore
+from cluster.local.memory_tables import MemoryTables
+from cluster.plan.epoch import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a micro-batch brings of one stream.
+
+    Parameters
+    ----------
+    rows
+        In any order, but none stamped before the watermark of the micro-batch before.
+    watermark_us
+        The stream's low watermark from now on: nothing that comes later is stamped before it. None if it stays.
+    """
+
+    rows: tuple[StoredRows, ...] = ()
+    watermark_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a micro-batch answers.
+
+    Parameters
+    ----------
+    rows
+        Columns query, start_us, end_us, kind (``row`` or ``error``), row (JSON); each query's in start order.
+    counters
+        What the operators did, as far as it is said now.
+    """
+
+    rows: pl.DataFrame
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """All that an engine knows after a micro-batch.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    stores
+        By bucket: the operators' state.
+    watermarks_us
+        By stream.
+    ahead
+        By stream: rows that came and that its watermark has not passed.
+    """
+
+    plan: Plan
+    stores: tuple[MemoryStore, ...]
+    watermarks_us: Mapping[str, int]
+    ahead: Mapping[str, tuple[StoredRows, ...]]
+
+
+class LocalEngine:
+    """Runs a plan.
+
+    Parameters
+    ----------
+    plan
+        What runs from the beginning.
+    buckets
+        Into how many buckets keyed state is divided. Answers are the same with any number.
+    tables
+        Makes what tuples are looked up in, with :meth:`~cluster.fjord.bucket_host.VersionedTables.advance`.
+    keeps_state
+        False if it is never saved: that is quicker, and the plan cannot change.
+    clock
+        Seconds that only go forward: for how often errors are repeated, and what operators did is said.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        buckets: int = 1,
+        tables: Callable[[], VersionedTables] = MemoryTables,
+        keeps_state: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._buckets = buckets
+        self._tables = tables
+        self._keeps_state = keeps_state
+        self._clock = clock
+        self._stores = [MemoryStore() for _ in range(buckets)]
+        self._watermarks_us: dict[str, int] = {}
+        self._ahead: dict[str, tuple[StoredRows, ...]] = {}
+        self._kept: Kept = OrderedDict()
+        self._host = BucketHost(lambda _: self._fragments.stateful, buckets, tables, self._kept, clock=clock)
+        self._begin(plan)
+
+    @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self._plan
+
+    @property
+    def stores(self) -> Sequence[MemoryStore]:
+        """By bucket: the operators' state."""
+        return self._stores
+
+    def run(
+        self,
+        arrivals: Mapping[str, Arrival],
+        *,
+        plan: Plan | None = None,
+        parts: int = 1,
+        relations: Mapping[str, int] | None = None,
+    ) -> Answered:
+        """Run one micro-batch.
+
+        Parameters
+        ----------
+        arrivals
+            What is new, by stream.
+        plan
+            What runs from this micro-batch on; None if that stays.
+        parts
+            In how many parts it is read; answers are the same with any number.
+        relations
+            By identity of a relation: the newest version that counts.
+
+        Raises
+        ------
+        PlanError
+            If the plan changes, and no state is kept.
+        """
+        previous = self._plan.epoch
+        if plan is not None and plan.epoch != previous:
+            if not self._keeps_state:
+                raise PlanError("the plan of an engine that keeps no state cannot change")
+            self._begin(plan)
+        passed_us = dict(self._watermarks_us)
+        new = {stream: each.watermark_us for stream, each in arrivals.items() if each.watermark_us is not None}
+        self._watermarks_us |= new
+        for stream, arrival in arrivals.items():
+            self._ahead[stream] = (*self._ahead.get(stream, ()), *arrival.rows)
+        versions = dict(relations or {})
+        found = [
+            *self._without_state(passed_us, parts, versions),
+            *self._with_state({stream: each.rows for stream, each in arrivals.items()}, previous, parts, versions),
+        ]
+        self._ahead = {
+            stream: tuple(left for each in rows if (left := each.rest(self._watermarks_us.get(stream, ALWAYS))))
+            for stream, rows in self._ahead.items()
+        }
+        return Answered(*collected(found))
+
+    def checkpoint(self) -> Checkpoint:
+        """Return all it knows."""
+        stores = tuple(MemoryStore(store) for store in self._stores)
+        return Checkpoint(self._plan, stores, dict(self._watermarks_us), dict(self._ahead))
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go back to a checkpoint, of this engine or of another one with as many buckets."""
+        self._stores = [MemoryStore(store) for store in checkpoint.stores]
+        self._watermarks_us = dict(checkpoint.watermarks_us)
+        self._ahead = dict(checkpoint.ahead)
+        self._begin(checkpoint.plan)
+
+    def forget(self) -> None:
+        """Forget the operators, as a process that ends does; they are built anew from the state that was kept."""
+        self._kept.clear()
+        self._begin(self._plan)
+
+    def _begin(self, plan: Plan) -> None:
+        self._plan = plan
+        self._fragments = fragments_of(plan)
+        self._stateless = StatelessHost(self._fragments.stateless, clock=self._clock)
+
+    def _without_state(
+        self, passed_us: Mapping[str, int], parts: int, relations: Mapping[str, int]
+    ) -> list[pl.DataFrame]:
+        if not self._fragments.stateless:
+            return []
+        between = {
+            stream: (passed_us.get(stream, ALWAYS), self._watermarks_us.get(stream, ALWAYS)) for stream in self._ahead
+        }
+        at_us = max(self._watermarks_us.values(), default=0)
+        found: list[pl.DataFrame] = []
+        for pieces in _dealt(self._ahead, parts):
+            scan = StreamScan(pieces, self._watermarks_us, between_us=between)
+            found += self._stateless.process(self._fjord(self._fragments.stateless, scan, relations), at_us)
+        return found
+
+    def _with_state(
+        self, rows: Mapping[str, Sequence[StoredRows]], previous: int, parts: int, relations: Mapping[str, int]
+    ) -> list[pl.DataFrame]:
+        if not self._fragments.stateful and previous == self._plan.epoch:
+            return []
+        arrived: list[dict[str, list[pl.DataFrame]]] = [{} for _ in range(self._buckets)]
+        controls = []
+        for pieces in _dealt(rows, parts):
+            scan = StreamScan(pieces, self._watermarks_us)
+            sent = sent_by(self._fjord(self._fragments.stateful, scan, relations), self._buckets)
+            for bucket, edge, piece in sent.pieces:
+                arrived[bucket].setdefault(edge, []).append(piece)
+            controls.append(self._control(previous, sent.watermarks_us, sent.failures, sent.counters, relations))
+        control = merged_control(controls)
+        quiet = self._control(previous, control.watermarks_us, control.failures, {}, relations)
+        return [
+            answer
+            for bucket, store in enumerate(self._stores)
+            for answer in self._host.process(
+                bucket, quiet if bucket else control, arrived[bucket], store if self._keeps_state else None
+            )
+        ]
+
+    def _control(
+        self,
+        previous: int,
+        watermarks_us: dict[str, int],
+        failures: dict[str, str],
+        counters: Counters,
+        relations: Mapping[str, int],
+    ) -> Control:
+        reached_us = max(self._watermarks_us.values(), default=0)
+        return Control(
+            self._plan.epoch, previous, watermarks_us, failures, counters, dict(relations), reached_us
+        )  # fmt: skip
+
+    def _fjord(self, fragments: Sequence[Part], scan: StreamScan, relations: Mapping[str, int]) -> UpstreamFjord:
+        tables = self._tables()
+        tables.advance(relations)
+        return UpstreamFjord(fragments, _Live(scan), tables)
+
+
+class _Live:
+    """All that is read is new."""
+
+    def __init__(self, scan: StreamScan) -> None:
+        self._scan = scan
+
+    def of(self, source: Source) -> tuple[str, StreamScan]:
+        """Return the scan."""
+        del source
+        return "", self._scan
+
+
+def _dealt(rows: Mapping[str, Sequence[StoredRows]], parts: int) -> list[dict[str, list[StoredRows]]]:
+    """Deal pieces to the parts of a micro-batch in turn."""
+    found: list[dict[str, list[StoredRows]]] = [{} for _ in range(parts)]
+    pieces = [(stream, piece) for stream, each in rows.items() for piece in each]
+    for number, (stream, piece) in enumerate(pieces):
+        found[number % parts].setdefault(stream, []).append(piece)
+    return found
