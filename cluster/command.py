@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.try_command import try_query
 from protocols.command_line import byte_size_option, duration_option
 from protocols.durations import LONGEST_PAUSE_US
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 cluster = typer.Typer(help="Run the cluster: ingest, Fjord on Spark, HTTP API, publisher.")
 query = typer.Typer(help="Add, list, drop, explain, bill and follow queries.", no_args_is_help=True)
+
+query.command("try", no_args_is_help=True)(try_query)
 
 Broker = Annotated[str, typer.Option("--broker", envvar="FJORD_BROKER", help="MQTT broker as HOST:PORT.")]
 Api = Annotated[str, typer.Option("--api", envvar="FJORD_API", help="Address of the cluster's HTTP API.")]

@@ -1,0 +1,174 @@
+"""``fjord query try`` answers a query over files, at once, without a cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.errors import ClusterError
+
+if TYPE_CHECKING:
+    from cluster.local.answer_formats import Format
+    from cluster.local.trying import Files, Trial
+
+_NAMED = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)=(?P<file>.+)", re.DOTALL)
+FORMATS = ("table", "json", "parquet")
+_BY_SUFFIX = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
+SHOWN_FROM_ROWS = 1_000_000
+"""Files with fewer rows are read before anybody could look at a progress bar."""
+
+
+def try_query(
+    sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
+    *,
+    on: Annotated[
+        list[str], typer.Option("--on", metavar="[STREAM=]FILE", help="CSV, Parquet or JSON lines: a stream's tuples.")
+    ],
+    relation: Annotated[
+        list[str] | None, typer.Option("--relation", metavar="NAME=FILE", help="Likewise: a relation's rows.")
+    ] = None,
+    time_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column of instants in files of streams; time unless given.")
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", metavar="COLUMN", help="Read a column as TEXT, such as numbers of sensors."),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", metavar="table|json|parquet", help="A table unless --output says otherwise."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the answer there.")] = None,
+) -> None:
+    """Answer a query over files, before anything is deployed.
+
+    For example: fjord query try "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR)" --on traffic=day.parquet
+
+    Files of streams have a column of instants; every other column is a field. Where they end nothing more comes, and
+    windows that are open answer.
+    """
+    import sys
+
+    from cluster.language.errors import FjordSqlError
+    from cluster.local.trying import Trial
+
+    kind = _format(format_, output)
+    files = _files(on, relation or [], time_column, text or [])
+    try:
+        trial = Trial(sys.stdin.read() if sql == "-" else sql, files)
+    except FjordSqlError as error:
+        raise ClusterError(f"{error.message}\n{error.underlined()}", hint=error.hint) from None
+    for warning in trial.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if output is None:
+        _print(_lines(trial, kind))
+    else:
+        _write(trial, kind, output)
+
+
+def _format(given: str | None, output: Path | None) -> Format:
+    from cluster.local.answer_formats import Format
+
+    if given is not None and given not in FORMATS:
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+    suffix = "" if output is None else output.suffix.lower()
+    found = Format(given or _BY_SUFFIX.get(suffix, "table"))
+    if found is Format.PARQUET and output is None:
+        raise typer.BadParameter("a Parquet file needs a name: --output FILE", param_hint="--format")
+    return found
+
+
+def _files(on: list[str], relations: list[str], time_column: str | None, texts: list[str]) -> Files:
+    from cluster.local.stream_files import TIME, StreamFile
+    from cluster.local.table_files import open_table
+    from cluster.local.trying import Files
+
+    streams, tables = dict(_named(on, "--on")), dict(_named(relations, "--relation"))
+    if None in tables:
+        raise typer.BadParameter("a relation has a name: NAME=FILE", param_hint="--relation")
+    for name in streams.keys() & tables.keys():
+        raise typer.BadParameter(f"{name} is a stream or a relation, not both", param_hint="--relation")
+    instants = time_column or TIME
+    opened = {
+        name: StreamFile(open_table(path, texts=texts, instants=instants), instants) for name, path in streams.items()
+    }
+    unnamed = opened.pop(None, None)
+    return Files(
+        {name: file for name, file in opened.items() if name is not None},
+        {name: open_table(path, texts=texts) for name, path in tables.items() if name is not None},
+        unnamed,
+    )
+
+
+def _named(given: list[str], option: str) -> Iterator[tuple[str | None, Path]]:
+    seen: set[str] = set()
+    for each in given:
+        found = _NAMED.fullmatch(each)
+        name, file = (found["name"], found["file"]) if found else (None, each)
+        folded = (name or "").casefold()
+        if folded in seen:
+            whose = "without a name" if name is None else f"for {name}"
+            raise typer.BadParameter(f"there are two files {whose}", param_hint=option)
+        seen.add(folded)
+        yield name, Path(file)
+
+
+def _lines(trial: Trial, kind: Format) -> Iterator[str]:
+    from cluster.local.answer_formats import Format, json_lines, table_lines
+
+    pieces = trial.answers()
+    return json_lines(pieces) if kind is Format.JSON else table_lines(pieces, trial.columns)
+
+
+def _print(lines: Iterable[str]) -> None:
+    """Print lines, until all are printed or nobody reads on."""
+    import os
+    import sys
+
+    try:
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer has nowhere to go either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write(trial: Trial, kind: Format, output: Path) -> None:
+    """Write a file that is there as a whole or not at all."""
+    from cluster.local.answer_formats import Format, json_lines, table_lines, write_parquet
+
+    unfinished = output.with_name(f".{output.name}.unfinished")
+    try:
+        with _progress(trial.rows) as progress:
+            pieces = trial.answers(progress=progress)
+            if kind is Format.PARQUET:
+                write_parquet(pieces, trial.columns, unfinished)
+            else:
+                lines = json_lines(pieces) if kind is Format.JSON else table_lines(pieces, trial.columns)
+                with unfinished.open("w", encoding="utf-8") as file:
+                    file.writelines(f"{line}\n" for line in lines)
+        unfinished.replace(output)
+    except OSError as error:
+        raise ClusterError(f"{output} cannot be written: {error.strerror or error}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    typer.echo(f"written: {output}", err=True)
+
+
+@contextmanager
+def _progress(rows: int) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many of so many rows have been read; give what says so."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    shown = rows >= SHOWN_FROM_ROWS and console.is_terminal
+    with Progress(console=console, transient=True, disable=not shown) as bar:
+        reading = bar.add_task("rows", total=rows)
+        yield lambda count: bar.update(reading, advance=count)

@@ -1,0 +1,157 @@
+"""Files as streams and relations: their columns, their stamps, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cluster.fjord.batch import START
+from cluster.local.stream_files import StreamFile
+from cluster.local.table_files import TableFileError, open_table
+from protocols.streams import FieldType
+
+SEVEN_US = 1_330_585_200_000_000
+"""2012-03-01T07:00:00Z."""
+
+
+def stream(path: Path, text: str | pl.DataFrame, time_column: str | None = None) -> StreamFile:
+    if isinstance(text, str):
+        path.write_text(text, encoding="utf-8")
+    else:
+        text.write_parquet(path)
+    return StreamFile(open_table(path, instants=time_column or "time"), time_column)
+
+
+def rows(file: StreamFile, *, batch_rows: int = 100) -> list[tuple[object, ...]]:
+    names = [each.name for each in file.columns]
+    return [
+        row for batch in file.batches(names, batch_rows=batch_rows) for row in batch.select(START, *names).iter_rows()
+    ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2012-03-01T07:00:00Z", "2012-03-01T07:00:00z", "2012-03-01 07:00", "2012-03-01T07:00:00.000000",
+        "2012-03-01T08:00:00+01:00", "2012-03-01 03:00:00-0400", "2012-03-01T07:00Z", " 2012-03-01 07:00:00 ",
+        "1330585200000000",
+    ],
+)  # fmt: skip
+def test_an_instant_may_be_written_in_many_ways(tmp_path: Path, written: str) -> None:
+    assert rows(stream(tmp_path / "a.csv", f"time,x\n{written},1\n")) == [(SEVEN_US, 1)]
+    assert rows(stream(tmp_path / "a.jsonl", f'{{"time": "{written}", "x": 1}}\n')) == [(SEVEN_US, 1)]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        pl.Series([SEVEN_US]).cast(pl.Datetime("us")),
+        pl.Series([SEVEN_US]).cast(pl.Datetime("us")).cast(pl.Datetime("ms")),
+        pl.Series([SEVEN_US]).cast(pl.Datetime("us")).cast(pl.Datetime("ns")),
+        pl.Series([datetime(2012, 3, 1, 8, tzinfo=timezone(timedelta(hours=1)))]),
+        pl.Series([datetime(2012, 3, 1, 7, tzinfo=UTC)]).dt.convert_time_zone("Europe/Berlin"),
+        pl.Series([SEVEN_US]),
+        pl.Series(["2012-03-01T07:00:00"]),
+    ],
+)
+def test_stamps_without_a_zone_are_utc(tmp_path: Path, held: pl.Series) -> None:
+    assert rows(stream(tmp_path / "a.parquet", pl.DataFrame({"time": held, "x": [1]}))) == [(SEVEN_US, 1)]
+
+
+def test_every_other_column_is_a_field(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "Time": [SEVEN_US], "small": pl.Series([1], dtype=pl.Int8), "real": pl.Series([0.5], dtype=pl.Float32),
+            "yes": [True], "text": ["a"], "day": [date(2012, 3, 1)], "odd name": [1], "list": [[1]], "fjord_x": [1],
+            "SMALL": [2],
+        }
+    )  # fmt: skip
+    file = stream(tmp_path / "a.parquet", frame)
+    assert [(each.name, each.type) for each in file.columns] == [
+        ("small", FieldType.INTEGER),
+        ("real", FieldType.REAL),
+        ("yes", FieldType.BOOLEAN),
+        ("text", FieldType.TEXT),
+        ("day", FieldType.INTEGER),
+    ]
+    assert file.table.unusable == ("odd name", "list", "fjord_x", "SMALL")
+    assert rows(file) == [(SEVEN_US, 1, 0.5, True, "a", SEVEN_US - 7 * 3_600_000_000)]
+
+
+def test_numbers_are_read_as_texts_where_that_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,sensor\n2012-03-01,007\n")
+    assert [row[1:] for row in rows(StreamFile(open_table(tmp_path / "a.csv", texts=["SENSOR"])))] == [("007",)]
+    pl.DataFrame({"time": [date(2012, 3, 1)], "sensor": [7]}).write_parquet(tmp_path / "a.parquet")
+    assert [row[1:] for row in rows(StreamFile(open_table(tmp_path / "a.parquet", texts=["sensor"])))] == [("7",)]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+def test_rows_come_in_the_order_of_their_stamps(tmp_path: Path, batch_rows: int) -> None:
+    ordered = stream(tmp_path / "a.csv", "time,x\n1,1\n2,2\n2,3\n5,4\n")
+    assert ordered.check()
+    assert rows(ordered, batch_rows=batch_rows) == [(1, 1), (2, 2), (2, 3), (5, 4)]
+    disordered = stream(tmp_path / "b.csv", "time,x\n5,4\n2,2\n1,1\n2,3\n")
+    assert not disordered.check()
+    assert rows(disordered, batch_rows=batch_rows) == [(1, 1), (2, 2), (2, 3), (5, 4)]
+
+
+def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
+    assert rows(stream(tmp_path / "a.csv", "time,x\n1,1\n\n2,\n\n")) == [(1, 1), (2, None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "time,x\n1,1\n,2\nsoon,3\n", "2 rows of .*a.csv .* column 'time': line 3, 4 \\('soon'\\)$"),
+        ("a.csv", 'time,x\n1,"a\nb"\n\n,2\n', "1 row of .*: line 5$"),
+        ("a.jsonl", '{"time": 1, "x": 1}\n\n{"x": 2}\n', "1 row of .*: line 3$"),
+        ("a.csv", "time,x\n" + ",1\n" * 9, "9 rows of .*: line 2, 3, 4, 5, 6 and 4 more$"),
+        ("a.csv", "time,x\n9223372036854775807,1\n", "line 2 \\('9223372036854775807'\\)$"),
+    ],
+)
+def test_rows_without_a_stamp_are_refused_with_their_lines(tmp_path: Path, name: str, text: str, said: str) -> None:
+    file = stream(tmp_path / name, text)
+    with pytest.raises(TableFileError) as refused:
+        file.check()
+    assert re.search(said, refused.value.message), refused.value.message
+
+
+def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
+    file = stream(tmp_path / "a.parquet", pl.DataFrame({"time": [1, None], "x": [1, 2]}))
+    with pytest.raises(TableFileError, match="row 2"):
+        file.check()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "time_column", "said"),
+    [
+        ("a.csv", "at,x\n1,1\n", None, "has no column 'time'; it has at, x"),
+        ("a.csv", "time,x\n1,1\n", "at", "has no column 'at'; it has time, x"),
+        ("a.jsonl", '{"time": 1.5, "x": 1}\n', None, "column 'time' of .* holds float64, no instants"),
+        ("a.csv", "time\n1\n", None, "has no column beside 'time'"),
+        ("a.csv", "", None, "is empty"),
+        ("a.csv", "time,x\n1,2,3\n", None, "cannot be read"),
+        ("a.jsonl", '{"time": 1}\n{\n', None, "line 2 of .* is no JSON object"),
+        ("a.jsonl", "[1]\n", None, "line 1 of .* is no JSON object"),
+        ("a.parquet", "no such thing", None, "cannot be read"),
+        ("a.txt", "time,x\n1,1\n", None, "is no file that can be read as a table"),
+    ],
+)
+def test_a_file_that_is_no_stream_is_refused(
+    tmp_path: Path, name: str, text: str, time_column: str | None, said: str
+) -> None:
+    with pytest.raises(TableFileError, match=said):
+        stream(tmp_path / name, text, time_column).check()
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    for name in ("none.csv", "none.parquet", "none.jsonl"):
+        with pytest.raises(TableFileError, match="No such file or directory"):
+            open_table(tmp_path / name)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(TableFileError, match="Is a directory"):
+        open_table(tmp_path / "folder.csv")

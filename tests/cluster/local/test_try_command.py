@@ -1,0 +1,237 @@
+"""``fjord query try``: what it prints, writes, warns of and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from cluster.local.stream_files import StreamFile
+from cluster.local.table_files import open_table
+from cluster.local.trying import Files, Trial
+from cluster.service.result_messages import result_message
+from protocols.command_line import app
+
+DAY = """time,sensor,speed
+2012-03-01T07:00:00,a,10
+2012-03-01T07:10:00,b,
+2012-03-01T07:40:00,a,30.5
+"""
+COUNT = "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 30 MINUTES SLIDE 30 MINUTES) GROUP BY sensor"
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> Path:
+    path = tmp_path / "day.csv"
+    path.write_text(DAY)
+    return path
+
+
+def run(*arguments: str, text: str | None = None) -> Any:
+    return CliRunner().invoke(app, ["query", "try", *arguments], input=text, env={"COLUMNS": "200"})
+
+
+def test_a_table_is_printed(day: Path) -> None:
+    result = run("SELECT * FROM traffic", "--on", str(day))
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "start                        end                          sensor  speed",
+        "2012-03-01T07:00:00.000000Z  2012-03-01T07:00:00.000001Z  a        10.0",
+        "2012-03-01T07:10:00.000000Z  2012-03-01T07:10:00.000001Z  b        NULL",
+        "2012-03-01T07:40:00.000000Z  2012-03-01T07:40:00.000001Z  a        30.5",
+    ]
+    assert result.stderr == ""
+
+
+def test_json_lines_are_as_they_are_published(day: Path) -> None:
+    result = run("-", "--on", f"traffic={day}", "--format", "json", text=COUNT)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        found = json.loads(line)
+        start, end = (round(datetime.fromisoformat(found[each]).timestamp() * 1e6) for each in ("start", "end"))
+        published = json.loads(result_message("q1", 7, start, end, json.dumps(found["row"])))
+        del published["query"], published["sequence"]
+        assert found == published
+        assert list(found) == ["start", "end", "row"]
+
+
+def test_windows_that_are_open_answer_at_the_end(day: Path) -> None:
+    counted = run("SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR)", "--on", str(day), "--format", "json")
+    assert [(json.loads(line)["end"][11:16], json.loads(line)["row"]["n"]) for line in counted.stdout.splitlines()] == [
+        ("07:10", 1),
+        ("07:40", 2),
+        ("08:00", 3),
+        ("08:10", 2),
+        ("08:40", 1),
+    ]
+    kept = run("SELECT sensor FROM traffic WINDOW(RANGE UNBOUNDED)", "--on", str(day), "--format", "json")
+    assert [json.loads(line)["end"] for line in kept.stdout.splitlines()] == [None] * 3
+
+
+def test_parquet_holds_values_of_their_types(day: Path, tmp_path: Path) -> None:
+    output = tmp_path / "answer.parquet"
+    sql = "SELECT sensor, speed, speed IS NULL AS nothing, 7 AS n FROM traffic WINDOW(RANGE UNBOUNDED)"
+    result = run(sql, "--on", str(day), "--output", str(output))
+    assert result.exit_code == 0, result.output
+    found = pl.read_parquet(output)
+    moment = pl.Datetime("us", "UTC")
+    assert found.schema == {
+        "start": moment, "end": moment, "sensor": pl.String, "speed": pl.Float64, "nothing": pl.Boolean, "n": pl.Int64,
+    }  # fmt: skip
+    assert found.drop("start").rows() == [
+        (None, "a", 10.0, False, 7),
+        (None, "b", None, True, 7),
+        (None, "a", 30.5, False, 7),
+    ]
+    assert list(tmp_path.glob(".*")) == [], "nothing unfinished stays"
+    again = run("SELECT speed AS start FROM traffic WHERE speed < 0", "--on", str(day), "--output", str(output))
+    assert again.exit_code == 0
+    assert pl.read_parquet(output).columns == ["fjord_start", "fjord_end", "start"], "of no rows, too"
+
+
+def test_a_file_named_by_its_format_is_written(day: Path, tmp_path: Path) -> None:
+    for name, first in (("a.jsonl", '{"start":'), ("a.txt", "start ")):
+        assert run("SELECT * FROM traffic", "--on", str(day), "--output", str(tmp_path / name)).exit_code == 0
+        assert (tmp_path / name).read_text().startswith(first)
+
+
+def test_what_is_odd_about_files_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("at,x y,z\n5,1,1\n3,2,2\n")
+    result = run("SELECT z FROM s SINCE 1 HOUR AGO", "--on", str(path), "--time-column", "at", "--format", "json")
+    assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [{"z": 2}, {"z": 1}]
+    warned = result.stderr.splitlines()
+    assert [line.startswith("warning: ") for line in warned] == [True] * 3
+    for text in ("SINCE changes nothing here", "no query can read x y", "is not in the order of its stamps"):
+        assert sum(text in line for line in warned) == 1
+
+
+def test_a_relation_is_looked_up(day: Path, tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("sensor,km\na,3\n")
+    sql = "SELECT t.sensor, p.km FROM traffic AS t LEFT JOIN places AS p ON t.sensor = p.sensor"
+    result = run(sql, "--on", str(day), "--relation", f"places={tmp_path / 'places.csv'}", "--format", "json")
+    assert [json.loads(line)["row"]["km"] for line in result.stdout.splitlines()] == [3, None, 3]
+
+
+def test_files_may_be_read_together(day: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.jsonl").write_text(
+        '{"time": "2012-03-01T07:05:00Z", "wind": 3}\n{"time": "2012-03-02", "wind": 4}\n'
+    )
+    sql = "SELECT t.speed, w.wind FROM traffic WINDOW(RANGE 1 HOUR) t, weather WINDOW(RANGE 1 HOUR) w"
+    result = run(sql, "--on", str(day), "--on", f"weather={tmp_path / 'w.jsonl'}", "--format", "json")
+    assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [
+        {"speed": 10.0, "wind": 3},
+        {"speed": None, "wind": 3},
+        {"speed": 30.5, "wind": 3},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "said", "hint"),
+    [
+        ("SELECT spede FROM traffic", "there is no column 'spede'", "did you mean speed? traffic ({day}) has sensor"),
+        ("SELECT altitude FROM traffic", "there is no column 'altitude'", "traffic ({day}) has sensor, speed"),
+        ("SELECT time FROM traffic", "'time' is the stamp of its stream", "a window says"),
+        ("SELECT sensor FROM traffik", "no file is given for 'traffik'", "did you mean traffic?"),
+        ("SELECT x FROM weather", "no file is given for 'weather'", "--on weather=FILE for a stream, --relation"),
+        ("SELECT sensor FRM traffic", "'FRM' was not expected here", "did you mean FROM?"),
+        ("SELECT sensor FROM traffic EVENTS(speed ABOVE 3)", "EVENTS(...) cannot be tried on files", "fjord motes run"),
+        (
+            "SELECT COMPLETENESS() AS c FROM traffic WINDOW(RANGE 1 HOUR SLIDE 1 HOUR)",
+            "COMPLETENESS(...) cannot be tried on files: only proxies know", "fjord motes run",
+        ),
+        ("SELECT MAX(speed) AS m FROM traffic WINDOW(RANGE 1 DAY SLIDE 1 MS)", "one tuple would make up", "SLIDE"),
+    ],
+)  # fmt: skip
+def test_a_query_that_cannot_be_tried_is_refused(day: Path, sql: str, said: str, hint: str) -> None:
+    result = run(sql, "--on", f"traffic={day}")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    shown = " ".join(result.stderr.split())
+    assert f"error: {said}" in shown
+    assert hint.format(day=day) in shown
+
+
+def test_the_error_underlines_the_text(day: Path) -> None:
+    lines = run("SELECT spede FROM traffic", "--on", str(day)).stderr.splitlines()
+    assert lines[1:3] == ["1 | SELECT spede FROM traffic", "  |        ^^^^^"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Missing option '--on'"),
+        (["--on", "a.csv", "--on", "b.csv"], "there are two files without a name"),
+        (["--on", "t=a.csv", "--on", "T=b.csv"], "there are two files for T"),
+        (["--on", "a.csv", "--relation", "b.csv"], "a relation has a name"),
+        (["--on", "t=a.csv", "--relation", "t=b.csv"], "t is a stream or a relation, not both"),
+        (["--on", "a.csv", "--format", "xml"], "'xml' is none of table, json, parquet"),
+        (["--on", "a.csv", "--format", "parquet"], "a Parquet file needs a name: --output FILE"),
+    ],
+)
+def test_wrong_usage_is_told(arguments: list[str], said: str) -> None:
+    result = run("SELECT 1", *arguments)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+def test_an_output_that_cannot_be_written_is_an_error(day: Path, tmp_path: Path) -> None:
+    result = run("SELECT * FROM traffic", "--on", str(day), "--output", str(tmp_path / "none" / "a.jsonl"))
+    assert result.exit_code == 1
+    assert "cannot be written: No such file or directory" in " ".join(result.stderr.split())
+
+
+def test_nothing_is_said_when_nobody_reads_on(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("time,x\n" + "".join(f"{at},{at}\n" for at in range(50_000)))
+    script = "from protocols.command_line import main; main()"
+    command = [sys.executable, "-c", script, "query", "try", "SELECT x FROM s", "--on", str(path), "--format", "json"]
+    reading, writing = os.pipe()
+    with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE) as process:
+        os.close(writing)
+        os.read(reading, 10)
+        os.close(reading)
+        _, said = process.communicate()
+    assert (process.returncode, said) == (0, b"")
+
+
+def test_a_failing_operator_is_an_error_not_an_answer(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cluster.fjord.operators.distinct import Distinct
+
+    def fail(*_: object) -> object:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(Distinct, "transition", fail)
+    result = run("SELECT DISTINCT speed FROM traffic", "--on", str(day))
+    assert result.exit_code == 1
+    assert "no such thing" in result.stderr
+
+
+def test_a_file_in_order_is_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 10_000
+    path = tmp_path / "day.parquet"
+    pl.DataFrame({"time": range(count), "x": range(count), "y": range(count)}).write_parquet(path)
+    read: list[int] = []
+    batches = StreamFile.batches
+
+    def noted(self: StreamFile, columns: Any, **more: Any) -> Any:
+        for batch in batches(self, columns, **more):
+            read.append(batch.height)
+            yield batch
+
+    monkeypatch.setattr(StreamFile, "batches", noted)
+    trial = Trial(
+        "SELECT COUNT(x) AS n FROM s WINDOW(RANGE 100 US SLIDE 100 US)", Files({"s": StreamFile(open_table(path))})
+    )
+    assert sum(piece.height for piece in trial.answers(batch_rows=1_000)) == count // 100
+    assert max(read) <= 1_000
