@@ -40,6 +40,8 @@ class Link:
         self._writers: set[asyncio.StreamWriter] = set()
         self.connections = 0
         """Made since it began."""
+        self.held = 0
+        """Pieces that have come and are not let through yet."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -133,8 +135,12 @@ class Link:
     async def _write(self, waiting: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
         while True:
             due, chunk = await waiting.get()
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            await self._open.wait()
+            self.held += 1
+            try:
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                await self._open.wait()
+            finally:
+                self.held -= 1
             if not chunk:
                 return
             writer.write(chunk)

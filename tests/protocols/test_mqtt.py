@@ -139,17 +139,18 @@ async def test_retained_messages_say_that_they_are(engine):
 
 
 async def test_births_follow_subscriptions_and_come_before_on_connect(broker):
-    order = []
+    greeted = asyncio.Event()
 
     async def connected():
-        await asyncio.sleep(0.05)
-        order.append("on_connect")
+        await watching.until(1)  # in vain, if the birth came only afterwards
+        greeted.set()
 
-    peer = Peer(at(broker), "a", "birth", births=[Message("birth", b"here")], on_connect=connected)
-    async with running(peer):
-        await peer.until(1)
-    assert peer.payloads == [b"here"]
-    assert order == ["on_connect"]
+    async with running(Peer(at(broker), "b", "birth")) as watching:
+        peer = Peer(at(broker), "a", "birth", births=[Message("birth", b"here")], on_connect=connected)
+        async with running(peer):
+            await asyncio.wait_for(greeted.wait(), TIME_LIMIT_SECONDS)
+            await peer.until(1)
+    assert watching.payloads == peer.payloads == [b"here"]
     assert peer.link.connects_total == 1
 
 
@@ -282,29 +283,32 @@ async def test_a_slow_handler_holds_back_the_broker_and_loses_nothing():
 
 
 async def test_messages_are_acknowledged_after_they_were_taken():
-    """With more unacknowledged than the broker allows, it waits for the handler."""
-    settings = b"\x32\x06\x00\x01n\x00%cx"
+    """What the client sends while its handler is at work comes before the acknowledgements."""
+    settings, marker = b"\x32\x06\x00\x01n\x00%cx", b"\x30\x03\x00\x01m"
 
     async def serve(reader, writer):
         await reader.read(1000)
         writer.write(b"\x20\x02\x00\x00" + settings % 1 + settings % 2)
-        heard.set_result(await reader.read(1000))
+        first.set_result(await reader.readexactly(len(marker)))
+        then.set_result(await reader.read(1000))
         writer.close()
 
-    taking = asyncio.Event()
-    heard = asyncio.get_running_loop().create_future()
+    at_work, done = asyncio.Event(), asyncio.Event()
+    first, then = (asyncio.get_running_loop().create_future() for _ in range(2))
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = BrokerAddress(port=server.sockets[0].getsockname()[1])
 
     async def take(_messages):
-        await taking.wait()
+        at_work.set()
+        await done.wait()
 
     async with server, connect(address, client_id="a", will=None, max_queued=10) as connection:
         receiving = asyncio.create_task(connection.receive(take))
-        await asyncio.sleep(0.1)
-        assert not heard.done()
-        taking.set()
-        assert await asyncio.wait_for(heard, TIME_LIMIT_SECONDS) == b"\x40\x02\x00\x01\x40\x02\x00\x02"
+        await asyncio.wait_for(at_work.wait(), TIME_LIMIT_SECONDS)
+        await connection.publish(Message("m", b"", qos=0))
+        assert await asyncio.wait_for(first, TIME_LIMIT_SECONDS) == marker
+        done.set()
+        assert await asyncio.wait_for(then, TIME_LIMIT_SECONDS) == b"\x40\x02\x00\x01\x40\x02\x00\x02"
         with pytest.raises(LinkError, match="broke"):
             await asyncio.wait_for(receiving, TIME_LIMIT_SECONDS)
 
