@@ -133,10 +133,10 @@ def folded_and_separate(folder: Path, counts: tuple[int, ...], *, sampled: int) 
     for count in counts:
         texts = filter_queries(count)
         queries = [planned(text, number) for number, text in enumerate(texts, 1)]
-        folded = HostedFjord(folder, f"folded-{count}", queries)
+        folded = HostedFjord(folder, queries)
         folded_s = _median_micro_batch(folded)
         chosen = queries[:: max(1, count // sampled)][:sampled]
-        separate = [HostedFjord(folder, f"separate-{count}-{query.name}", [query]) for query in chosen]
+        separate = [HostedFjord(folder, [query]) for query in chosen]
         separate_s = sum(_median_micro_batch(each) for each in separate) * count / len(chosen)
         for each in separate:
             for name, answered in each.answers.items():

@@ -1,27 +1,23 @@
-"""A Fjord's own work, without Spark's: the hosts of both sides in one process, micro-batch by micro-batch."""
+"""A Fjord's own work, without Spark's: a plan on the local host, micro-batch by micro-batch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from msgspec.structs import replace
 
-from cluster.fjord.batch import ALWAYS
+from cluster.fjord.relation_tables import RelationTables
+from cluster.fjord.stored_rows import RowsInFile
 from cluster.language.algebra import Column, Node
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
-from cluster.plan.hosts import Host, hosted_by
+from cluster.local.engine import Arrival, LocalEngine
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from cluster.spark.downstream import BucketHost, Envelope
-from cluster.spark.envelopes import unpack_rows
-from cluster.spark.stateless import run_stateless
-from cluster.spark.upstream import run_upstream
-from cluster.spark.upstream_task import UpstreamTask
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from protocols.streams import Field, FieldType, StreamSchema
@@ -92,89 +88,35 @@ def change_places(folder: Path, rows: pl.DataFrame) -> None:
     versions.commit(rows, {})
 
 
-class Memory:
-    """A bucket's state store."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-
-    def get(self, name: str) -> bytes | None:
-        """Return a value, or None."""
-        return self.values.get(name)
-
-    def put(self, name: str, value: bytes) -> None:
-        """Set a value."""
-        self.values[name] = value
-
-    def remove(self, name: str) -> None:
-        """Remove a value."""
-        del self.values[name]
-
-    def names(self) -> Iterable[str]:
-        """Return the names of all values."""
-        return list(self.values)
-
-
 class HostedFjord:
-    """A plan on its hosts.
+    """A plan on the local host, over stream tables.
 
     Parameters
     ----------
     folder
-        With the stream tables in ``streams``; plans are put in a folder of their own.
-    name
-        Tells it from other Fjords on the same tables.
+        With the stream tables in ``streams``, and relations in ``relations``.
     queries
         What runs, all from the beginning.
     """
 
-    def __init__(self, folder: Path, name: str, queries: Sequence[PlannedQuery]) -> None:
-        self._plans = PlanFiles(folder / "plans" / name)
-        self._plan = Plan(1, tuple(queries))
-        self._plans.write(self._plan)
-        self._passed_us = ALWAYS
-        self._streams = str(folder / "streams")
-        self._stores = [Memory() for _ in range(BUCKETS)]
-        self._relations = str(folder / "relations")
-        self._host = BucketHost(str(self._plans.folder), BUCKETS, name, self._relations)
-        self._log = StreamTable(f"{self._streams}/{READINGS.name}").log
+    def __init__(self, folder: Path, queries: Sequence[PlannedQuery]) -> None:
+        self._stream = f"{folder}/streams/{READINGS.name}"
+        self._relations = folder / "relations"
+        tables = partial(RelationTables, str(self._relations), {}, buckets=BUCKETS)
+        self._engine = LocalEngine(Plan(1, tuple(queries)), buckets=BUCKETS, tables=tables)
+        self._log = StreamTable(self._stream).log
         self.seconds = 0.0
         self.answers: dict[str, int] = {}
 
     def micro_batch(self, version: int, watermark_us: int) -> float:
         """Run one version of the stream through the plan; return the seconds it took."""
-        files = tuple((READINGS.name, file.path) for file in self._log.read(version).files)
+        files = self._log.read(version).files
+        rows = tuple(RowsInFile(f"{self._stream}/{file.path}", last_us=watermark_us - 1) for file in files)
+        relations = {PLACES.identity: RelationVersions(self._relations / PLACES.identity).latest()}
         began = time.perf_counter()
-        task = UpstreamTask(
-            str(self._plans.folder), self._streams, 1, 1, BUCKETS, 0, files, {READINGS.name: watermark_us},
-            self._relations, {PLACES.identity: RelationVersions(Path(self._relations, PLACES.identity)).latest()},
-        )  # fmt: skip
-        outputs = self._without_state(task) + self._with_state(task)
+        answered = self._engine.run({READINGS.name: Arrival(rows, watermark_us)}, relations=relations)
         took = time.perf_counter() - began
         self.seconds += took
-        for rows in outputs:
-            for query, count in rows.filter(pl.col("query") != "").group_by("query").len().iter_rows():
-                self.answers[query] = self.answers.get(query, 0) + count
+        for query, count in answered.rows.group_by("query").len().iter_rows():
+            self.answers[query] = self.answers.get(query, 0) + count
         return took
-
-    def _without_state(self, task: UpstreamTask) -> list[pl.DataFrame]:
-        if not hosted_by(self._plan, Host.STATELESS).queries:
-            return []
-        between = {stream: (self._passed_us, watermark) for stream, watermark in task.watermarks_us.items()}
-        self._passed_us = task.watermarks_us[READINGS.name]
-        mine = replace(task, host=Host.STATELESS, between_us=between)
-        payloads = [payload for batch in run_stateless(mine) for payload in batch.column("payload").to_pylist()]
-        return [unpack_rows(payload) for payload in payloads]
-
-    def _with_state(self, task: UpstreamTask) -> list[pl.DataFrame]:
-        if not hosted_by(self._plan, Host.STATEFUL).queries:
-            return []
-        arrived: dict[int, list[Envelope]] = {}
-        for batch in run_upstream(task):
-            for row in batch.to_pylist():
-                arrived.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
-        return [
-            unpack_rows(output.payload)
-            for bucket, envelopes in arrived.items()
-            for output in self._host.process(bucket, envelopes, self._stores[bucket])
-        ]

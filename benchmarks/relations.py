@@ -105,7 +105,7 @@ def users(folder: Path, *, rounds: int) -> list[dict[str, float]]:
     curve, alone = [], None
     for count in USERS:
         queries = [planned(text, number) for number, text in enumerate(texts[:count], 1)]
-        fjord = HostedFjord(folder, f"users-{count}", queries)
+        fjord = HostedFjord(folder, queries)
         costs = [_processor_seconds(fjord, version) for version in range(1, rounds + 1)]
         median_s = statistics.median(costs[2:])  # the first ones build plan and tables
         alone = alone or fjord.answers["q1"]

@@ -36,10 +36,13 @@ class RowsInFile:
     ----------
     path
         Where it is.
+    last_us
+        Its last stamp, for who knows it; else the file is asked.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, last_us: int | None = None) -> None:
         self._path = path
+        self._last_us = last_us
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -56,8 +59,9 @@ class RowsInFile:
 
     def rest(self, from_us: int) -> StoredRows | None:
         """Return itself, unless the last stamp lies before an instant."""
-        last_us = pl.scan_parquet(self._path).select(pl.col(START).max()).collect().item()
-        return self if last_us is not None and last_us >= from_us else None
+        if self._last_us is None:
+            self._last_us = pl.scan_parquet(self._path).select(pl.col(START).max()).collect().item()
+        return self if self._last_us is not None and self._last_us >= from_us else None
 
 
 class RowsInMemory:
