@@ -50,6 +50,25 @@ class ProxyClock(Frame, frozen=True):
     clock_us: Microseconds
 
 
+class ProxySpool(Frame, frozen=True):
+    """How much waits in a proxy's spool for the cluster; every few seconds.
+
+    Parameters
+    ----------
+    proxy
+        Whose.
+    batches, bytes
+        How much.
+    waits_us
+        For how long the batch has waited that has waited longest; None for none, or if nobody knows.
+    """
+
+    proxy: Name
+    batches: Counter
+    bytes: Counter
+    waits_us: DurationMicroseconds | None = None
+
+
 class StreamOffer(Frame, frozen=True):
     """A proxy has motes that feed this stream."""
 
@@ -160,5 +179,6 @@ class MoteEntry(Frame, frozen=True):
 
 decode_status = FrameDecoder(Status, max_bytes=MAX_CATALOG_BYTES)
 decode_proxy_clock = FrameDecoder(ProxyClock, max_bytes=MAX_CATALOG_BYTES)
+decode_proxy_spool = FrameDecoder(ProxySpool, max_bytes=MAX_CATALOG_BYTES)
 decode_stream_offer = FrameDecoder(StreamOffer, max_bytes=MAX_CATALOG_BYTES)
 decode_mote_entry = FrameDecoder(MoteEntry, max_bytes=MAX_CATALOG_BYTES)

@@ -11,6 +11,7 @@ topic                                     from -> to                 kept     pa
 ``proxies/<proxy>/resumptions``           proxy -> cluster           no       :class:`protocols.batches.Resumption`
 ``proxies/<proxy>/status``                proxy -> all               yes      :class:`protocols.catalog.Status`
 ``proxies/<proxy>/clock``                 proxy -> cluster           no       :class:`protocols.catalog.ProxyClock`
+``proxies/<proxy>/spool``                 proxy -> cluster           no       :class:`protocols.catalog.ProxySpool`
 ``proxies/<proxy>/streams/<stream>``      proxy -> all               yes      :class:`protocols.catalog.StreamOffer`
 ``proxies/<proxy>/motes/<mote>``          proxy -> all               yes      :class:`protocols.catalog.MoteEntry`
 ``proxies/<proxy>/demands/<stream>``      proxy -> all               yes      see :mod:`protocols.demand_reports`
@@ -94,6 +95,11 @@ def proxy_clock(proxy: str) -> str:
     return f"{PREFIX}/proxies/{_part(proxy)}/clock"
 
 
+def proxy_spool(proxy: str) -> str:
+    """Topic on which a proxy says how much waits in its spool."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/spool"
+
+
 def stream_offer(proxy: str, stream: str) -> str:
     """Topic on which a proxy offers a stream."""
     return f"{PREFIX}/proxies/{_part(proxy)}/streams/{_part(stream)}"
@@ -164,6 +170,8 @@ def parse(topic: str) -> ParsedTopic:
             kind, names = "proxy_status", (proxy,)
         case ["proxies", proxy, "clock"]:
             kind, names = "proxy_clock", (proxy,)
+        case ["proxies", proxy, "spool"]:
+            kind, names = "proxy_spool", (proxy,)
         case ["proxies", proxy, "streams", stream]:
             kind, names = "stream_offer", (proxy, stream)
         case ["proxies", proxy, "motes", mote]:

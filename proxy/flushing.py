@@ -29,9 +29,9 @@ class CatalogChanges:
 
 
 def store_batches(
-    stores: Stores, proxy: str, cut: Sequence[CutBatch], positions: Iterable[MotePosition]
+    stores: Stores, proxy: str, cut: Sequence[CutBatch], positions: Iterable[MotePosition], now_us: int
 ) -> list[SpooledBatch]:
-    """Encode batches and put them on disk, with how far streams and motes have come with them.
+    """Encode batches and put them on disk, with how far streams and motes have come with them; `now_us` is real time.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def store_batches(
     for each in cut:
         name = each.schema.name
         payload = encode_batch(each.as_batch(proxy, stores.spool.epoch))
-        spooled.append(SpooledBatch(name, each.sequence, each.rows, payload))
+        spooled.append(SpooledBatch(name, each.sequence, each.rows, payload, now_us))
         progress[name] = StreamProgress(name, each.sequence, each.watermark_us, each.sampling)
         for mote, position in each.positions.items():
             known = latest.get(mote)

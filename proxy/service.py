@@ -32,6 +32,7 @@ from proxy.metrics import ProxyMetrics
 from proxy.neighbours import Neighbours
 from proxy.receiving import Receiver
 from proxy.settings import ProxySettings
+from proxy.spool_reporting import spool_report
 from proxy.stores import Stores
 
 log = get_logger(__name__)
@@ -44,7 +45,7 @@ LONGEST_HOLD_SECONDS = 2.0
 """While a slow disk writes and little room is left, messages are left with the broker for so long."""
 _POSITIONS_EVERY_US = 30_000_000
 CLOCK_EVERY_US = 10_000_000
-"""The cluster hears this often what the proxy's clock shows."""
+"""The cluster hears this often what the proxy's clock shows, and how much waits in its spool."""
 
 
 class ProxyService:
@@ -212,7 +213,9 @@ class ProxyService:
             if not batches and not positions:
                 return
             self._uncommitted = (batches, positions)
-        spooled = await self.stores.in_thread(store_batches, self.stores, self.settings.name, batches, positions)
+        spooled = await self.stores.in_thread(
+            store_batches, self.stores, self.settings.name, batches, positions, self._clocks.real()
+        )
         self._uncommitted = ([], [])
         self.delivery.spooled(spooled, self._clocks.radio())
 
@@ -271,7 +274,7 @@ class ProxyService:
             due = self.entries.due(self._clocks.radio())
             try:
                 await self._publish_offers()
-                await self._publish_clock()
+                await self._publish_state()
                 await self._publish_reports()
                 while self.receiver.given_up:
                     mote = min(self.receiver.given_up)
@@ -299,13 +302,14 @@ class ProxyService:
             if self.receiver.offers[name] == schema:  # else another has been announced meanwhile
                 self.receiver.unoffered.discard(name)
 
-    async def _publish_clock(self) -> None:
+    async def _publish_state(self) -> None:
         now_us = self._clocks.radio()
         if now_us - self._clock_told_us >= CLOCK_EVERY_US:
             self._clock_told_us = now_us
             said = ProxyClock(VERSION, self.settings.name, self._clocks.real())
             # Quality of service 0: what comes late says nothing.
             await self.link.publish(Message(topics.proxy_clock(self.settings.name), encode(said), qos=0))
+            await self.link.publish(await spool_report(self.settings.name, self.stores, self._clocks.real()))
 
     async def _publish_reports(self) -> None:
         for message in self.reports.due():

@@ -31,6 +31,8 @@ class SpooledBatch:
     sequence: int
     rows: int
     payload: bytes
+    spooled_us: int | None = None
+    """Real time at which it was put there; None if nobody knows."""
 
 
 class DamagedBatchError(StoreError):
@@ -111,8 +113,11 @@ class Spool:
         """
         with transaction(self._connection, self.path):
             self._connection.executemany(
-                "INSERT INTO batches VALUES (?, ?, ?, ?, ?)",
-                [(each.stream, each.sequence, each.rows, each.payload, zlib.crc32(each.payload)) for each in batches],
+                "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (each.stream, each.sequence, each.rows, each.payload, zlib.crc32(each.payload), each.spooled_us)
+                    for each in batches
+                ],
             )
             self._connection.executemany(
                 "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)",
@@ -169,6 +174,15 @@ class Spool:
         with reading(self.path):
             rows = self._connection.execute("SELECT stream, min(sequence) FROM batches GROUP BY stream").fetchall()
         return {row[0]: int(row[1]) for row in rows}
+
+    def waiting_since_us(self) -> int | None:
+        """Return since when the batch waits that waits longest; None for none or if unknown; raises StoreError."""
+        with reading(self.path):
+            row = self._connection.execute(
+                "SELECT min(spooled_us) FROM batches"
+                " WHERE (stream, sequence) IN (SELECT stream, min(sequence) FROM batches GROUP BY stream)"
+            ).fetchone()
+        return None if row[0] is None else int(row[0])
 
     def close(self) -> None:
         """Close the database."""

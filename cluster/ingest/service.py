@@ -12,6 +12,7 @@ from pathlib import Path
 from cluster.errors import StorageError, UnwritableError
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.proxy_clocks import ProxyClocks, not_after
+from cluster.ingest.proxy_spools import ProxySpools
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.budgets import UNBOUNDED, Budget, Passed
 from cluster.storage.compaction import Compaction
@@ -22,7 +23,7 @@ from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from cluster.storage.troubles import Troubles
 from protocols import topics
 from protocols.batches import Ack, decode_batch, decode_resumption
-from protocols.catalog import Presence, decode_proxy_clock, decode_status, decode_stream_offer
+from protocols.catalog import Presence, decode_proxy_clock, decode_proxy_spool, decode_status, decode_stream_offer
 from protocols.errors import FrameError, ProtocolError
 from protocols.event_log import get_logger
 from protocols.frames import encode
@@ -86,6 +87,7 @@ class Ingest:
         self._clock = clock
         self._clock_tolerance_us = round(clock_tolerance_seconds * 1e6)
         self.proxy_clocks = ProxyClocks(self._clock_tolerance_us)
+        self.proxy_spools = ProxySpools()
         self._folder = folder
         self._quarantine = quarantine
         self._commit_interval = commit_interval_seconds
@@ -115,6 +117,7 @@ class Ingest:
         Subscription(topics.resumptions("+")),
         Subscription(topics.proxy_status("+")),
         Subscription(topics.proxy_clock("+")),
+        Subscription(topics.proxy_spool("+")),
         Subscription(topics.stream_offer("+", "+")),
     )
 
@@ -215,6 +218,8 @@ class Ingest:
                     self._status(message, topic.names[0])
                 case "proxy_clock":
                     self._proxy_clock(message, topic.names[0])
+                case "proxy_spool":
+                    self._proxy_spool(message, topic.names[0])
                 case _:
                     pass
         except (ProtocolError, StorageError) as error:
@@ -299,6 +304,14 @@ class Ingest:
             log.error("proxy's clock is wrong", proxy=proxy, fault=news.fault, behind_seconds=news.behind_us / 1e6)
         elif news is not None:
             log.info("proxy's clock is right again", proxy=proxy, behind_seconds=news.behind_us / 1e6)
+
+    def _proxy_spool(self, message: Message, proxy: str) -> None:
+        said = decode_proxy_spool(message.payload)
+        if said.proxy != proxy:
+            raise FrameError("identity", f"spool of proxy {said.proxy!r} came on the topic of {proxy!r}")
+        if message.retain:
+            raise FrameError("retained", "what the broker kept of a spool says nothing about now")
+        self.proxy_spools.heard(said, self._now_us())
 
     async def _watch_proxies(self) -> None:
         while True:

@@ -79,6 +79,7 @@ class ClusterMetrics(Collector):
             refused.add_metric([reason], count)
         yield from (batches, rows, late, rejected, mismatches, waiting_bytes, lost, refused)
         yield from self._clocks()
+        yield from self._spools()
         yield from relation_metrics(self._server.queries.store)
         yield from self._lags()
         waiting = self._server.queries.waiting.all()
@@ -163,6 +164,17 @@ class ClusterMetrics(Collector):
             rows.add_metric([stream, host.value], lag.rows)
             seconds.add_metric([stream, host.value], lag.seconds)
         yield from (rows, seconds)
+
+    def _spools(self) -> Iterable[Metric]:
+        labels = ["proxy"]
+        batches = GaugeMetricFamily("fjord_spooled_batches", "Batches that wait at a proxy, as it said", labels=labels)
+        size = GaugeMetricFamily("fjord_spooled_bytes", "Size of the batches that wait at a proxy", labels=labels)
+        waits = GaugeMetricFamily("fjord_spooled_seconds", "For how long the oldest of them has waited", labels=labels)
+        for proxy, spool in self._server.ingest.proxy_spools.all().items():
+            batches.add_metric([proxy], spool.said.batches)
+            size.add_metric([proxy], spool.said.bytes)
+            waits.add_metric([proxy], spool.waits_seconds or 0.0)
+        yield from (batches, size, waits)
 
     def _clocks(self) -> Iterable[Metric]:
         proxies = GaugeMetricFamily("fjord_proxies_wrong_clock", "Proxies whose clock is wrong", labels=["fault"])

@@ -272,6 +272,16 @@ class ClusterServer:
                 proxy: {"behind_seconds": behind_us / 1e6, "fault": self.ingest.proxy_clocks.faults.get(proxy)}
                 for proxy, behind_us in self.ingest.proxy_clocks.behind_us.items()
             },
+            "proxy_spools": {
+                proxy: {
+                    "online": self.ingest.online(proxy),
+                    "batches": spool.said.batches,
+                    "bytes": spool.said.bytes,
+                    "waits_seconds": spool.waits_seconds,
+                    "heard": instant_text(spool.heard_us),
+                }
+                for proxy, spool in self.ingest.proxy_spools.all().items()
+            },
         }
 
     def over_budget(self) -> dict[str, Blocked]:

@@ -11,6 +11,7 @@ BUILT = {
     topics.packet("p", "m"): ("packet", ("p", "m")),
     topics.announcement("p", "m"): ("announcement", ("p", "m")),
     topics.proxy_clock("p"): ("proxy_clock", ("p",)),
+    topics.proxy_spool("p"): ("proxy_spool", ("p",)),
     topics.control("p", "m"): ("control", ("p", "m")),
     topics.batches("p"): ("batches", ("p",)),
     topics.acks("p"): ("acks", ("p",)),

@@ -14,9 +14,11 @@ from protocols.batches import Ack, decode_batch, decode_resumption
 from protocols.catalog import (
     MoteState,
     Presence,
+    ProxySpool,
     Status,
     decode_mote_entry,
     decode_proxy_clock,
+    decode_proxy_spool,
     decode_status,
     decode_stream_offer,
 )
@@ -262,6 +264,30 @@ async def test_a_batch_damaged_in_the_spool_is_left_out_and_the_cluster_is_told(
     with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
         (kept,) = stores.quarantine.frames()
         assert (kept.reason, f"batch {damaged} of stream 'traffic'" in kept.detail) == ("damaged", True)
+
+
+async def test_the_cluster_hears_how_much_waits_in_the_spool_and_for_how_long(settings):
+    radio_us, real_us = 0, 100 * S
+    said = topics.proxy_spool("p")
+    async with running(settings, clocks=Clocks(lambda: radio_us, lambda: real_us)) as service:
+        await until(lambda: service.link.on(said))
+        waiting = [SpooledBatch("s", number, 1, b"abc", (100 + number) * S) for number in (1, 2)]
+        await service.stores.in_thread(service.stores.spool.append, waiting)
+        radio_us, real_us = CLOCK_EVERY_US, 160 * S
+        await until(lambda: len(service.link.on(said)) > 1)
+    assert [decode_proxy_spool(each.payload) for each in service.link.on(said)[:2]] == [
+        ProxySpool(VERSION, "p", 0, 0, None),
+        ProxySpool(VERSION, "p", 2, 6, 59 * S),
+    ]
+    assert {(each.qos, each.retain) for each in service.link.on(said)} == {(0, False)}
+
+
+async def test_a_batch_is_spooled_with_the_time_of_day(settings, frames):
+    async with running(settings, clocks=Clocks(real=lambda: 100 * S)) as service:
+        await introduce(service, frames)
+        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: published_batches(service.link))
+        assert await service.stores.in_thread(service.stores.spool.waiting_since_us) == 100 * S
 
 
 class SlowDisk:

@@ -77,6 +77,19 @@ def test_a_batch_whose_bytes_changed_on_disk_is_known(tmp_path, payload):
     spool.close()
 
 
+def test_a_spool_knows_since_when_the_oldest_batch_waits(tmp_path):
+    spool = Spool(tmp_path / "spool.sqlite", "p")
+    assert spool.waiting_since_us() is None
+    spool.append([batch(1)])
+    assert spool.waiting_since_us() is None, "an older version did not note it"
+    spool.append([SpooledBatch("s", 2, 1, b"abc", 70), SpooledBatch("t", 1, 1, b"abc", 60)])
+    assert spool.waiting_since_us() == 60
+    spool.delete_through("s", 1)
+    spool.delete_through("t", 1)
+    assert spool.waiting_since_us() == 70
+    spool.close()
+
+
 def test_batches_of_an_older_version_have_no_checksum_and_are_looked_into(tmp_path):
     path = tmp_path / "spool.sqlite"
     sound = [encode_batch(Batch(1, "p", "e", "s", sequence, 0, True, 0, ())) for sequence in (1, 2, 3, 4)]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+from prometheus_client import generate_latest
 
+from cluster.ingest.proxy_spools import ProxySpools
 from cluster.ingest.service import Ingest
+from cluster.service.server import ClusterServer
+from cluster.service.settings import ClusterSettings
 from cluster.storage.relation_versions import RelationVersions
 from protocols import topics
 from protocols.batches import Ack, Batch, decode_ack, encode_batch, make_columns
-from protocols.catalog import ProxyClock, StreamOffer
+from protocols.catalog import ProxyClock, ProxySpool, StreamOffer
 from protocols.frames import encode
 from protocols.mqtt import Message
 from protocols.streams import Field, FieldType, StreamSchema
@@ -140,6 +145,56 @@ async def test_a_proxy_whose_clock_is_wrong_is_reported_and_its_batches_are_take
     assert stored(service) == [10]
     await service.handle(topics.proxy_status("p"), b"")
     assert service.ingest.proxy_clocks.faults == {}
+
+
+async def test_what_waits_at_proxies_is_known_as_they_said_last(service: Service) -> None:
+    for batches, waits_us in ((3, 5_000_000), (2, 1_500_000)):
+        await service.handle(topics.proxy_spool("p"), encode(ProxySpool(1, "p", batches, 1_000, waits_us)))
+    await service.handle(topics.proxy_spool("r"), encode(ProxySpool(1, "r", 0, 0)))
+    await service.handle(topics.proxy_spool("q"), encode(ProxySpool(1, "p", 9, 9)))
+    kept = topics.proxy_spool("q")
+    said = encode(ProxySpool(1, "q", 9, 9))
+    await service.ingest.handle(Message(kept, said, retain=True), topics.parse(kept))
+    found = service.ingest.proxy_spools.all()
+    assert {name: (each.said.batches, each.said.bytes, each.waits_seconds) for name, each in found.items()} == {
+        "p": (2, 1_000, 1.5),
+        "r": (0, 0, None),
+    }
+    assert service.ingest.refused == {"identity": 1, "retained": 1}
+
+
+def test_spools_of_more_proxies_than_there_are_room_for_are_passed_over() -> None:
+    spools = ProxySpools(most_proxies=1)
+    for proxy in ("p", "q", "p"):
+        spools.heard(ProxySpool(1, proxy, 7, 7), 0)
+    assert set(spools.all()) == {"p"}
+
+
+def test_status_and_metrics_show_what_waits_at_proxies(tmp_path: Path) -> None:
+    server = ClusterServer(ClusterSettings(folder=tmp_path))
+    try:
+        server.ingest.proxy_spools.heard(ProxySpool(1, "p", 3, 1_024, 2_500_000), 1_000_000)
+        assert server.status()["proxy_spools"] == {
+            "p": {
+                "online": False,
+                "batches": 3,
+                "bytes": 1_024,
+                "waits_seconds": 2.5,
+                "heard": "1970-01-01T00:00:01.000000Z",
+            }
+        }
+        shown = generate_latest(server.metrics.registry).decode()
+    finally:
+        server.registry.close()
+        os.close(server._lock)
+    assert all(
+        line in shown
+        for line in (
+            'fjord_spooled_batches{proxy="p"} 3.0',
+            'fjord_spooled_bytes{proxy="p"} 1024.0',
+            'fjord_spooled_seconds{proxy="p"} 2.5',
+        )
+    )
 
 
 async def test_clocks_of_others_and_kept_ones_are_refused(service: Service) -> None:
