@@ -57,7 +57,9 @@ def test_hosts_of_a_plan_know_nothing_of_each_other_and_of_the_service():
         others = [f"cluster.{each}" for each in (*HOSTS, "service") if each != host]
         assert crossings(f"cluster/{host}", others) == []
     for layer in CLUSTER_LAYERS[: CLUSTER_LAYERS.index("spark")]:
-        assert crossings(f"cluster/{layer}", [f"cluster.{host}" for host in HOSTS]) == []
+        assert crossings(f"cluster/{layer}", [f"cluster.{host}" for host in (*HOSTS, "testing")]) == []
+    assert crossings("cluster/local", ["cluster.testing"]) == []
+    assert crossings("cluster/testing", ["cluster.spark", "cluster.service"]) == []
 
 
 def test_the_local_host_needs_no_spark():

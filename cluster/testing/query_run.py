@@ -1,0 +1,232 @@
+"""Runs queries on scripted streams, micro-batch by micro-batch, through crashes, with a clock that the test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from cluster.errors import ClusterError
+from cluster.fjord.answers import ERROR
+from cluster.fjord.batch import NEVER
+from cluster.fjord.compilation import check_supported
+from cluster.fjord.stored_rows import RowsInMemory
+from cluster.language.catalog import BaseStream, Catalog, StaticRelation
+from cluster.language.errors import FjordSqlError
+from cluster.language.translation import translate
+from cluster.local.engine import Answered, Arrival, LocalEngine
+from cluster.local.memory_tables import MemoryTables
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.history import sources_looking_back
+from cluster.plan.rewrite import rewrite
+from cluster.testing.clock import FakeClock
+from cluster.testing.sources import ScriptedRelation, ScriptedSource, Taken
+
+QUERY = "query"
+"""What a query is called that has no name."""
+
+
+class QueryFailedError(ClusterError):
+    """A query said an error instead of rows.
+
+    Parameters
+    ----------
+    query
+        Its name.
+    reason
+        What it said.
+    """
+
+    def __init__(self, query: str, reason: str) -> None:
+        super().__init__(f"query {query} failed: {reason}")
+        self.query = query
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A row of an answer.
+
+    Parameters
+    ----------
+    query
+        Whose.
+    start, end
+        The row is part of the answer at every instant in [start, end), in microseconds since 1970; None for never.
+    row
+        Values by name.
+    """
+
+    query: str
+    start: int
+    end: int | None
+    row: dict[str, Any]
+
+
+class QueryRun:
+    """Queries over scripted streams.
+
+    Parameters
+    ----------
+    queries
+        By name, or one query, which is then called "query".
+    streams
+        By name. A script is run once: take new ones for another run.
+    relations
+        By name.
+    clock
+        What time it is; one that stands still unless given.
+    buckets
+        Into how many parts state is divided; answers are the same with any number.
+
+    Raises
+    ------
+    FjordSqlError
+        If a query cannot be read; underlined.
+    """
+
+    def __init__(
+        self,
+        queries: str | Mapping[str, str],
+        streams: Mapping[str, ScriptedSource],
+        relations: Mapping[str, ScriptedRelation] | None = None,
+        *,
+        clock: FakeClock | None = None,
+        buckets: int = 1,
+    ) -> None:
+        self.clock = clock or FakeClock()
+        self.answers: list[Answer] = []
+        """All that has been answered."""
+        self.late: list[tuple[str, int, Mapping[str, Any]]] = []
+        """Tuples that came too late to be answered: stream, stamp, values."""
+        self._streams = dict(streams)
+        known = relations or {}
+        self._catalog = Catalog.of(
+            [
+                *(BaseStream(source.stream(name)) for name, source in streams.items()),
+                *(StaticRelation(name, f"{name}@1", each.columns) for name, each in known.items()),
+            ]
+        )
+        tables = MemoryTables({f"{name}@1": each.versions(streams) for name, each in known.items()})
+        named = {QUERY: queries} if isinstance(queries, str) else queries
+        self._plan = Plan(1, tuple(PlannedQuery(name, 1, self._planned(sql)) for name, sql in named.items()))
+        self._engine = LocalEngine(self._plan, buckets=buckets, tables=lambda: tables, clock=self.clock)
+
+    def add(self, name: str, sql: str) -> None:
+        """Let a query begin with the next micro-batch.
+
+        Raises
+        ------
+        ClusterError
+            If it cannot be read, or looks back: what has come is not kept here.
+        """
+        epoch = self._plan.epoch + 1
+        node = self._planned(sql)
+        if any(sources_looking_back(node)):
+            raise ClusterError(
+                f"query {name} looks back, and what has come is not kept here", hint="give it to QueryRun at once"
+            )
+        self._plan = Plan(epoch, (*self._plan.queries, PlannedQuery(name, epoch, node)))
+
+    def drop(self, name: str) -> None:
+        """Let a query end before the next micro-batch.
+
+        Raises
+        ------
+        ClusterError
+            If there is none of this name.
+        """
+        left = tuple(query for query in self._plan.queries if query.name != name)
+        if len(left) == len(self._plan.queries):
+            raise ClusterError(f"there is no query {name!r} to drop")
+        self._plan = Plan(self._plan.epoch + 1, left)
+
+    @property
+    def pending(self) -> bool:
+        """True if some stream has something to give now."""
+        return any(source.pending(self.clock()) for source in self._streams.values())
+
+    def step(self) -> list[Answer]:
+        """Run one micro-batch; return what it answers. If the process dies in it, it is done again.
+
+        Raises
+        ------
+        QueryFailedError
+            If a query fails.
+        """
+        before = self._engine.checkpoint()
+        positions = {name: source.position for name, source in self._streams.items()}
+        while True:
+            taken = {name: source.take(self.clock()) for name, source in self._streams.items()}
+            answered = self._engine.run(
+                {name: _arrival(each) for name, each in taken.items()}, plan=self._plan
+            )  # fmt: skip
+            if not any(each.aborts for each in taken.values()):
+                break
+            for name, source in self._streams.items():
+                source.position = positions[name]
+            self._engine.restore(before)
+            self._engine.forget()
+        self.late += [(name, *tuple_) for name, each in taken.items() for tuple_ in each.late]
+        found = _answers(answered)
+        self.answers += found
+        return found
+
+    def run(self) -> list[Answer]:
+        """Run until every stream has ended, pauses or has nothing more to give; return what that answers.
+
+        Raises
+        ------
+        QueryFailedError
+            If a query fails.
+        """
+        found = []
+        while self.pending:
+            found += self.step()
+        return found
+
+    def _planned(self, sql: str) -> Any:
+        try:
+            node = rewrite(translate(sql, self._catalog).node).node
+        except FjordSqlError as error:
+            error.add_note(error.underlined())
+            raise
+        check_supported(node)
+        return node
+
+
+def answers(
+    sql: str, streams: Mapping[str, ScriptedSource], relations: Mapping[str, ScriptedRelation] | None = None
+) -> Sequence[Answer]:
+    """Return what a query answers while scripts run as far as they go without the clock.
+
+    Parameters
+    ----------
+    sql
+        The query.
+    streams, relations
+        By name.
+
+    Raises
+    ------
+    FjordSqlError
+        If it cannot be read; underlined.
+    QueryFailedError
+        If it fails.
+    """
+    return QueryRun(sql, streams, relations).run()
+
+
+def _arrival(taken: Taken) -> Arrival:
+    return Arrival((RowsInMemory(taken.rows),) if taken.rows.height else (), taken.watermark_us)
+
+
+def _answers(answered: Answered) -> list[Answer]:
+    found = []
+    for query, start_us, end_us, kind, row in answered.rows.iter_rows():
+        if kind == ERROR:
+            raise QueryFailedError(query, msgspec.json.decode(row))
+        found.append(Answer(query, start_us, None if end_us >= NEVER else end_us, msgspec.json.decode(row)))
+    return found
