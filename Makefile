@@ -20,7 +20,7 @@ WORKERS ?= 2
 HEAVY := spark or system or faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants lint format bench clean
+.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants coverage lint format bench clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -54,6 +54,9 @@ oracle: $(INSTALLED) ## Random queries over random streams against their definit
 mutants: $(INSTALLED) ## Small faults put into translator, rules and operators, which tests must find: [COUNT=200] [SEED=n] [WORKERS=2]
 	@$(BIN)/python -m tests.mutants --count '$(COUNT)' --workers '$(WORKERS)' $(if $(SEED),--seed '$(SEED)')
 
+coverage: $(INSTALLED) ## Lines and branches that the tests of test-fast leave out; fails below the floor in pyproject.toml
+	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))' --cov
+
 lint: $(INSTALLED) ## Check style and types
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --diff --quiet .; exit 1; }
@@ -75,7 +78,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/endurance.py --quick
 
 clean: ## Remove what was built, .venv too (data in .fjord stays)
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage spark-warehouse metastore_db derby.log
 	@find protocols firmware_sim proxy cluster tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml .ci/set-up
