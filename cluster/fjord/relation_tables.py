@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
 import polars as pl
 
 from cluster.errors import PlanError
@@ -22,7 +21,7 @@ from cluster.fjord.pull_plan import is_scan, pulled
 from cluster.fjord.real_values import settled_scan
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
-from cluster.language.algebra import Node, Relation, schema_of
+from cluster.language.algebra import Node, Relation, identity_of, schema_of
 from cluster.plan.lookup_choices import slices_of
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
@@ -126,7 +125,7 @@ class RelationTables:
                 hint="look it up by an equality, or read less of it: CREATE RELATION ... QUERY 'SELECT ... WHERE ...'",
             )
         count = slices_of(version.bytes, self._memory_bytes, self._buckets)
-        digest = hashlib.blake2b(msgspec.json.encode((table, key, SLICING)), digest_size=8).hexdigest()
+        digest = hashlib.blake2b(identity_of((table, key, SLICING)), digest_size=8).hexdigest()
         folder = self._folder / relation.identity / f"{version.data:012d}-by-{digest}-{count}"
         cut(
             self._file(relation, version),

@@ -15,8 +15,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
-from sqlglot import exp
 
+from cluster.expressions.nodes import Among, Case, Column, Expression, Group
 from cluster.fjord import scalar_functions as functions
 from cluster.fjord.scalar_functions import COMPARED, Membership
 from cluster.fjord.scalar_rules import Function, function_of, operands_of, series_of, value_of
@@ -64,8 +64,8 @@ class Program:
         return found
 
 
-def program_of(tree: exp.Expr) -> Program:
-    """Return the program of a syntax tree.
+def program_of(expression: Expression) -> Program:
+    """Return the program of an expression.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def program_of(tree: exp.Expr) -> Program:
         If there is something in it that cannot be evaluated; names it.
     """
     builder = _Builder()
-    return builder.program(builder.add(tree))
+    return builder.program(builder.add(expression))
 
 
 class _Builder:
@@ -86,23 +86,21 @@ class _Builder:
         self._known: dict[Hashable, int] = {}
         self._count = 0
 
-    def add(self, root: exp.Expr) -> int:
+    def add(self, root: Expression) -> int:
         """Return the number of an expression."""
-        numbers: dict[int, int] = {}
-        waiting: list[tuple[exp.Expr, tuple[exp.Expr, ...] | None]] = [(root, None)]
-        made: list[tuple[exp.Expr, ...]] = []  # so that no part is forgotten and its identity given to another
+        numbers: dict[Expression, int] = {}
+        waiting: list[tuple[Expression, tuple[Expression, ...] | None]] = [(root, None)]
         while waiting:
             node, operands = waiting.pop()
-            if id(node) in numbers:
+            if node in numbers:
                 continue
             if operands is None:
                 operands = operands_of(node)
-                made.append(operands)
                 waiting.append((node, operands))
                 waiting.extend((operand, None) for operand in reversed(operands))
             else:
-                numbers[id(node)] = self._part(node, tuple(numbers[id(operand)] for operand in operands))
-        return numbers[id(root)]
+                numbers[node] = self._part(node, tuple(numbers[operand] for operand in operands))
+        return numbers[root]
 
     def program(self, result: int) -> Program:
         """Return the program with all that has been added."""
@@ -124,16 +122,16 @@ class _Builder:
         )
         return Program(columns, tuple(constants.values()), steps, place[result])
 
-    def _part(self, node: exp.Expr, operands: tuple[int, ...]) -> int:
+    def _part(self, node: Expression, operands: tuple[int, ...]) -> int:
         match node:
-            case exp.Column():
+            case Column():
                 if node.name not in self._columns:
                     self._columns[node.name] = self._next()
                 return self._columns[node.name]
-            case exp.Paren() | exp.Case():
+            case Group() | Case():
                 return operands[0]
-            case exp.In():
-                return self._membership(operands[0], node.expressions, operands[1:])
+            case Among():
+                return self._membership(operands[0], node.choices, operands[1:])
             case _ if (written := value_of(node)) is not None:
                 return self._constant(series_of(written))
             case _:
@@ -155,9 +153,9 @@ class _Builder:
             self._constants[number] = value
         return self._known[known]
 
-    def _membership(self, value: int, choices: list[exp.Expr], others: tuple[int, ...]) -> int:
+    def _membership(self, value: int, choices: Sequence[Expression], others: tuple[int, ...]) -> int:
         written = tuple(dict.fromkeys(each for each in map(value_of, choices) if each is not None))
-        tests = [self._step(COMPARED["="], COMPARED["="], (value, other)) for other in dict.fromkeys(others)]
+        tests = [self._step(COMPARED["="], "=", (value, other)) for other in dict.fromkeys(others)]
         if written:
             tests.append(self._step(Membership(written), (Membership, written), (value,)))
         found, *more = tests

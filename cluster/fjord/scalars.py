@@ -1,4 +1,4 @@
-"""Scalar expressions: canonical FjordSQL text -> Polars, with one meaning everywhere.
+"""Scalar expressions: nodes -> Polars, with one meaning everywhere.
 
 Three-valued logic; `/` is real division; division and remainder by zero are NULL; a failed cast is NULL; text is
 ordered by code point; reals are finite or NULL (:mod:`cluster.fjord.real_values`).
@@ -14,32 +14,31 @@ from functools import lru_cache, reduce
 from operator import and_
 
 import polars as pl
-from sqlglot import exp
 
+from cluster.expressions.conditions import conjuncts
+from cluster.expressions.nodes import Binary, Column, Expression, bare
 from cluster.fjord.scalar_functions import POLARS_TYPES
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalar_rules import value_of
 from cluster.language.algebra import Scalar
-from cluster.language.dialect import parse_scalar
-from cluster.language.syntax import conjuncts
 
 __all__ = ["POLARS_TYPES", "compile_scalar"]
 
 
 @lru_cache(maxsize=16_384)
 def compile_scalar(scalar: Scalar) -> pl.Expr:
-    """Return the Polars expression of a scalar; its columns are those of the text.
+    """Return the Polars expression of a scalar; its columns are those of the expression.
 
     Raises
     ------
     PlanError
-        If the text has something this compiler does not know; names it.
+        If there is something in it that cannot be evaluated; names it.
     """
-    tree, kind = parse_scalar(scalar.sql), POLARS_TYPES[scalar.type]
-    simple = _simple(tree)
+    kind = POLARS_TYPES[scalar.type]
+    simple = _simple(scalar.expression)
     if simple is not None:
         return simple.cast(kind)
-    program = program_of(tree)
+    program = program_of(scalar.expression)
     if not program.columns:
         # Polars stretches literals, and only them, to any length.
         return pl.lit(program.run(()).cast(kind).item(), kind)
@@ -49,23 +48,23 @@ def compile_scalar(scalar: Scalar) -> pl.Expr:
     )
 
 
-_COMPARED: dict[type[exp.Expr], tuple[Callable[[pl.Expr, pl.Expr], pl.Expr], type[exp.Expr]]] = {
-    exp.EQ: (lambda left, right: left == right, exp.EQ),
-    exp.NEQ: (lambda left, right: left != right, exp.NEQ),
-    exp.LT: (lambda left, right: left < right, exp.GT),
-    exp.LTE: (lambda left, right: left <= right, exp.GTE),
-    exp.GT: (lambda left, right: left > right, exp.LT),
-    exp.GTE: (lambda left, right: left >= right, exp.LTE),
+_COMPARED: dict[str, tuple[Callable[[pl.Expr, pl.Expr], pl.Expr], str]] = {
+    "=": (lambda left, right: left == right, "="),
+    "<>": (lambda left, right: left != right, "<>"),
+    "<": (lambda left, right: left < right, ">"),
+    "<=": (lambda left, right: left <= right, ">="),
+    ">": (lambda left, right: left > right, "<"),
+    ">=": (lambda left, right: left >= right, "<="),
 }
 """How values are compared, and what says the same with the sides exchanged."""
 
 
-def _simple(tree: exp.Expr) -> pl.Expr | None:
+def _simple(expression: Expression) -> pl.Expr | None:
     """Return a column, or comparisons of columns that all have to hold; None if it is anything else."""
-    if isinstance(tree, exp.Column):
-        return pl.col(tree.name)
+    if isinstance(expression, Column):
+        return pl.col(expression.name)
     tests: list[pl.Expr] = []
-    for part in conjuncts(tree):
+    for part in conjuncts(expression):
         test = _test(part)
         if test is None:
             return None
@@ -77,17 +76,17 @@ MOST_TESTS = 32
 """Polars looks at a chain again at each of its links."""
 
 
-def _test(part: exp.Expr) -> pl.Expr | None:
-    if type(part) not in _COMPARED:
+def _test(part: Expression) -> pl.Expr | None:
+    if not isinstance(part, Binary) or part.sign not in _COMPARED:
         return None
-    compared, mirrored = _COMPARED[type(part)]
-    left, right = part.this.unnest(), part.expression.unnest()
-    if not isinstance(left, exp.Column):
+    compared, mirrored = _COMPARED[part.sign]
+    left, right = bare(part.left), bare(part.right)
+    if not isinstance(left, Column):
         # With a constant on the left, Polars 2.1 sometimes gives one value for all rows.
         compared, left, right = _COMPARED[mirrored][0], right, left
-    if not isinstance(left, exp.Column):
+    if not isinstance(left, Column):
         return None
-    if isinstance(right, exp.Column):
+    if isinstance(right, Column):
         return compared(pl.col(left.name), pl.col(right.name))
     constant = value_of(right)
     if constant is None or constant[0] is None or constant[1] is None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlglot import exp
-
 from cluster.errors import PlanError
-from cluster.fjord.scalar_rules import operands_of
+from cluster.expressions.nodes import Among, Between, Binary, Call, Chain, Column, Expression, Like
+from cluster.expressions.walks import from_below
+from cluster.fjord.scalar_functions import COMPARED
 from cluster.fjord.text_functions import LONGEST_TEXT
+from cluster.language import walks
 from cluster.language.algebra import Aggregate, Node, Project, Scalar, inputs_of
-from cluster.language.dialect import parse_scalar
-from cluster.language.walks import from_below
 from cluster.planning_budget import spend
 from protocols.streams import FieldType
 
@@ -37,7 +36,7 @@ def check_text(root: Node) -> None:
         Says which column it is.
     """
     known: dict[int, Parts] = {}
-    for node in from_below(root):
+    for node in walks.from_below(root):
         spend(1)
         below: dict[str, int] = {}
         for each in inputs_of(node):
@@ -61,7 +60,7 @@ def _parts(node: Node, below: Parts) -> Parts:
 def _parts_of(name: str, scalar: Scalar, below: Parts) -> int:
     if scalar.type is not FieldType.TEXT:
         return 1
-    count = _counted(parse_scalar(scalar.sql), below)
+    count = _counted(scalar.expression, below)
     if count > LONGEST_TEXT:
         raise TextGrowthError(
             f"{name} would be a text of {count:,} parts, one behind the other",
@@ -70,27 +69,20 @@ def _parts_of(name: str, scalar: Scalar, below: Parts) -> int:
     return count
 
 
-def _counted(root: exp.Expr, below: Parts) -> int:
-    """Return of how many parts an expression is made; without recursion, as expressions may be deep."""
+def _counted(expression: Expression, below: Parts) -> int:
+    """Return of how many parts an expression is made."""
     counts: dict[int, int] = {}
-    made: list[tuple[exp.Expr, ...]] = []  # so that no part is forgotten and its identity given to another
-    waiting: list[tuple[exp.Expr, tuple[exp.Expr, ...] | None]] = [(root, None)]
-    while waiting:
-        node, operands = waiting.pop()
-        if operands is None:
-            operands = operands_of(node)
-            made.append(operands)
-            waiting.append((node, operands))
-            waiting.extend((operand, None) for operand in operands)
-            continue
-        found = [counts[id(operand)] for operand in operands]
+    for node in from_below(expression):
+        found = [counts[id(operand)] for operand in node.operands]
         match node:
-            case exp.Column():
+            case Column():
                 counts[id(node)] = below.get(node.name, 1)
-            case exp.Concat() | exp.DPipe():
+            case Chain(word="||") | Call(function="CONCAT"):
                 counts[id(node)] = sum(found)
-            case exp.Length() | exp.Predicate():
+            case Call(function="LENGTH") | Like() | Among() | Between():
+                counts[id(node)] = 1
+            case Binary() if node.sign in COMPARED or node.sign == "IS":
                 counts[id(node)] = 1
             case _:
                 counts[id(node)] = max(found, default=1)
-    return counts[id(root)]
+    return counts[id(expression)]

@@ -27,7 +27,7 @@ from cluster.language.algebra import (
     inputs_of,
 )
 from cluster.language.instants import has_chronons
-from cluster.language.shared_nodes import remembered
+from cluster.shared_nodes import remembered
 
 BLIND_TO_COPIES = frozenset({"min", "max", "first", "last"})
 """Aggregates that give the same however often a tuple counts."""

@@ -1,23 +1,26 @@
 """The logical algebra: immutable typed nodes, one per operator of papers/pipes_algebra.md section 3.
 
-A node is a value: equal nodes mean the same stream. Plans are written to and read from JSON by `msgspec`
-(``msgspec.json.encode(node)``, ``msgspec.json.decode(text, type=Node)``), each node tagged with its class name.
+A node is a value: equal nodes mean the same stream. Plans are written to and read from JSON
+(cluster/plan/stored_plans.py), each node tagged with its class name.
 
-Scalar expressions are held as canonical FjordSQL text in which every column reference is a quoted, unqualified column
-name of the node's input (for :class:`Join` and its kin: of the concatenated inputs). Column names of a node are unique.
+Scalar expressions are nodes of their own (:mod:`cluster.expressions`); their columns are those of the node's input (for
+:class:`Join` and its kin: of the concatenated inputs). Column names of a node are unique.
 
-Nodes are shared: a plan is a graph in which equal parts may be one object (cluster/language/shared_nodes.py).
+Nodes are shared: a plan is a graph in which equal parts may be one object (cluster/shared_nodes.py).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cluster.language.shared_nodes import SharedNode, remembered
+from cluster.expressions import nodes as expressions
+from cluster.expressions.nodes import Expression
+from cluster.expressions.text import text_of
+from cluster.shared_nodes import SharedNode, remembered
 from protocols.streams import FieldType
 
 
@@ -44,11 +47,62 @@ SINCE = Column("fjord_since", FieldType.INTEGER)
 """The newest query's epoch when a tuple came, where queries share tuples: those that began later do not see it."""
 
 
-class Scalar(msgspec.Struct, frozen=True):
-    """A typed scalar expression as canonical FjordSQL text."""
+class Scalar:
+    """An expression and the type of its values. Immutable.
 
-    sql: str
-    type: FieldType
+    No struct of `msgspec`: how it is written depends on what for. Names are made of its text (:func:`identity_of`),
+    files hold its nodes (cluster/plan/stored_plans.py).
+
+    Parameters
+    ----------
+    expression
+        The expression.
+    type_
+        Of its values; that of NULL, which has none of its own, is what is wanted.
+    """
+
+    __slots__ = ("_hash", "expression", "type")
+
+    def __init__(self, expression: Expression, type_: FieldType) -> None:
+        self.expression: Final = expression
+        self.type: Final = type_
+        self._hash = hash((expression, type_))
+
+    @property
+    def sql(self) -> str:
+        """The expression as FjordSQL, for people, and for names that never change."""
+        return text_of(self.expression)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether `other` is the same expression."""
+        if self is other:
+            return True
+        if not isinstance(other, Scalar):
+            return NotImplemented
+        alike = self._hash == other._hash and self.type == other.type
+        return alike and self.expression == other.expression
+
+    def __hash__(self) -> int:
+        """Return a number that is the same for equal expressions."""
+        return self._hash
+
+    def __repr__(self) -> str:
+        """Return it as it is written."""
+        return f"Scalar({self.sql!r}, {self.type.value})"
+
+
+def identity_of(value: object) -> bytes:
+    """Return a text that is the same for equal parts of plans only, to make names of; the same for ever.
+
+    Each expression in it is the text it is written as.
+    """
+    return msgspec.json.encode(value, enc_hook=_as_text)
+
+
+def _as_text(value: object) -> object:
+    if not isinstance(value, Scalar):
+        raise NotImplementedError(f"{type(value).__name__} is no part of a plan")
+    return {"sql": value.sql, "type": value.type}
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -94,8 +148,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
     def reads(self) -> tuple[Scalar, ...]:
         """The expressions it reads of each tuple."""
         argument = () if self.argument is None else (self.argument,)
-        quoted = None if self.order is None else self.order.replace('"', '""')
-        return argument if quoted is None else (*argument, Scalar(f'"{quoted}"', STAMP.type))
+        return argument if self.order is None else (*argument, Scalar(expressions.Column(self.order), STAMP.type))
 
 
 class Tolerance(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from cluster.language.algebra import (
     Union,
     inputs_of,
 )
-from cluster.language.shared_nodes import remembered
+from cluster.shared_nodes import remembered
 
 OPERATOR_WORDS = {
     "TimeWindow": "a window",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.expressions.reading import FIELD_TYPES
 from cluster.language.arguments import called, unknown_function, without_distinct, wrong_number
-from cluster.language.dialect import FIELD_TYPES
 from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
 from cluster.language.foreign_parts import foreign_part

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.expressions.reading import expression_of
 from cluster.language.algebra import AntiJoin, Filter, Node, Scalar, SemiJoin, Union
 from cluster.language.calls import unsupported
-from cluster.language.dialect import canonical
 from cluster.language.expressions import COMPARISONS, Checker, grouped
 from cluster.language.functions import Family
 from cluster.language.nesting import balanced
@@ -118,7 +118,7 @@ class Conditions:
             negated: exp.Expr = exp.Not(this=grouped(checked.expression))
             if checked.nullable:
                 negated = exp.Coalesce(this=negated, expressions=[exp.Boolean(this=True)])
-            return Filter(node, Scalar(canonical(negated), FieldType.BOOLEAN))
+            return Filter(node, Scalar(expression_of(negated), FieldType.BOOLEAN))
         match condition:
             case exp.And():
                 first, *others = self._parts_of(condition)
@@ -232,13 +232,13 @@ def conjunction(parts: list[exp.Expr]) -> Scalar:
     """Return the expression that all of `parts` are true."""
     if len(parts) == 1:
         alone = parts[0].unnest() if isinstance(parts[0], exp.Paren) else parts[0]
-        return Scalar(canonical(alone), FieldType.BOOLEAN)
+        return Scalar(expression_of(alone), FieldType.BOOLEAN)
     built: exp.Expr | None = None
     for part in parts:
         safe = exp.Paren(this=part) if isinstance(part, exp.Or) else part
         built = safe if built is None else exp.And(this=built, expression=safe)
     assert built is not None  # noqa: S101 - callers have at least one part
-    return Scalar(canonical(built), FieldType.BOOLEAN)
+    return Scalar(expression_of(built), FieldType.BOOLEAN)
 
 
 def _all_of(conditions: list[exp.Expr]) -> exp.Expr:

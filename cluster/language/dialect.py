@@ -1,4 +1,4 @@
-"""FjordSQL as a sqlglot dialect: its words, its types, and its canonical text."""
+"""FjordSQL as a sqlglot dialect: its words and its types."""
 
 from __future__ import annotations
 
@@ -10,22 +10,12 @@ from sqlglot import exp, generator, tokens
 from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
 from sqlglot.tokenizer_core import Token, TokenType
 
+from cluster.expressions.reading import DATA_TYPES
 from cluster.language.comments import without_comments
 from cluster.language.parsing import FjordSqlParser
-from protocols.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-DATA_TYPES: dict[FieldType, exp.DType] = {
-    FieldType.BOOLEAN: exp.DType.BOOLEAN,
-    FieldType.INTEGER: exp.DType.BIGINT,
-    FieldType.REAL: exp.DType.DOUBLE,
-    FieldType.TEXT: exp.DType.TEXT,
-}
-"""What CAST's target is in the syntax tree: 64 bit types, so that any other dialect writes them right."""
-
-FIELD_TYPES: dict[exp.DType, FieldType] = {data_type: field for field, data_type in DATA_TYPES.items()}
 
 
 _POINT = re.compile(r"""(?<![\w"')\]}])\.(?=\d)""")
@@ -95,46 +85,10 @@ def tokens_of(text: str) -> list[Token]:
     return list(_tokens_kept(text))
 
 
-CHARACTERS_KEPT = 2_000_000
-"""Of canonical texts whose trees are kept; a tree takes about a hundred bytes for each."""
-
-
-class _Trees(dict[str, exp.Expr]):
-    """Trees by canonical text."""
-
-    characters = 0
-
-
-_trees = _Trees()
-
-
-def canonical(expression: exp.Expr) -> str:
-    """Return the text of a resolved expression, fit for :class:`cluster.language.algebra.Scalar`."""
-    return expression.sql(dialect=FjordSQL, identify=True, comments=False)
-
-
 def parse_scalar(text: str) -> exp.Expr:
-    """Read canonical text back. Whoever reads the same text gets the same tree: copy it before changing it."""
-    return _trees.get(text) or remember_tree(text, _read(text))
-
-
-def remember_tree(text: str, tree: exp.Expr) -> exp.Expr:
-    """Keep the tree of a canonical text for whoever asks for it next; return it."""
-    if _trees.characters + len(text) > CHARACTERS_KEPT:
-        _trees.clear()
-        _trees.characters = 0
-    _trees.characters += len(text)
-    _trees[text] = tree
-    return tree
-
-
-def _read(text: str) -> exp.Expr:
+    """Read an expression as statements are read."""
     dialect = FjordSQL()
-    parser = FjordSqlParser(dialect=dialect)
-    parsed = parser.parse_scalar(dialect.tokenize(text), text)
+    parsed = FjordSqlParser(dialect=dialect).parse_scalar(dialect.tokenize(text), text)
     if not isinstance(parsed, exp.Expr):
         raise TypeError(f"{text!r} is no expression")
-    for part in parsed.walk():
-        # Where it stood in the text concerns nobody, and takes long to copy.
-        part._meta = None  # noqa: SLF001 - reading `meta` would make one
     return parsed

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.expressions.walks import columns_read
 from cluster.language.algebra import (
     CountWindow,
     Filter,
@@ -25,11 +26,10 @@ from cluster.language.algebra import (
     TimeWindow,
     schema_of,
 )
-from cluster.language.dialect import parse_scalar
 from cluster.language.functions import AGGREGATES
 from cluster.language.plans import plain_column, scalar_of
-from cluster.language.shared_nodes import remembered
 from cluster.language.walks import nodes_of
+from cluster.shared_nodes import remembered
 
 if TYPE_CHECKING:
     from cluster.language.expressions import Checker
@@ -140,8 +140,7 @@ def _certain(node: Node) -> bool:
 
 def _exact(scalar: Scalar, node: Node) -> bool:
     """Return whether an expression over the columns of a node reads none that may be off."""
-    read = {column.name for column in parse_scalar(scalar.sql).find_all(exp.Column)}
-    return all(_tolerance_of(node, name) == 0 for name in read)
+    return all(_tolerance_of(node, name) == 0 for name in columns_read(scalar.expression))
 
 
 @lru_cache(maxsize=4096)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from sqlglot import exp
 
+from cluster.expressions.walks import columns_read
 from cluster.language.algebra import Aggregate, AggregateCall, Distinct, Node, Output, Project, schema_of
 from cluster.language.arguments import called, without_distinct, wrong_number
-from cluster.language.dialect import parse_scalar
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
@@ -199,7 +199,7 @@ def _call(call: exp.Expr, checker: Checker) -> AggregateCall:
 def _sampled_at(call: exp.Expr, argument: Scalar, checker: Checker) -> str:
     """Return the column with the stamps by which FIRST and LAST go: those of the stream that the argument reads."""
     context, scope = checker.context, checker.scope
-    read = {column.name for column in parse_scalar(argument.sql).find_all(exp.Column)}
+    read = columns_read(argument.expression)
     items = [item for item in scope.items if not read or any(column.internal in read for column in item.columns)]
     if len(items) != 1:
         raise context.error(call, f"{function_name(call)} goes by the stamps of one stream, but this reads several")

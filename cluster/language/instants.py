@@ -21,7 +21,7 @@ from cluster.language.algebra import (
     Union,
     Zip,
 )
-from cluster.language.shared_nodes import remembered
+from cluster.shared_nodes import remembered
 
 
 @remembered

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.dialect import parse_scalar
+from cluster.expressions.nodes import Expression, Literal, bare
+from cluster.expressions.walks import rebuilt
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
 from cluster.language.plans import scalar_of
 from cluster.language.syntax import QUERIES, Slot, Within
+from protocols.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster.language.algebra import Output, Scalar
-    from protocols.streams import FieldType
 
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot, Within)
 """What counts as one; an error allowed on a column is no part of what an expression means."""
@@ -59,15 +60,15 @@ class MatchingKeys:
         return self._sizes[id(part)][1]
 
 
-def _meaning(scalar: Scalar) -> tuple[exp.Expr, FieldType]:
-    """Return the tree without parentheses, as what they say is in it, and with each real written in one way."""
-    tree = parse_scalar(scalar.sql)
-    for paren in list(tree.find_all(exp.Paren)):
-        paren.replace(paren.this)
-    for literal in tree.find_all(exp.Literal):
-        if not literal.is_string and not literal.is_int:
-            literal.set("this", repr(float(literal.this)))
-    return tree, scalar.type
+def _meaning(scalar: Scalar) -> tuple[Expression, FieldType]:
+    """Return the expression without parentheses, as what they say is in it, and with each real written in one way."""
+    return rebuilt(scalar.expression, _plain), scalar.type
+
+
+def _plain(part: Expression) -> Expression:
+    if isinstance(part, Literal) and part.kind is FieldType.REAL:
+        return Literal(part.kind, repr(float(part.text)))
+    return bare(part)
 
 
 def _is_piece(part: exp.Expr) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
+from cluster.expressions import nodes as expressions
+from cluster.expressions.nodes import bare
+from cluster.expressions.reading import expression_of
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -24,9 +24,8 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
-from cluster.language.dialect import canonical
 from cluster.language.scope import Names
-from cluster.language.shared_nodes import remembered
+from cluster.shared_nodes import remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,32 +34,28 @@ if TYPE_CHECKING:
     from cluster.language.typing_rules import Typed
     from protocols.streams import FieldType
 
-_PLAIN = re.compile(r'"(?:[^"]|"")*"')
-
 
 def column_scalar(column: Column) -> Scalar:
     """Return the expression that is just `column`."""
-    return Scalar(canonical(exp.column(column.name, quoted=True)), column.type)
+    return Scalar(expressions.Column(column.name), column.type)
 
 
 def plain_column(scalar: Scalar) -> str | None:
     """Return the name of the column that `scalar` is, or None if it is more than a column.
 
     >>> from protocols.streams import FieldType
-    >>> plain_column(Scalar('"speed"', FieldType.REAL))
+    >>> speed = expressions.Column("speed")
+    >>> plain_column(Scalar(speed, FieldType.REAL))
     'speed'
-    >>> plain_column(Scalar('"speed" + 1', FieldType.REAL)) is None
+    >>> plain_column(Scalar(expressions.Negative(speed), FieldType.REAL)) is None
     True
     """
-    return scalar.sql[1:-1].replace('""', '"') if _PLAIN.fullmatch(scalar.sql) else None
+    return scalar.expression.name if isinstance(scalar.expression, expressions.Column) else None
 
 
 def scalar_of(typed: Typed, type_: FieldType) -> Scalar:
     """Return a checked expression as the plan holds it; outer parentheses say nothing and go."""
-    expression = typed.expression
-    while isinstance(expression, exp.Paren):
-        expression = expression.this
-    return Scalar(canonical(expression), type_)
+    return Scalar(bare(expression_of(typed.expression)), type_)
 
 
 def project(node: Node, outputs: Iterable[Output]) -> Node:

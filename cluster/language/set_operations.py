@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.expressions.nodes import Cast
 from cluster.language.algebra import Column, Difference, Distinct, Intersection, Node, Output, Scalar, Union, schema_of
-from cluster.language.dialect import DATA_TYPES, canonical
-from cluster.language.plans import project
+from cluster.language.plans import column_scalar, project
 from cluster.language.typing_rules import TypeMismatchError, common_type
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _shaped(node: Node, wanted: list[Column]) -> Node:
 
 
 def _output(column: Column, shape: Column) -> Output:
-    reference: exp.Expr = exp.column(column.name, quoted=True)
+    scalar = column_scalar(column)
     if column.type != shape.type:
-        reference = exp.Cast(this=reference, to=exp.DataType(this=DATA_TYPES[shape.type], nested=False))
-    return Output(shape.name, Scalar(canonical(reference), shape.type), shape.unit)
+        scalar = Scalar(Cast(scalar.expression, shape.type), shape.type)
+    return Output(shape.name, scalar, shape.unit)

@@ -1,4 +1,4 @@
-"""Walking over plans: each distinct node once, however many ways lead to it (cluster/language/shared_nodes.py)."""
+"""Walking over plans: each distinct node once, however many ways lead to it (cluster/shared_nodes.py)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from cluster.language.algebra import Lookup, Node, inputs_of, with_inputs
-from cluster.language.shared_nodes import remembered
+from cluster.shared_nodes import remembered
 
 
 def nodes_of(node: Node, *, within: Callable[[Node], bool] | None = None) -> Iterator[Node]:

@@ -32,13 +32,13 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
-from cluster.language.shared_nodes import remembered
 from cluster.language.walks import nodes_of
 from cluster.plan.completeness import count_form, fields_read
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, names_of, substituted
 from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
 from cluster.plan.push_down import chosen_by, event_form, pushed_of
 from cluster.planning_budget import spend
+from cluster.shared_nodes import remembered
 from protocols.demands import CompletenessDemand, EventDemand, PaneDemand, QueryDemand
 from protocols.programs import DeadBand, Measure, Threshold
 

@@ -17,14 +17,14 @@ from cluster.errors import PlanError, UnwritableError
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
 from cluster.plan.relations_read import relations_of
-from cluster.plan.stored_plans import Stored, restored, stored
+from cluster.plan.stored_plans import Stored, as_nodes, from_nodes, restored, stored
 from cluster.synced_files import make_folder, sync
 
-FORMAT = 2
-"""1 had a whole plan in every file."""
+FORMAT = 4
+"""1 had a whole plan in every file; 2 and 3 have expressions that are texts."""
 
-FORMAT_OF_LISTS = 3
-"""The same, with queries that are lists of distinct nodes (cluster/plan/stored_plans.py): only files with such are."""
+FORMATS_READ = (2, 3, FORMAT)
+"""Those of files that can be read; 3 is 2 with queries that are lists of distinct nodes."""
 
 WHOLE_EVERY = 64
 """Epochs between two files with a whole plan; the others say what has changed since the epoch before."""
@@ -148,17 +148,18 @@ class _StoredChange(msgspec.Struct, frozen=True, tag="PlanChange"):
     format: int = FORMAT
 
 
-_decoder = msgspec.json.Decoder(_StoredPlan | _StoredChange)
+_decoder = msgspec.json.Decoder(_StoredPlan | _StoredChange, dec_hook=from_nodes)
 
 
 def encode_plan(plan: Plan | PlanChange) -> bytes:
     """Return a plan as JSON, no larger than its distinct nodes."""
     queries = plan.queries if isinstance(plan, Plan) else plan.added
     written = tuple(_StoredQuery(query.name, query.since_epoch, stored(query.node)) for query in queries)
-    form = FORMAT_OF_LISTS if any(isinstance(query.node, tuple) for query in written) else plan.format
     if isinstance(plan, Plan):
-        return msgspec.json.encode(_StoredPlan(plan.epoch, written, plan.positions, form))
-    return msgspec.json.encode(_StoredChange(plan.epoch, written, plan.dropped, plan.positions, form))
+        whole = _StoredPlan(plan.epoch, written, plan.positions, plan.format)
+        return msgspec.json.encode(whole, enc_hook=as_nodes)
+    change = _StoredChange(plan.epoch, written, plan.dropped, plan.positions, plan.format)
+    return msgspec.json.encode(change, enc_hook=as_nodes)
 
 
 def decode_plan(text: bytes | str) -> Plan | PlanChange:
@@ -178,7 +179,7 @@ def decode_plan(text: bytes | str) -> Plan | PlanChange:
         queries = tuple(PlannedQuery(query.name, query.since_epoch, restored(query.node)) for query in written)
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from error
-    form = FORMAT if found.format == FORMAT_OF_LISTS else found.format
+    form = FORMAT if found.format in FORMATS_READ else found.format
     if isinstance(found, _StoredPlan):
         return Plan(found.epoch, queries, found.positions, form)
     return PlanChange(found.epoch, queries, found.dropped, found.positions, form)
@@ -321,8 +322,10 @@ def _check_format(path: Path, epoch: int) -> None:
         found = msgspec.json.decode(path.read_bytes(), type=_FormatOnly).format
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
         return  # not even that much of a plan
-    if found not in (FORMAT, FORMAT_OF_LISTS):
+    if found not in FORMATS_READ:
+        *earlier, newest = FORMATS_READ
+        known = f"{', '.join(map(str, earlier))} and {newest}"
         raise PlanError(
-            f"plan of epoch {epoch} has format {found}, this program reads formats {FORMAT} and {FORMAT_OF_LISTS}",
+            f"plan of epoch {epoch} has format {found}, this program reads formats {known}",
             hint="run the cluster with the version that wrote it, or start a new data folder",
         )

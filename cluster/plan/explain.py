@@ -207,8 +207,9 @@ def described_lookup(lookup: Lookup | TableLookup) -> str:
 def readable(scalar: Scalar) -> str:
     """Return an expression without the quotes that simple names do not need.
 
+    >>> from cluster.language.written_scalars import read_scalar
     >>> from protocols.streams import FieldType
-    >>> readable(Scalar('"speed" > "avg(speed)"', FieldType.BOOLEAN))
+    >>> readable(read_scalar('"speed" > "avg(speed)"', FieldType.BOOLEAN))
     'speed > "avg(speed)"'
     """
     pieces = re.split(r"('(?:[^']|'')*')", scalar.sql)

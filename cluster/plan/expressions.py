@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
+from cluster.expressions import conditions
+from cluster.expressions.nodes import Binary, Expression, bare, grouped
+from cluster.expressions.walks import column_uses as uses_in
+from cluster.expressions.walks import columns_read, node_count
+from cluster.expressions.walks import substituted as with_columns
 from cluster.language.algebra import Output, Scalar, schema_of
-from cluster.language.dialect import canonical, parse_scalar, remember_tree
-from cluster.language.expressions import grouped
 from cluster.language.plans import column_scalar
-from cluster.language.shared_nodes import remembered
-from cluster.language.syntax import disjuncts
-from cluster.plan.canonical_text import columns_in, conditions_in, is_alternative
+from cluster.shared_nodes import remembered
 from protocols.streams import FieldType
 
 if TYPE_CHECKING:
@@ -22,41 +19,20 @@ if TYPE_CHECKING:
 
     from cluster.language.algebra import Node
 
-LONGEST_SUBSTITUTION = 2000
-"""Characters; expressions that would grow beyond this by substitution are left apart."""
+MOST_NODES = 2_000
+"""Of an expression; those that would grow beyond this by substitution are left apart."""
 MOST_ALTERNATIVES = 16
 """Conditions that one is taken apart into; several ORs in one multiply."""
-QUOTES = 2
-"""Characters of a column's name besides the name."""
-CACHED = 16_384
-"""Expressions about which what has been found out is kept."""
 
 
-@lru_cache(maxsize=CACHED)
 def columns_of(scalar: Scalar) -> frozenset[str]:
-    """Return the columns that `scalar` reads.
-
-    >>> sorted(columns_of(Scalar('"a" > "b" + 1', FieldType.BOOLEAN)))
-    ['a', 'b']
-    """
-    return frozenset(columns_in(scalar.sql))
+    """Return the columns that `scalar` reads."""
+    return columns_read(scalar.expression)
 
 
-@lru_cache(maxsize=CACHED)
 def column_uses(scalar: Scalar) -> Mapping[str, int]:
     """Return how often `scalar` reads each column."""
-    return Counter(columns_in(scalar.sql))
-
-
-def plain_column(scalar: Scalar) -> str | None:
-    """Return the column that an expression is, nothing computed; None if it is none.
-
-    >>> plain_column(Scalar('"a"', FieldType.INTEGER)), plain_column(Scalar('"a" + "b"', FieldType.INTEGER))
-    ('a', None)
-    """
-    quoted = scalar.sql
-    name = quoted[1:-1].replace('""', '"')
-    return name if quoted.startswith('"') and columns_of(scalar) == {name} else None
+    return uses_in(scalar.expression)
 
 
 @remembered
@@ -65,53 +41,40 @@ def names_of(node: Node) -> frozenset[str]:
     return frozenset(column.name for column in schema_of(node))
 
 
-@lru_cache(maxsize=CACHED)
 def conjuncts_of(scalar: Scalar | None) -> tuple[Scalar, ...]:
-    """Return the conditions that AND connects in `scalar`; none for None.
-
-    >>> [each.sql for each in conjuncts_of(Scalar('"a" AND ("b" OR "c")', FieldType.BOOLEAN))]
-    ['"a"', '"b" OR "c"']
-    """
+    """Return the different conditions that AND connects in `scalar`; none for None."""
     if scalar is None:
         return ()
-    return tuple(Scalar(part, FieldType.BOOLEAN) for part in conditions_in(scalar.sql))
+    return tuple([_condition(each) for each in conditions.conjuncts(scalar.expression)])
 
 
-@lru_cache(maxsize=CACHED)
 def disjuncts_of(scalar: Scalar) -> tuple[Scalar, ...]:
-    """Return the conditions that OR connects in `scalar`."""
-    return tuple(Scalar(canonical(part), FieldType.BOOLEAN) for part in disjuncts(parse_scalar(scalar.sql)))
+    """Return the different conditions that OR connects in `scalar`."""
+    return tuple([_condition(each) for each in conditions.disjuncts(scalar.expression)])
 
 
 def conjunction_of(scalars: Iterable[Scalar]) -> Scalar | None:
     """Return the condition that all of `scalars` hold; None if there are none. Repetitions count once."""
-    unique = tuple(dict.fromkeys(scalars))
-    if len(unique) <= 1:
-        return unique[0] if unique else None
-    safe = (f"({scalar.sql})" if is_alternative(scalar.sql) else scalar.sql for scalar in unique)
-    return Scalar(" AND ".join(safe), FieldType.BOOLEAN)
+    found = conditions.all_of(scalar.expression for scalar in scalars)
+    return None if found is None else _condition(found)
+
+
+def _condition(expression: Expression) -> Scalar:
+    return Scalar(expression, FieldType.BOOLEAN)
 
 
 def substituted(scalar: Scalar, outputs: Mapping[str, Scalar]) -> Scalar | None:
-    """Return `scalar` with every column replaced by its expression; None if that grows too long.
+    """Return `scalar` with every column replaced by its expression; None if that grows too large.
 
-    >>> substituted(Scalar('"x" * 2', FieldType.INTEGER), {"x": Scalar('"a" + 1', FieldType.INTEGER)}).sql
-    '("a" + 1) * 2'
+    What stands in several places is one part of the result: work and size grow by the parts, not by the places.
     """
-    uses = column_uses(scalar)
-    grown = len(scalar.sql) + sum(times * (len(outputs[name].sql) - len(name) - QUOTES) for name, times in uses.items())
-    if grown > LONGEST_SUBSTITUTION and grown > len(scalar.sql):
+    read = columns_of(scalar)
+    own = node_count(scalar.expression)
+    grown = own + sum(node_count(outputs[name].expression) - 1 for name in read)
+    if grown > MOST_NODES and grown > own:
         return None
-
-    def replaced(part: exp.Expr) -> exp.Expr:
-        return grouped(parse_scalar(outputs[part.name].sql).copy()) if isinstance(part, exp.Column) else part
-
-    tree = _bare(parse_scalar(scalar.sql).copy().transform(replaced, copy=False))
-    sql = canonical(tree)
-    if len(sql) > LONGEST_SUBSTITUTION and len(sql) > len(scalar.sql):
-        return None
-    remember_tree(sql, tree)
-    return Scalar(sql, scalar.type)
+    columns = {name: grouped(outputs[name].expression) for name in read}
+    return Scalar(bare(with_columns(scalar.expression, columns)), scalar.type)
 
 
 def by_name(outputs: Iterable[Output]) -> dict[str, Scalar]:
@@ -147,12 +110,10 @@ def split_by_side(
 
 def joins_by_equality(scalar: Scalar, left: frozenset[str], right: frozenset[str]) -> bool:
     """Return whether `scalar` says that something of the left equals something of the right."""
-    tree = parse_scalar(scalar.sql)
-    if not isinstance(tree, exp.EQ):
+    sides = conditions.equal_sides(scalar.expression)
+    if sides is None:
         return False
-    one, other = (
-        frozenset(column.name for column in side.find_all(exp.Column)) for side in (tree.this, tree.expression)
-    )
+    one, other = map(columns_read, sides)
     if not one or not other:
         return False
     return (one <= left and other <= right) or (one <= right and other <= left)
@@ -177,21 +138,11 @@ def without_alternatives(
 
 
 def tidy_equality(scalar: Scalar, right: frozenset[str]) -> Scalar:
-    """Return an equality with what reads columns of the right only on its right; anything else as it is.
-
-    >>> tidy_equality(Scalar('"b" = "a"', FieldType.BOOLEAN), frozenset({"b"})).sql
-    '"a" = "b"'
-    """
-    tree = parse_scalar(scalar.sql)
-    if not isinstance(tree, exp.EQ):
+    """Return an equality with what reads columns of the right only on its right; anything else as it is."""
+    sides = conditions.equal_sides(scalar.expression)
+    if sides is None:
         return scalar
-    one, other = (frozenset(each.name for each in side.find_all(exp.Column)) for side in (tree.this, tree.expression))
+    one, other = map(columns_read, sides)
     if not one or not one <= right or other <= right:
         return scalar
-    return Scalar(canonical(exp.EQ(this=tree.expression.copy(), expression=tree.this.copy())), scalar.type)
-
-
-def _bare(tree: exp.Expr) -> exp.Expr:
-    while isinstance(tree, exp.Paren):
-        tree = tree.this
-    return tree
+    return Scalar(Binary("=", sides[1], sides[0]), scalar.type)

@@ -27,11 +27,14 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
+from cluster.expressions import nodes as expressions
+from cluster.expressions.nodes import TRUE, Binary, Call
 from cluster.language.algebra import (
     MEMBER,
     SINCE,
     Aggregate,
     AntiJoin,
+    Column,
     CountWindow,
     Filter,
     Join,
@@ -61,7 +64,7 @@ from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
 from cluster.plan.stored_plans import encoded
 from protocols.streams import FieldType
 
-ANYTHING = Scalar("TRUE", FieldType.BOOLEAN)
+ANYTHING = Scalar(TRUE, FieldType.BOOLEAN)
 """What a template's filter says in the place of its members' conditions."""
 
 Groups = tuple[tuple[int, Scalar | None], ...]
@@ -255,7 +258,7 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
         case Join() | SemiJoin() | AntiJoin():
             renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
             right = Project(inputs[1], (*_kept(schema_of(template.right)), *renamed))
-            same = Scalar(f'"{MEMBER.name}" = "{RIGHT}{MEMBER.name}"', FieldType.BOOLEAN)
+            same = Scalar(Binary("=", *_sides(MEMBER)), FieldType.BOOLEAN)
             predicate = conjunction_of((same, *conjuncts_of(template.predicate)))
             pairs = replace(template, left=inputs[0], right=right, predicate=predicate)
             return _seen_by_both(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
@@ -271,15 +274,20 @@ def _zipped_apart(template: Zip, inputs: tuple[Node, ...], marks: Schema) -> Nod
     right = Project(inputs[1], (*_kept(schema_of(template.right)), *renamed))
     keys = (*template.keys, (MEMBER.name, RIGHT + MEMBER.name))
     pairs = replace(template, left=inputs[0], right=right, keys=keys)
-    outputs = (Output(mark.name, Scalar(f'COALESCE("{mark.name}", "{RIGHT}{mark.name}")', mark.type)) for mark in marks)
+    outputs = (Output(mark.name, Scalar(Call("COALESCE", _sides(mark)), mark.type)) for mark in marks)
     return Project(pairs, (*_kept(schema_of(template)), *outputs))
 
 
 def _seen_by_both(pairs: Node, columns: Schema, marks: Schema) -> Node:
     """Return pairs with the marks of one tuple: a query sees a pair if it sees both."""
-    since = Scalar(f'LEAST("{SINCE.name}", "{RIGHT}{SINCE.name}")', SINCE.type)
+    since = Scalar(Call("LEAST", _sides(SINCE)), SINCE.type)
     outputs = (Output(mark.name, since if mark == SINCE else column_scalar(mark)) for mark in marks)
     return Project(pairs, (*_kept(columns), *outputs))
+
+
+def _sides(mark: Column) -> tuple[expressions.Column, expressions.Column]:
+    """Return a mark of the left and of the right."""
+    return expressions.Column(mark.name), expressions.Column(RIGHT + mark.name)
 
 
 def carrying(node: Node, columns: Schema) -> Node:

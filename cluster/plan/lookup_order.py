@@ -25,8 +25,9 @@ from cluster.language.algebra import (
     Source,
     TableLookup,
 )
+from cluster.language.plans import plain_column
 from cluster.language.walks import rebuilt
-from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of, plain_column
+from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of
 from cluster.plan.relation_sizes import RelationSize
 from cluster.plan.relations_read import relations_of
 

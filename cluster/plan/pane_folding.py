@@ -37,6 +37,7 @@ from cluster.language.algebra import (
     Project,
     Scalar,
     Schema,
+    identity_of,
 )
 from cluster.language.plans import column_scalar
 from cluster.plan.completeness import count_form
@@ -141,20 +142,27 @@ def fold_panes(queries: Mapping[PlannedQuery, PaneQuery]) -> tuple[PaneFold, ...
     for query, pane_query in queries.items():
         pushed = pushed_of(pane_query)
         # Samples that sensors have aggregated already count for some and not for others, whatever their condition.
-        marks = [pane_query.predicate, None if pushed is None else Scalar(pushed.form, FieldType.TEXT)]
+        marks = [pane_query.predicate, None if pushed is None else _Form(pushed.form)]
         counted = count_form(pane_query)
         if counted is not None:
             # What is told of missing samples is for those only who ask for it, in panes of their width.
-            marks.append(Scalar(counted, FieldType.TEXT))
+            marks.append(_Form(counted))
         member = PaneMember(query, pane_query, group_of(tuple(marks)), pushed, counted)
         families.setdefault(pane_query.family, []).append(member)
     return tuple(PaneFold(name, tuple(members)) for name, members in families.items())
 
 
+class _Form(msgspec.Struct, frozen=True):
+    """The name of what sensors tell, beside conditions; written as it always has been."""
+
+    sql: str
+    type: FieldType = FieldType.TEXT
+
+
 @lru_cache(maxsize=65_536)
-def group_of(predicates: tuple[Scalar | None, ...]) -> int:
+def group_of(predicates: tuple[Scalar | _Form | None, ...]) -> int:
     """Return the number of conditions on sources: a digest of them, so that it is the same for ever; 0 for none."""
     if not any(predicates):
         return 0
-    digest = hashlib.blake2b(msgspec.json.encode(predicates), digest_size=8).digest()
+    digest = hashlib.blake2b(identity_of(predicates), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1 or 1

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-import msgspec
 from msgspec.structs import replace
 
 from cluster.language.algebra import (
@@ -25,6 +24,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Tolerance,
+    identity_of,
     schema_of,
 )
 from cluster.language.plans import column_scalar
@@ -81,7 +81,7 @@ class PaneQuery:
     def family(self) -> str:
         """The same for all queries that may share panes; never changes."""
         pane_class = self.own_pane_us.bit_length() // PANE_CLASS_BITS
-        what = msgspec.json.encode((self.source, self.keys, pane_class))
+        what = identity_of((self.source, self.keys, pane_class))
         return f"panes-{hashlib.blake2b(what, digest_size=8).hexdigest()}"
 
 

@@ -11,11 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from sqlglot import exp
-
+from cluster.expressions.conditions import conjuncts, disjuncts
+from cluster.expressions.nodes import (
+    TRUE,
+    Among,
+    Between,
+    Binary,
+    Chain,
+    Column,
+    Expression,
+    Like,
+    Literal,
+    Negative,
+    Not,
+    bare,
+)
 from cluster.language.algebra import Scalar, Schema
-from cluster.language.dialect import canonical, parse_scalar
-from cluster.language.syntax import conjuncts, disjuncts
 from protocols.streams import FieldType
 
 Value = int | float | str
@@ -69,44 +80,45 @@ def take_apart(predicate: Scalar | None, columns: Schema) -> Conditions:
     types = {column.name: column.type for column in columns}
     intervals: dict[str, tuple[Intervals, ...]] = {}
     rest: list[Scalar] = []
-    for part in conjuncts(parse_scalar(predicate.sql)):
-        found = _intervals(part.unnest(), types)
+    for part in conjuncts(predicate.expression):
+        found = _intervals(part, types)
         if found is None:
-            rest.append(Scalar(canonical(part), FieldType.BOOLEAN))
+            rest.append(Scalar(part, FieldType.BOOLEAN))
         else:
             column, union = found
             intervals[column] = (*intervals.get(column, ()), union)
     return Conditions(intervals, tuple(rest))
 
 
-_MIRRORED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ, exp.NEQ: exp.NEQ}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+"""What says the same with the sides exchanged."""
 
 
-def _intervals(part: exp.Expr, types: Mapping[str, FieldType]) -> tuple[str, Intervals] | None:
+def _intervals(part: Expression, types: Mapping[str, FieldType]) -> tuple[str, Intervals] | None:
     match part:
-        case exp.Column():
+        case Column():
             return _truth(part, types, value=True)
-        case exp.Not() if isinstance(part.this.unnest(), exp.Column):
-            return _truth(part.this.unnest(), types, value=False)
-        case exp.Or():
+        case Not() if isinstance(column := bare(part.operand), Column):
+            return _truth(column, types, value=False)
+        case Chain(word="OR"):
             return _union([_intervals(side, types) for side in disjuncts(part)])
-        case exp.In() if part.expressions:
-            return _union([_compared(exp.EQ, part.this.unnest(), each.unnest(), types) for each in part.expressions])
-        case exp.Between():
-            value, low, high = (part.args[name].unnest() for name in ("this", "low", "high"))
-            return _both(_compared(exp.GTE, value, low, types), _compared(exp.LTE, value, high, types))
-        case exp.Like():
+        case Among():
+            return _union([_compared("=", bare(part.value), bare(each), types) for each in part.choices])
+        case Between():
+            value, low, high = map(bare, part.operands)
+            return _both(_compared(">=", value, low, types), _compared("<=", value, high, types))
+        case Like(escape=None):
             return _prefix(part, types)
-        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            one, other = part.this.unnest(), part.expression.unnest()
-            if isinstance(one, exp.Column):
-                return _compared(type(part), one, other, types)
-            return _compared(_MIRRORED[type(part)], other, one, types)
+        case Binary() if part.sign in _MIRRORED:
+            one, other = bare(part.left), bare(part.right)
+            if isinstance(one, Column):
+                return _compared(part.sign, one, other, types)
+            return _compared(_MIRRORED[part.sign], other, one, types)
         case _:
             return None
 
 
-def _truth(column: exp.Expr, types: Mapping[str, FieldType], *, value: bool) -> tuple[str, Intervals] | None:
+def _truth(column: Column, types: Mapping[str, FieldType], *, value: bool) -> tuple[str, Intervals] | None:
     if types.get(column.name) is not FieldType.BOOLEAN:
         return None
     return column.name, (Interval(int(value), int(value)),)
@@ -133,13 +145,13 @@ def _both(low: tuple[str, Intervals] | None, high: tuple[str, Intervals] | None)
 
 
 def _compared(
-    sign: type[exp.Expr], column: exp.Expr, constant: exp.Expr, types: Mapping[str, FieldType]
+    sign: str, column: Expression, constant: Expression, types: Mapping[str, FieldType]
 ) -> tuple[str, Intervals] | None:
-    kind = types.get(column.name) if isinstance(column, exp.Column) else None
+    kind = types.get(column.name) if isinstance(column, Column) else None
     value = _constant(constant)
-    if kind is None or value is None or isinstance(value, str) != (kind is FieldType.TEXT):
+    if not isinstance(column, Column) or kind is None or value is None:
         return None
-    if isinstance(constant, exp.Boolean) != (kind is FieldType.BOOLEAN):
+    if isinstance(value, str) != (kind is FieldType.TEXT) or _is_truth(constant) != (kind is FieldType.BOOLEAN):
         return None
     if kind is FieldType.REAL:
         value = float(value)
@@ -149,53 +161,55 @@ def _compared(
     return column.name, _of_values(sign, value)
 
 
-def _of_values(sign: type[exp.Expr], value: Value) -> Intervals:
-    if sign is exp.EQ:
+def _is_truth(constant: Expression) -> bool:
+    return isinstance(constant, Literal) and constant.kind is FieldType.BOOLEAN
+
+
+def _of_values(sign: str, value: Value) -> Intervals:
+    if sign == "=":
         return (Interval(value, value),)
-    if sign is exp.NEQ:
+    if sign == "<>":
         return (Interval(high=value, high_open=True), Interval(low=value, low_open=True))
-    if sign in (exp.LT, exp.LTE):
-        return (Interval(high=value, high_open=sign is exp.LT),)
-    return (Interval(low=value, low_open=sign is exp.GT),)
+    if sign in ("<", "<="):
+        return (Interval(high=value, high_open=sign == "<"),)
+    return (Interval(low=value, low_open=sign == ">"),)
 
 
-def _of_integers(sign: type[exp.Expr], value: float) -> Intervals:
+def _of_integers(sign: str, value: float) -> Intervals:
     """Return the integers that compare with a real."""
-    if sign is exp.EQ:
+    if sign == "=":
         return (Interval(int(value), int(value)),) if value.is_integer() else ()
-    if sign is exp.NEQ:
+    if sign == "<>":
         return _of_values(sign, int(value)) if value.is_integer() else (Interval(),)
-    if sign is exp.LT:
+    if sign == "<":
         return (Interval(high=math.ceil(value) - 1),)
-    if sign is exp.LTE:
+    if sign == "<=":
         return (Interval(high=math.floor(value)),)
-    return (Interval(low=math.floor(value) + 1 if sign is exp.GT else math.ceil(value)),)
+    return (Interval(low=math.floor(value) + 1 if sign == ">" else math.ceil(value)),)
 
 
-def _constant(constant: exp.Expr) -> Value | None:
+def _constant(constant: Expression) -> Value | None:
     match constant:
-        case exp.Neg() if isinstance(constant.this.unnest(), exp.Literal):
-            value = _constant(constant.this.unnest())
+        case Negative() if isinstance(number := bare(constant.operand), Literal):
+            value = _constant(number)
             return 0 - value if isinstance(value, int | float) else None
-        case exp.Boolean():
-            return int(bool(constant.this))
-        case exp.Literal():
-            text = str(constant.this)
-            if constant.is_string:
-                return text
-            if text.isdecimal():
-                return int(text)
+        case Literal(kind=FieldType.BOOLEAN):
+            return int(constant == TRUE)
+        case Literal(kind=FieldType.TEXT):
+            return constant.text
+        case Literal(kind=FieldType.INTEGER):
+            return int(constant.text)
+        case Literal(kind=FieldType.REAL):
             # What is infinite is NULL, and equals nothing.
-            return float(text) if math.isfinite(float(text)) else None
+            return float(constant.text) if math.isfinite(float(constant.text)) else None
         case _:
             return None
 
 
-def _prefix(like: exp.Like, types: Mapping[str, FieldType]) -> tuple[str, Intervals] | None:
-    column, pattern = like.this.unnest(), like.expression
-    if not (isinstance(column, exp.Column) and isinstance(pattern, exp.Literal)):
+def _prefix(like: Like, types: Mapping[str, FieldType]) -> tuple[str, Intervals] | None:
+    column, text = bare(like.operand), like.pattern
+    if not isinstance(column, Column):
         return None
-    text = str(pattern.this)
     if types.get(column.name) is not FieldType.TEXT or not text.endswith("%") or set(text[:-1]) & {"%", "_"}:
         return None
     prefix = text[:-1]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cluster.language.algebra import Lookup, Node, Relation, Source
-from cluster.language.shared_nodes import remembered
 from cluster.language.walks import nodes_of
+from cluster.shared_nodes import remembered
 
 MEMORY_BYTES = 256 * 1024**2
 """What one table of relations may take of a worker's memory, unless another limit is given."""

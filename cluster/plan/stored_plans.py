@@ -8,9 +8,15 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
+from sqlglot.errors import SqlglotError
 
-from cluster.language.algebra import Node, Relation, inputs_of, with_inputs
+from cluster.errors import PlanError
+from cluster.expressions import storing
+from cluster.language.algebra import Node, Relation, Scalar, identity_of, inputs_of, with_inputs
+from cluster.language.errors import FjordSqlError
 from cluster.language.walks import from_below, written_out
+from cluster.language.written_scalars import read_scalar
+from protocols.streams import FieldType
 
 LARGEST_TREE = 5_000
 """Nodes of a plan that is written as a tree; one with more, parts counted wherever they stand, is a list."""
@@ -72,14 +78,74 @@ def restored(found: Stored) -> Node:
     return nodes[-1]
 
 
+class _Expression(msgspec.Struct, frozen=True):
+    """An expression as it is written: a list of its distinct nodes (:mod:`cluster.expressions.storing`)."""
+
+    expression: list[storing.StoredNode]
+    type: FieldType
+
+
+class _Text(msgspec.Struct, frozen=True):
+    """An expression as formats 2 and 3 have it."""
+
+    sql: str
+    type: FieldType
+
+
+def as_nodes(value: object) -> object:
+    """Return what `msgspec` writes for a part of a plan that it does not know: an expression."""
+    if not isinstance(value, Scalar):
+        raise NotImplementedError(f"{type(value).__name__} is no part of a plan")
+    return _Expression(storing.stored(value.expression), value.type)
+
+
+def from_nodes(kind: type, value: object) -> Scalar:
+    """Return the expression that was written, by this version or an earlier one.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if kind is not Scalar:
+        raise NotImplementedError(f"{kind.__name__} is no part of a plan")
+    if isinstance(value, dict) and "sql" in value:
+        text = msgspec.convert(value, _Text)
+        try:
+            return read_scalar(text.sql, text.type)
+        except (PlanError, FjordSqlError, SqlglotError, TypeError) as error:
+            raise ValueError(f"{text.sql!r} is no expression: {error}") from error
+    found = msgspec.convert(value, _Expression)
+    return Scalar(storing.restored(found.expression), found.type)
+
+
+_decoder = msgspec.json.Decoder(Stored, dec_hook=from_nodes)
+
+
+def written(node: Node) -> bytes:
+    """Return a plan as JSON."""
+    return msgspec.json.encode(stored(node), enc_hook=as_nodes)
+
+
+def read(text: bytes | str) -> Node:
+    """Return the plan that is written so.
+
+    Raises
+    ------
+    msgspec.DecodeError, ValueError
+        If it is none.
+    """
+    return restored(_decoder.decode(text))
+
+
 def encoded(node: Node) -> bytes:
     """Return a text that is the same for equal plans only, to make names of; the same for ever."""
     if written_out(node) <= LARGEST_TREE:
-        return msgspec.json.encode(node)
+        return identity_of(node)
     digests: dict[int, str] = {}
     for each in from_below(node):
         inputs = inputs_of(each)
         bare = with_inputs(each, tuple(_NOWHERE for _ in inputs))
         below = [digests[id(input_)] for input_ in inputs]
-        digests[id(each)] = hashlib.blake2b(msgspec.json.encode((bare, below)), digest_size=16).hexdigest()
+        digests[id(each)] = hashlib.blake2b(identity_of((bare, below)), digest_size=16).hexdigest()
     return digests[id(node)].encode()

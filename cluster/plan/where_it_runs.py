@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from cluster.errors import PlanError
 from cluster.language.algebra import Aggregate, Node, Source, inputs_of
+from cluster.language.plans import plain_column
 from cluster.language.walks import from_below
 from cluster.plan.completeness import check_completeness
 from cluster.plan.cuts import cuts_of, is_cut
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import describe, readable
-from cluster.plan.expressions import columns_of, conjuncts_of, plain_column
+from cluster.plan.expressions import columns_of, conjuncts_of
 from cluster.plan.hosts import Host, host_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import MEASURES, chosen_by, fixed_columns, pushed_of

@@ -14,8 +14,8 @@ import msgspec
 
 from cluster.errors import ClusterError, StorageError, UnwritableError
 from cluster.language.algebra import Node
+from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Plan, PlanFiles, PlannedQuery, decode_plan, encode_plan
-from cluster.plan.stored_plans import Stored, restored, stored
 from cluster.service.registry_file import RegistryFile
 from cluster.service.registry_schema import MIGRATIONS
 from cluster.service.relation_registry import RelationRegistry, WaitingQuery
@@ -188,7 +188,7 @@ class Registry:
         )
         return [
             RegisteredQuery(
-                name, sql, planned.get((name, since_epoch)) or restored(msgspec.json.decode(node, type=Stored)),
+                name, sql, planned.get((name, since_epoch)) or stored_plans.read(node),
                 since_epoch, created_us, frozenset(msgspec.json.decode(reads, type=list[str])),
             )
             for name, sql, node, since_epoch, created_us, reads in rows
@@ -237,7 +237,7 @@ class Registry:
         epoch = before.epoch + 1
         query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads)
         plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
-        text = msgspec.json.encode(stored(node))
+        text = stored_plans.written(node)
         self._prepare(plan)
         with self._changing_plan():
             self._database.execute(

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import polars as pl
-from sqlglot import exp
 
+from cluster.expressions.conditions import all_of, equal_sides
+from cluster.expressions.nodes import Chain, Column, Expression, bare
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Scalar
-from cluster.language.dialect import canonical, parse_scalar
 from protocols.streams import FieldType
 
 
@@ -42,10 +42,8 @@ def join_condition(predicate: Scalar | None, right: Collection[str]) -> JoinCond
         Those of the right side; all others are of the left.
     """
     pairs, rest = _taken_apart(predicate, right)
-    residual = None
-    if rest:
-        text = " AND ".join(f"({canonical(part)})" for part in rest)
-        residual = compile_scalar(Scalar(text, FieldType.BOOLEAN))
+    together = all_of(rest)
+    residual = None if together is None else compile_scalar(Scalar(together, FieldType.BOOLEAN))
     return JoinCondition(tuple(one for one, _ in pairs), tuple(other for _, other in pairs), residual)
 
 
@@ -54,15 +52,15 @@ def equal_columns(predicate: Scalar | None, right: Collection[str]) -> list[tupl
     return _taken_apart(predicate, right)[0]
 
 
-def _taken_apart(predicate: Scalar | None, right: Collection[str]) -> tuple[list[tuple[str, str]], list[exp.Expr]]:
+def _taken_apart(predicate: Scalar | None, right: Collection[str]) -> tuple[list[tuple[str, str]], list[Expression]]:
     """Return the columns that must be equal, and what else must be true."""
     if predicate is None:
         return [], []
     pairs: list[tuple[str, str]] = []
-    rest: list[exp.Expr] = []
-    parsed = parse_scalar(predicate.sql)
-    for part in parsed.flatten() if isinstance(parsed, exp.And) else [parsed]:
-        plain = part.unnest()
+    rest: list[Expression] = []
+    whole = predicate.expression
+    for part in whole.parts if isinstance(whole, Chain) and whole.word == "AND" else (whole,):
+        plain = bare(part)
         pair = _equality(plain, right)
         if pair is None:
             rest.append(plain)
@@ -71,11 +69,12 @@ def _taken_apart(predicate: Scalar | None, right: Collection[str]) -> tuple[list
     return list(dict.fromkeys(pairs)), rest  # who writes a condition twice means it once
 
 
-def _equality(part: exp.Expr, right: Collection[str]) -> tuple[str, str] | None:
-    if not isinstance(part, exp.EQ):
+def _equality(part: Expression, right: Collection[str]) -> tuple[str, str] | None:
+    sides = equal_sides(part)
+    if sides is None:
         return None
-    one, other = part.args["this"].unnest(), part.args["expression"].unnest()
-    if not (isinstance(one, exp.Column) and isinstance(other, exp.Column)):
+    one, other = map(bare, sides)
+    if not (isinstance(one, Column) and isinstance(other, Column)):
         return None
     if (one.name in right) == (other.name in right):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from cluster.expressions.nodes import Column
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.scalars import compile_scalar
@@ -26,7 +27,7 @@ class Project(Operator):
     def columns_of(cls, schema: Schema) -> Project:
         """Return the projection of a stream on these columns, unchanged; the stamp is where the interval begins."""
         read = {STAMP: START}
-        outputs = (Output(column.name, Scalar(f'"{read.get(column, column.name)}"', column.type)) for column in schema)
+        outputs = (Output(column.name, Scalar(Column(read.get(column, column.name)), column.type)) for column in schema)
         return cls(tuple(outputs))
 
     def transition(self, port: int, batch: Batch) -> Batch:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cluster.expressions import nodes
+from cluster.expressions.nodes import Binary, Literal
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
@@ -148,7 +150,8 @@ def told_columns(measures: Mapping[str, Sequence[Measure]]) -> tuple[str, ...]:
 
 
 def _condition(each: ToldTo) -> Scalar | None:
-    form = Scalar(f"\"{FORM_COLUMN}\" = '{each.form}'", FieldType.BOOLEAN)
+    named = Binary("=", nodes.Column(FORM_COLUMN), Literal(FieldType.TEXT, each.form))
+    form = Scalar(named, FieldType.BOOLEAN)
     return conjunction_of((form,) if each.fixed is None else (form, each.fixed))
 
 

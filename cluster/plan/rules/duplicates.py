@@ -22,7 +22,7 @@ from cluster.language.algebra import (
     Union,
 )
 from cluster.language.plans import plain_column
-from cluster.language.shared_nodes import remembered
+from cluster.shared_nodes import remembered
 
 INSENSITIVE = ("min", "max")
 """Aggregates that give the same for a bag and for its set."""

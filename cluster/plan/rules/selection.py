@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from cluster.expressions.conditions import repeats_itself
 from cluster.language.algebra import (
     Aggregate,
     Difference,
@@ -35,10 +36,9 @@ def drop_repeated_conditions(node: Node) -> Node | None:
     """A condition that stands twice in a selection counts once: σp∧p(S) = σp(S)."""
     if not isinstance(node, Filter):
         return None
-    parts = conjuncts_of(node.predicate)
-    if len(set(parts)) == len(parts):
+    if not repeats_itself(node.predicate.expression):
         return None
-    once = conjunction_of(parts)
+    once = conjunction_of(conjuncts_of(node.predicate))
     return Filter(node.input, once) if once is not None else None
 
 

@@ -19,7 +19,8 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import AggregateCall, Scalar
+from cluster.language.algebra import AggregateCall
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.fjord.scalar_definition import wrapped
 from tests.cluster.fjord.test_extreme_values import INTEGERS, REALS, is_settled
@@ -32,7 +33,7 @@ VALUES = st.lists(st.none() | st.sampled_from([*REALS, LARGEST, -LARGEST]), min_
 
 def calls(kind: FieldType) -> tuple[AggregateCall, ...]:
     """Every aggregate of a column of a type, and of an expression over it."""
-    argument = Scalar('"v"', kind)
+    argument = read_scalar('"v"', kind)
     functions = ["count", "sum", "avg", "min", "max", "stddev", "variance", "median", "quantile", "first", "last"]
     results = {"count": FieldType.INTEGER, **dict.fromkeys(("sum", "min", "max", "first", "last"), kind)}
     found = [
@@ -141,7 +142,7 @@ def test_what_leaves_the_reals_on_the_way(batches: list[list[Any]], expected: di
 
 
 def test_the_argument_of_an_aggregate_is_null_where_a_row_is() -> None:
-    argument = Scalar('"v" * 10', FieldType.REAL)
+    argument = read_scalar('"v" * 10', FieldType.REAL)
     counted = AggregateCall("n", "count", argument, FieldType.INTEGER)
     least = AggregateCall("m", "max", argument, FieldType.REAL)
     partial, merge = PartialAggregate((), (counted, least)), MergeAggregate((), (counted, least))
@@ -151,7 +152,7 @@ def test_the_argument_of_an_aggregate_is_null_where_a_row_is() -> None:
 
 
 def test_sums_saved_by_an_earlier_version_go_on() -> None:
-    total = AggregateCall("total", "sum", Scalar('"v"', FieldType.REAL), FieldType.REAL)
+    total = AggregateCall("total", "sum", read_scalar('"v"', FieldType.REAL), FieldType.REAL)
     before = MergeAggregate((), (total,))
     saved = pl.DataFrame({START: [0], END: [10], 'fjord_sum_real("v")': [40.0], 'fjord_count("v")': [2]})
     before.restore({"pending": saved, "watermark_us": -1})
@@ -162,7 +163,7 @@ def test_sums_saved_by_an_earlier_version_go_on() -> None:
 
 @pytest.mark.parametrize(("told", "expected"), [(40.0, 42.0), (math.inf, None), (math.nan, None)])
 def test_a_sum_that_a_sensor_made(told: float, expected: float | None) -> None:
-    total = AggregateCall("total", "sum", Scalar('"v"', FieldType.REAL), FieldType.REAL)
+    total = AggregateCall("total", "sum", read_scalar('"v"', FieldType.REAL), FieldType.REAL)
     merge = MergeAggregate((), (total,))
     rows = pl.DataFrame({START: [0], END: [10], "fjord_sum_v": [told], "fjord_count_v": [2]})
     begun = rows.select(START, END, *(column.from_sensors for column in partial_columns((total,))))

@@ -11,11 +11,13 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
+from cluster.expressions import nodes
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import Column, Scalar
-from cluster.language.dialect import canonical, parse_scalar
+from cluster.language.dialect import parse_scalar
 from cluster.language.functions import FUNCTIONS
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.fjord.scalar_definition import value_of
 from tests.cluster.fjord.test_scalars_against_duckdb import FORMS as ORDINARY
@@ -84,7 +86,7 @@ def expressions(draw: Any, kind: FieldType, depth: int = 3) -> str:
 
 
 SCALARS = st.sampled_from(list(FieldType)).flatmap(
-    lambda kind: expressions(kind).map(lambda text: Scalar(canonical(parse_scalar(text)), kind))
+    lambda kind: expressions(kind).map(lambda text: read_scalar(text, kind))
 )
 
 
@@ -122,10 +124,8 @@ def test_expressions_over_extreme_values_are_as_defined_and_settled(
 def test_an_unknown_condition_keeps_no_tuple_and_neither_does_its_negation(
     text: str, rows: list[tuple[Any, ...]]
 ) -> None:
-    condition, negation = (
-        compile_scalar(Scalar(canonical(parse_scalar(each)), BOOLEAN)) for each in (text, f"NOT ({text})")
-    )
-    known = defined(Scalar(text, BOOLEAN), rows)
+    condition, negation = (compile_scalar(read_scalar(each, BOOLEAN)) for each in (text, f"NOT ({text})"))
+    known = defined(read_scalar(text, BOOLEAN), rows)
     batch = frame(rows)
     assert batch.filter(condition).height == known.count(True)
     assert batch.filter(negation).height == known.count(False)
@@ -191,7 +191,7 @@ def test_a_function_of_all_extremes(text: str, kind: FieldType) -> None:
     rows, called = every_pair(text), text
     for name, part in zip(names_of(kinds), text.split("{")[1:], strict=True):
         called = called.replace("{" + part[0] + "}", f'"{name}"', 1)
-    scalar = Scalar(canonical(parse_scalar(called)), kind)
+    scalar = read_scalar(called, kind)
     found = computed(scalar, rows)
     assert all(map(is_settled, found))
     if "ROUND" in text:
@@ -205,7 +205,9 @@ def test_a_function_of_all_extremes(text: str, kind: FieldType) -> None:
 @settings(max_examples=200, deadline=None)
 @given(value=st.sampled_from(REALS) | st.floats(allow_nan=False, allow_infinity=False))
 def test_round_gives_the_nearest_number_with_so_many_decimals(decimals: int, value: float) -> None:
-    (found,) = pl.DataFrame({"r": [value]}).select(compile_scalar(Scalar(f'ROUND("r", {decimals})', REAL))).to_series()
+    (found,) = (
+        pl.DataFrame({"r": [value]}).select(compile_scalar(read_scalar(f'ROUND("r", {decimals})', REAL))).to_series()
+    )
     assert is_settled(found)
     assert abs(found - value) <= 0.5 * 10.0**-decimals + math.ulp(value)
     if abs(value) >= 2.0**52 / 10.0**decimals:
@@ -215,8 +217,8 @@ def test_round_gives_the_nearest_number_with_so_many_decimals(decimals: int, val
 @given(st.sampled_from(REALS) | st.floats(allow_nan=False, allow_infinity=False))
 def test_a_real_is_read_again_from_its_text(value: float) -> None:
     rows = pl.DataFrame({"r": [value + 0.0]})
-    text = rows.select(compile_scalar(Scalar('CAST("r" AS TEXT)', TEXT))).item()
-    again = rows.select(compile_scalar(Scalar('CAST(CAST("r" AS TEXT) AS DOUBLE)', REAL))).item()
+    text = rows.select(compile_scalar(read_scalar('CAST("r" AS TEXT)', TEXT))).item()
+    again = rows.select(compile_scalar(read_scalar('CAST(CAST("r" AS TEXT) AS DOUBLE)', REAL))).item()
     assert again == value
     assert not text.startswith("-") or value < 0
 
@@ -297,7 +299,7 @@ def test_a_real_is_read_again_from_its_text(value: float) -> None:
     ],
 )
 def test_constant_expressions_have_these_values(sql: str, kind: FieldType, expected: object) -> None:
-    found = pl.DataFrame({"n": [1, 2]}).select("n", compile_scalar(Scalar(sql, kind)).alias("x"))["x"].to_list()
+    found = pl.DataFrame({"n": [1, 2]}).select("n", compile_scalar(read_scalar(sql, kind)).alias("x"))["x"].to_list()
     assert found == [expected, expected]
     assert all(map(is_settled, found))
 
@@ -318,37 +320,33 @@ def test_constant_expressions_have_these_values(sql: str, kind: FieldType, expec
 )  # fmt: skip
 def test_expressions_of_thousands_of_terms_are_evaluated(sql: str, kind: FieldType, expected: list[object]) -> None:
     rows = pl.DataFrame({"i": [2, 3, None], "r": [0.5, 0.5, 0.5], "s": ["7", "x", None]})
-    assert rows.select(compile_scalar(Scalar(sql, kind)).alias("x"))["x"].to_list() == expected
+    assert rows.select(compile_scalar(read_scalar(sql, kind)).alias("x"))["x"].to_list() == expected
 
 
-def column(name: str) -> exp.Expr:
-    return exp.column(name, quoted=True)
+COLUMN_I, COLUMN_J, THREE = nodes.Column("i"), nodes.Column("j"), nodes.Literal(INTEGER, "3")
 
 
 @pytest.mark.parametrize(
     ("around", "expected"),
     [
-        (lambda inner: exp.Nullif(this=inner, expression=exp.Literal.number(3)), [2, None, None]),
-        (lambda inner: exp.Coalesce(this=inner, expressions=[column("j")]), [2, 3, 7]),
-        (
-            lambda inner: exp.Case(ifs=[exp.If(this=exp.GT(this=inner, expression=column("j")), true=column("i"))]),
-            [None, None, None],
-        ),
-        (lambda inner: exp.Mod(this=exp.Paren(this=inner), expression=exp.Literal.number(3)), [2, 0, None]),
-        (lambda inner: exp.Between(this=inner, low=column("i"), high=inner.copy()), None),
-        (lambda inner: exp.Cast(this=inner, to=exp.DataType.build("BIGINT")), [2, 3, None]),
-        (lambda inner: exp.Neg(this=exp.Paren(this=inner)), [2, 3, None]),
+        (lambda inner: nodes.Call("NULLIF", (inner, THREE)), [2, None, None]),
+        (lambda inner: nodes.Call("COALESCE", (inner, COLUMN_J)), [2, 3, 7]),
+        (lambda inner: nodes.Case(None, (nodes.Binary(">", inner, COLUMN_J),), (COLUMN_I,), None), [None, None, None]),
+        (lambda inner: nodes.Binary("%", nodes.Group(inner), THREE), [2, 0, None]),
+        (lambda inner: nodes.Between(inner, COLUMN_I, inner), None),
+        (lambda inner: nodes.Cast(inner, INTEGER), [2, 3, None]),
+        (lambda inner: nodes.Negative(nodes.Group(inner)), [2, 3, None]),
     ],
 )  # fmt: skip
 def test_nested_expressions_take_steps_in_proportion_to_their_depth(around: Any, expected: list[object] | None) -> None:
     """Every level is one step, though what it reads may stand in it more than once."""
-    tree, levels = column("i"), 12 if expected is None else 200
+    found, levels = COLUMN_I, 200
     for _ in range(levels):
-        tree = around(tree)
-    program = program_of(tree)
+        found = around(found)
+    program = program_of(found)
     assert len(program.steps) <= 2 * levels
-    found = program.run([pl.Series(VALUES_OF[name]) for name in program.columns])
-    assert expected is None or found.to_list() == expected
+    values = program.run([pl.Series(VALUES_OF[name]) for name in program.columns])
+    assert expected is None or values.to_list() == expected
 
 
 VALUES_OF: dict[str, list[int | None]] = {"i": [2, 3, None], "j": [7, 7, 7]}
@@ -360,14 +358,14 @@ VALUES_OF: dict[str, list[int | None]] = {"i": [2, 3, None], "j": [7, 7, 7]}
 @pytest.mark.parametrize("rows", [1, 2, 64])
 def test_zero_has_one_sign_however_many_rows_there_are(sql: str, rows: int) -> None:
     zeros = pl.DataFrame({"x": [0.0] * rows})
-    assert set(zeros.select(compile_scalar(Scalar(f"CAST({sql} AS TEXT)", TEXT)).alias("x"))["x"]) == {"0.0"}
-    found = zeros.select(compile_scalar(Scalar(sql, REAL)).alias("x"))["x"].to_list()
+    assert set(zeros.select(compile_scalar(read_scalar(f"CAST({sql} AS TEXT)", TEXT)).alias("x"))["x"]) == {"0.0"}
+    found = zeros.select(compile_scalar(read_scalar(sql, REAL)).alias("x"))["x"].to_list()
     assert all(map(is_settled, found))
 
 
 def test_a_program_keeps_nothing_that_nobody_reads_any_more() -> None:
     branches = " ".join(f"WHEN i = {n} THEN i + {n}" for n in range(1000))
-    program = program_of(parse_scalar(f"CASE {branches} END"))
+    program = program_of(read_scalar(f"CASE {branches} END", INTEGER).expression)
     kept = most = 0
     for step in program.steps:
         kept += 1 - sum(done >= len(program.columns) + len(program.constants) for done in step.done)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cluster.fjord.predicate_index import PredicateIndex
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import Column, Scalar
+from cluster.language.written_scalars import read_scalar
 from cluster.plan.predicate_intervals import Interval, take_apart
 from protocols.streams import FieldType
 
@@ -87,7 +88,7 @@ def predicates(draw: Any) -> Scalar | None:
     for _ in range(draw(st.integers(0, 3))):
         one = draw(atoms())
         parts.append(f"({one} OR {draw(atoms())})" if draw(st.integers(0, 3)) == 0 else one)
-    return Scalar(" AND ".join(parts), FieldType.BOOLEAN) if parts else None
+    return read_scalar(" AND ".join(parts), FieldType.BOOLEAN) if parts else None
 
 
 def frame(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
@@ -160,13 +161,13 @@ def test_it_finds_what_each_predicate_finds_alone(found: list[Scalar | None], ro
 def test_predicates_are_split_into_intervals_and_the_rest(
     sql: str, column: str, intervals: list[Any], rest: int
 ) -> None:
-    found = take_apart(Scalar(sql, FieldType.BOOLEAN), COLUMNS)
+    found = take_apart(read_scalar(sql, FieldType.BOOLEAN), COLUMNS)
     assert list(found.intervals.get(column, ())) == intervals
     assert len(found.rest) == rest
 
 
 def test_a_predicate_that_fails_stops_nobody_else() -> None:
-    broken, good = Scalar('"missing" > 1', FieldType.BOOLEAN), Scalar('"i" > 1', FieldType.BOOLEAN)
+    broken, good = read_scalar('"missing" > 1', FieldType.BOOLEAN), read_scalar('"i" > 1', FieldType.BOOLEAN)
     matches = PredicateIndex([broken, good, broken], COLUMNS).match(frame([(2, 1.0, "a", True)]))
     assert matches.predicates.tolist() == [1]
     assert set(matches.failures) == {0, 2}
@@ -177,7 +178,7 @@ def test_a_condition_of_thousands_of_values_is_looked_up() -> None:
     among = f'"i" IN ({", ".join(str(3 * n) for n in range(10_000))})'
     either = " OR ".join(f'"i" = {3 * n}' for n in range(5_000))
     both = " AND ".join(f'"i" <> {n}' for n in range(100, 600))
-    predicates = [Scalar(text, FieldType.BOOLEAN) for text in (among, either, both)]
+    predicates = [read_scalar(text, FieldType.BOOLEAN) for text in (among, either, both)]
     conditions = [take_apart(predicate, COLUMNS) for predicate in predicates]
     assert [len(each.rest) for each in conditions] == [0, 0, 0]
     batch = frame([(n, None, None, None) for n in (3, 4, 300, 29_997, None)])
@@ -188,7 +189,7 @@ def test_a_condition_of_thousands_of_values_is_looked_up() -> None:
 
 def test_a_predicate_is_found_by_the_column_that_chooses_most() -> None:
     wide, narrow = '"i" > -100', "\"s\" = 'a{}'"
-    predicates = [Scalar(f"{wide} AND {narrow.format(n)}", FieldType.BOOLEAN) for n in range(20)]
+    predicates = [read_scalar(f"{wide} AND {narrow.format(n)}", FieldType.BOOLEAN) for n in range(20)]
     index = PredicateIndex(predicates, COLUMNS)
     assert set(index._trees) == {"s"}
     matches = index.match(frame([(1, None, "a7", None), (-100, None, "a8", None)]))

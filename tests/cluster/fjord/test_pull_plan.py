@@ -21,14 +21,14 @@ from cluster.language.algebra import (
     Output,
     Project,
     Relation,
-    Scalar,
     SemiJoin,
     Union,
 )
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 
 PLACES = Relation("places", "places@1", (Column("segment", FieldType.INTEGER),))
-ONE = Project(PLACES, (Output("one", Scalar("1", FieldType.INTEGER)),))
+ONE = Project(PLACES, (Output("one", read_scalar("1", FieldType.INTEGER)),))
 
 
 def _pulled(node: Node, *segments: int) -> list[tuple[object, ...]]:
@@ -43,17 +43,17 @@ def test_a_pulled_projection_of_constants_has_a_row_for_each_input_row(segments:
 
 def test_a_pulled_projection_of_constants_over_nothing_has_no_row() -> None:
     assert _pulled(Distinct(ONE)) == []
-    beyond = Filter(PLACES, Scalar('"segment" > 9', FieldType.BOOLEAN))
+    beyond = Filter(PLACES, read_scalar('"segment" > 9', FieldType.BOOLEAN))
     assert _pulled(Project(beyond, ONE.outputs), 7, 8) == []
     assert _pulled(Project(beyond, ONE.outputs), 10, 8) == [(1,)]
 
 
-ABOVE_7 = Scalar('"segment" > 7', FieldType.BOOLEAN)
-AS_IT_IS = (Output("segment", Scalar('"segment"', FieldType.INTEGER)),)
-DOUBLE = (Output("double", Scalar('"segment" * 2', FieldType.INTEGER)),)
+ABOVE_7 = read_scalar('"segment" > 7', FieldType.BOOLEAN)
+AS_IT_IS = (Output("segment", read_scalar('"segment"', FieldType.INTEGER)),)
+DOUBLE = (Output("double", read_scalar('"segment" * 2', FieldType.INTEGER)),)
 COUNT = AggregateCall("count", "count", None, FieldType.INTEGER)
-OTHERS = Project(PLACES, (Output("other", Scalar('"segment"', FieldType.INTEGER)),))
-EQUAL = Scalar('"segment" = "other"', FieldType.BOOLEAN)
+OTHERS = Project(PLACES, (Output("other", read_scalar('"segment"', FieldType.INTEGER)),))
+EQUAL = read_scalar('"segment" = "other"', FieldType.BOOLEAN)
 
 
 @pytest.mark.parametrize(("node", "expected"), [
@@ -68,15 +68,15 @@ EQUAL = Scalar('"segment" = "other"', FieldType.BOOLEAN)
     (Intersection(PLACES, Distinct(PLACES)), [(7,), (8,), (9,)]),
     (Aggregate(PLACES, (), (COUNT,)), [(4,)]),
     (Aggregate(PLACES, ("segment",), (COUNT,)), [(7, 2), (8, 1), (9, 1)]),
-    (Filter(Aggregate(PLACES, ("segment",), (COUNT,)), Scalar('"count" > 1', FieldType.BOOLEAN)), [(7, 2)]),
-    (Aggregate(Filter(PLACES, Scalar('"segment" > 9', FieldType.BOOLEAN)), ("segment",), (COUNT,)), []),
+    (Filter(Aggregate(PLACES, ("segment",), (COUNT,)), read_scalar('"count" > 1', FieldType.BOOLEAN)), [(7, 2)]),
+    (Aggregate(Filter(PLACES, read_scalar('"segment" > 9', FieldType.BOOLEAN)), ("segment",), (COUNT,)), []),
     (Project(Join(Distinct(PLACES), OTHERS, EQUAL), AS_IT_IS), [(7,), (7,), (8,), (9,)]),
-    (SemiJoin(PLACES, Filter(OTHERS, Scalar('"other" < 8', FieldType.BOOLEAN)), EQUAL), [(7,), (7,)]),
-    (AntiJoin(PLACES, Filter(OTHERS, Scalar('"other" < 8', FieldType.BOOLEAN)), EQUAL), [(8,), (9,)]),
+    (SemiJoin(PLACES, Filter(OTHERS, read_scalar('"other" < 8', FieldType.BOOLEAN)), EQUAL), [(7,), (7,)]),
+    (AntiJoin(PLACES, Filter(OTHERS, read_scalar('"other" < 8', FieldType.BOOLEAN)), EQUAL), [(8,), (9,)]),
     (Lookup(Filter(PLACES, ABOVE_7), OTHERS, EQUAL), [(8, 8), (9, 9)]),
-    (Lookup(PLACES, Filter(OTHERS, Scalar('"other" > 8', FieldType.BOOLEAN)), EQUAL, "left"),
+    (Lookup(PLACES, Filter(OTHERS, read_scalar('"other" > 8', FieldType.BOOLEAN)), EQUAL, "left"),
      [(7, None), (7, None), (8, None), (9, 9)]),
-    (Lookup(PLACES, Filter(OTHERS, Scalar('"other" > 8', FieldType.BOOLEAN)), EQUAL, "anti"), [(7,), (7,), (8,)]),
+    (Lookup(PLACES, Filter(OTHERS, read_scalar('"other" > 8', FieldType.BOOLEAN)), EQUAL, "anti"), [(7,), (7,), (8,)]),
 ])  # fmt: skip
 def test_each_kind_of_plan_is_pulled_to_these_rows(node: Node, expected: list[tuple[object, ...]]) -> None:
     assert sorted(_pulled(node, 7, 9, 7, 8), key=repr) == expected

@@ -19,7 +19,8 @@ from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.stored_rows import RowsInFile
 from cluster.fjord.stream_scan import StreamScan
-from cluster.language.algebra import Column, Filter, Output, Project, Relation, Scalar
+from cluster.language.algebra import Column, Filter, Output, Project, Relation
+from cluster.language.written_scalars import read_scalar
 from cluster.storage.relation_versions import RelationVersions
 from protocols.streams import FieldType
 
@@ -102,8 +103,11 @@ def test_a_table_of_a_relation_is_settled(tmp_path: Path, memory_bytes: int) -> 
     rows = pl.DataFrame({"item": range(7), "price": ODD})
     committed(tmp_path, rows)
     tables = RelationTables(str(tmp_path), {RELATION.identity: 1}, memory_bytes=memory_bytes)
-    positive = Scalar('"price" >= 0', FieldType.BOOLEAN)
-    outputs = (Output("item", Scalar('"item"', FieldType.INTEGER)), Output("price", Scalar('"price"', FieldType.REAL)))
+    positive = read_scalar('"price" >= 0', FieldType.BOOLEAN)
+    outputs = (
+        Output("item", read_scalar('"item"', FieldType.INTEGER)),
+        Output("price", read_scalar('"price"', FieldType.REAL)),
+    )
     for table, expected in (
         (Project(RELATION, outputs), {(n, repr(value)) for n, value in enumerate(SETTLED)}),
         (Filter(RELATION, positive), {(0, "0.0"), (1, "0.0"), (6, "1.5")}),

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import Scalar
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 
 REPEATED = pl.DataFrame({"s": [1], "k": [3], "n": [2]}).with_columns(pl.col("s").repeat_by("n").alias("s")).explode("s")
@@ -23,7 +23,7 @@ REPEATED = pl.DataFrame({"s": [1], "k": [3], "n": [2]}).with_columns(pl.col("s")
     ],
 )  # fmt: skip
 def test_a_constant_is_compared_with_every_row(sql: str, expected: bool) -> None:
-    found = REPEATED.select("s", compile_scalar(Scalar(sql, FieldType.BOOLEAN)).alias("x"))
+    found = REPEATED.select("s", compile_scalar(read_scalar(sql, FieldType.BOOLEAN)).alias("x"))
     assert found["x"].to_list() == [expected, expected]
 
 
@@ -41,10 +41,10 @@ def test_a_constant_is_compared_with_every_row(sql: str, expected: bool) -> None
     ],
 )  # fmt: skip
 def test_scalars_of_odd_arguments_have_these_values(sql: str, kind: FieldType, expected: object) -> None:
-    found = REPEATED.select("s", compile_scalar(Scalar(sql, kind)).alias("x"))
+    found = REPEATED.select("s", compile_scalar(read_scalar(sql, kind)).alias("x"))
     assert found["x"].to_list() == [expected, expected]
 
 
 def test_what_no_rule_knows_is_refused_by_its_text() -> None:
     with pytest.raises(PlanError, match="cannot be evaluated"):
-        compile_scalar(Scalar('SIN("x")', FieldType.REAL))
+        compile_scalar(read_scalar('SIN("x")', FieldType.REAL))

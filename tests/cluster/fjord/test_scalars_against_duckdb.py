@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import Column, Scalar
-from cluster.language.dialect import canonical, parse_scalar
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.oracle.definition import SETTINGS, scalar_sql
 
@@ -83,7 +83,7 @@ def expressions(draw: Any, kind: FieldType, depth: int = 3) -> str:
 
 
 SCALARS = st.sampled_from(list(FieldType)).flatmap(
-    lambda kind: expressions(kind).map(lambda text: Scalar(canonical(parse_scalar(text)), kind))
+    lambda kind: expressions(kind).map(lambda text: read_scalar(text, kind))
 )
 
 
@@ -147,7 +147,7 @@ COMPARISONS = [
 def test_comparisons_at_the_ends_of_the_types(
     connection: duckdb.DuckDBPyConnection, text: str, rows: list[tuple[Any, ...]]
 ) -> None:
-    scalar = Scalar(canonical(parse_scalar(text)), BOOLEAN)
+    scalar = read_scalar(text, BOOLEAN)
     assert evaluated(scalar, rows) == defined(scalar, rows, connection)
 
 
@@ -163,7 +163,7 @@ OPERATIONS = [
 def test_what_leaves_the_reals_is_null(
     connection: duckdb.DuckDBPyConnection, text: str, rows: list[tuple[Any, ...]]
 ) -> None:
-    scalar = Scalar(canonical(parse_scalar(text)), REAL)
+    scalar = read_scalar(text, REAL)
     frame = pl.DataFrame(rows, schema={column.name: POLARS_TYPES[column.type] for column in COLUMNS}, orient="row")
     cursor = connection.cursor().register("given_rows", frame.with_row_index("#").to_arrow())
     one = f"CAST(TRY({scalar_sql(scalar)}) AS DOUBLE)"

@@ -10,9 +10,9 @@ from cluster.fjord import text_functions
 from cluster.fjord.scalars import compile_scalar
 from cluster.fjord.text_functions import LONGEST_TEXT, longest_bytes
 from cluster.fjord.text_growth import TextGrowthError, check_text
-from cluster.language.algebra import Scalar
 from cluster.language.dialect import parse_scalar
 from cluster.language.translation import translate
+from cluster.language.written_scalars import read_scalar
 from cluster.service.planning import Known
 from protocols.streams import FieldType
 from tests.cluster.fjord.scalar_definition import value_of
@@ -33,7 +33,7 @@ EXPRESSIONS = (
 def test_what_would_be_too_long_is_null(sql: str) -> None:
     kind = FieldType.INTEGER if sql.startswith("LENGTH") else FieldType.TEXT
     frame = pl.DataFrame(TEXTS)
-    found = frame.select(x=compile_scalar(Scalar(sql, kind)))["x"].to_list()
+    found = frame.select(x=compile_scalar(read_scalar(sql, kind)))["x"].to_list()
     tree = parse_scalar(sql)
     assert found == [value_of(tree, row) for row in frame.iter_rows(named=True)]
     assert None in found or sql.startswith(("CO", "'y'", "LENGTH"))
@@ -54,7 +54,7 @@ def test_doubling_takes_no_more_than_the_longest_text(sql: str, monkeypatch: pyt
     monkeypatch.setattr("cluster.fjord.text_functions.operator.add", watched)
     frame = pl.DataFrame({"s": ["a"]})
     for _ in range(28):
-        frame = frame.select(s=compile_scalar(Scalar(sql, FieldType.TEXT)))
+        frame = frame.select(s=compile_scalar(read_scalar(sql, FieldType.TEXT)))
     assert len(made) == 28
     assert max(made) <= LONGEST_TEXT
 
@@ -62,8 +62,8 @@ def test_doubling_takes_no_more_than_the_longest_text(sql: str, monkeypatch: pyt
 def test_constants_are_bounded_too() -> None:
     long = exp.Literal.string("a" * HALF).sql()
     kind = FieldType.TEXT
-    assert pl.select(x=compile_scalar(Scalar(f"{long} || {long} || 'b'", kind))).item() is None
-    assert pl.select(x=compile_scalar(Scalar(f"{long} || {long}", kind))).item() == "a" * LONGEST_TEXT
+    assert pl.select(x=compile_scalar(read_scalar(f"{long} || {long} || 'b'", kind))).item() is None
+    assert pl.select(x=compile_scalar(read_scalar(f"{long} || {long}", kind))).item() == "a" * LONGEST_TEXT
 
 
 def doubled(times: int, last: str = "SELECT sensor AS x FROM traffic", made: str = "CONCAT(x, x)") -> str:

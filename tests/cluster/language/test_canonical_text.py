@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.language.algebra import Project
-from cluster.language.dialect import canonical, parse_scalar
+from cluster.language.dialect import parse_scalar
 from cluster.language.translation import translate
 from tests.cluster.language.example_catalog import CATALOG
+from tests.cluster.language.sqlglot_text import canonical
 
 ATOMS = st.sampled_from(["lane", "speed", "flow", "1", "2.5", "-3", "NULL"])
 

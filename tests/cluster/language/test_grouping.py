@@ -11,17 +11,20 @@ from cluster.language.algebra import (
     AggregateCall,
     Column,
     Node,
-    Scalar,
+    Project,
     Source,
     Tolerance,
     inputs_of,
 )
+from cluster.language.dialect import parse_scalar
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
+from cluster.language.plans import plain_column
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of
-from cluster.plan import expressions
+from cluster.language.written_scalars import read_scalar
+from cluster.plan.rewrite import rewrite
 from protocols.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 
@@ -172,16 +175,16 @@ def test_what_may_leave_the_reals_may_be_null(sql: str, nullable: bool) -> None:
     select = f"SELECT {sql} AS x FROM (SELECT COUNT(*) AS n {WINDOW}) AS q"
     context = Context(select, CATALOG)
     scope = Scope((ScopeItem("q", (ScopeColumn("n", "n", FieldType.INTEGER, nullable=False),)),))
-    assert Checker(scope, context).check(expressions.parse_scalar(sql)).nullable is nullable
+    assert Checker(scope, context).check(parse_scalar(sql)).nullable is nullable
     translate(select, CATALOG)
 
 
 @pytest.mark.parametrize("name", ["a", 'a"b', '"', '"a"', '""'])
 def test_a_plain_column_is_one_whatever_its_name(name: str) -> None:
     quoted = name.replace('"', '""')
-    column = Scalar(f'"{quoted}"', FieldType.TEXT)
-    assert expressions.plain_column(column) == name
-    assert expressions.plain_column(Scalar(f'"{quoted}" || "{quoted}"', FieldType.TEXT)) is None
+    column = read_scalar(f'"{quoted}"', FieldType.TEXT)
+    assert plain_column(column) == name
+    assert plain_column(read_scalar(f'"{quoted}" || "{quoted}"', FieldType.TEXT)) is None
     assert Column(name, FieldType.TEXT).name == name
 
 
@@ -218,3 +221,17 @@ def test_values_that_there_are_not_are_refused_with_their_place(sql: str, offend
 )  # fmt: skip
 def test_values_at_the_ends_are_accepted(sql: str) -> None:
     translate(sql, CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("(lane + 1) * 2", '("lane" + 1) * 2'), ("speed / (lane - 2.50)", '"speed" / ("lane" - 2.50)'),
+        ("(open OR lane > 1) AND lane < 3", '("open" OR "lane" > 1) AND "lane" < 3'),
+    ],
+)  # fmt: skip
+def test_a_key_is_computed_as_it_is_written_however_often_it_stands_in_the_query(key: str, text: str) -> None:
+    select = f"SELECT {key} AS k, COUNT(*) AS n {WINDOW} GROUP BY {key} HAVING ({key}) IS NOT NULL"
+    for node in (translate(select, CATALOG).node, rewrite(translate(select, CATALOG).node).node):
+        outputs = [output for each in nodes_of(node) if isinstance(each, Project) for output in each.outputs]
+        assert [each.scalar.sql for each in outputs if each.name == key] == [text]

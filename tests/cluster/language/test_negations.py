@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cluster.language.algebra import AntiJoin, Filter
-from cluster.language.dialect import canonical, parse_scalar
+from cluster.language.dialect import parse_scalar
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from tests.cluster.language.example_catalog import CATALOG
+from tests.cluster.language.sqlglot_text import canonical
 
 HOUR = "WINDOW(RANGE 1 HOUR)"
 PAIRS = [

@@ -32,11 +32,11 @@ from cluster.language.algebra import (
     Output,
     PartitionedWindow,
     Project,
-    Scalar,
     Source,
     TimeWindow,
     Union,
 )
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.oracle.definition import Bag, Snapshots, Streams
 from tests.cluster.oracle.strategies import COLUMNS, LAST
@@ -138,7 +138,7 @@ def _combined(form: str, left: Query, right: Query) -> Query:
 
 
 def _picked(node: Node, old: Sequence[str], new: Sequence[str]) -> Node:
-    outputs = (Output(name, Scalar(f'"{column}"', INTEGER)) for column, name in zip(old, new, strict=True))
+    outputs = (Output(name, read_scalar(f'"{column}"', INTEGER)) for column, name in zip(old, new, strict=True))
     return Project(node, tuple(outputs))
 
 
@@ -151,7 +151,7 @@ def windowed(draw: Any) -> Query:
     came = f"SELECT * FROM {stream} WHERE stamp <= $t"
     if draw(st.booleans()):
         column, least = draw(st.sampled_from(numbers)), draw(st.integers(0, 2))
-        node = Filter(node, Scalar(f'"{column}" >= {least}', BOOLEAN))
+        node = Filter(node, read_scalar(f'"{column}" >= {least}', BOOLEAN))
         came += f' AND "{column}" >= {least}'
     kind = draw(st.sampled_from(("RANGE", "ROWS", "PARTITION", "PARTITION")))
     if kind == "RANGE":

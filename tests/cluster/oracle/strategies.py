@@ -41,8 +41,8 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.bounds import unbounded_operator
-from cluster.language.dialect import canonical, parse_scalar
 from cluster.language.instants import has_chronons
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.oracle.definition import Streams
 
@@ -118,7 +118,7 @@ class _Names:
 
 
 def _scalar(sql: str, kind: FieldType) -> Scalar:
-    return Scalar(canonical(parse_scalar(sql)), kind)
+    return read_scalar(sql, kind)
 
 
 def _of_type(schema: Schema, kind: FieldType) -> list[str]:
@@ -311,7 +311,7 @@ def _counted(draw: Any, node: Node, names: _Names) -> Node:
         node = TimeWindow(node, draw(st.integers(2, 12)))
     key = draw(st.sampled_from([column.name for column in schema_of(node)]))
     count = AggregateCall(names.fresh(), "count", None, INTEGER)
-    return Project(Aggregate(node, (key,), (count,)), (Output(names.fresh(), Scalar(f'"{count.name}"', INTEGER)),))
+    return Project(Aggregate(node, (key,), (count,)), (Output(names.fresh(), read_scalar(f'"{count.name}"', INTEGER)),))
 
 
 @st.composite
@@ -370,10 +370,10 @@ def _renamed(node: Node, names: _Names) -> Node:
     """Give every column a name that nothing else has."""
     return Project(
         node,
-        tuple(Output(names.fresh(), Scalar(f'"{column.name}"', column.type)) for column in schema_of(node)),
+        tuple(Output(names.fresh(), read_scalar(f'"{column.name}"', column.type)) for column in schema_of(node)),
     )
 
 
 def _narrowed(node: Node) -> Node:
     schema = schema_of(node)[:2]
-    return Project(node, tuple(Output(column.name, Scalar(f'"{column.name}"', column.type)) for column in schema))
+    return Project(node, tuple(Output(column.name, read_scalar(f'"{column.name}"', column.type)) for column in schema))

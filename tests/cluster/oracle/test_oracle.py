@@ -17,10 +17,10 @@ from cluster.language.algebra import (
     Node,
     Output,
     Project,
-    Scalar,
     Source,
     TimeWindow,
 )
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.oracle import proving
 from tests.cluster.oracle.comparison import difference_of_rows
@@ -63,7 +63,7 @@ def test_a_distinct_that_remembers_only_how_far_it_has_come_is_found(monkeypatch
 
     monkeypatch.setattr(DistinctOperator, "_cover", far)
     counted = Aggregate(TimeWindow(ALPHA, 7), ("k",), (AggregateCall("n", "count", None, FieldType.INTEGER),))
-    plan = Distinct(Project(counted, (Output("n", Scalar('"n"', FieldType.INTEGER)),)))
+    plan = Distinct(Project(counted, (Output("n", read_scalar('"n"', FieldType.INTEGER)),)))
     dice = random.Random(1)
     with pytest.raises(MismatchError, match="missing"):
         prove(plan, [random_streams(dice) for _ in range(40)], dice, Tally())

@@ -33,12 +33,13 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
 from cluster.fjord.queues import PushQueue
-from cluster.language.algebra import AggregateCall, Node, Scalar, inputs_of
+from cluster.language.algebra import AggregateCall, Node, inputs_of
 from cluster.language.algebra import Filter as FilterNode
 from cluster.language.algebra import TimeWindow as TimeWindowNode
 from cluster.language.catalog import Catalog, CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import CreateStream, parse_statement, translate, translate_derived
+from cluster.language.written_scalars import read_scalar
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import RULES, rewrite
 from protocols.streams import FieldType
@@ -48,8 +49,8 @@ from tests.cluster.papers.queries import catalog_of, check_answer, planned, stre
 
 E, F = frame([]), frame([], "f")
 CATALOG = catalog_of(stream("s", "k TEXT, x INT"), stream("r", "k TEXT, x INT"))
-SAME = Scalar('"e" = "f"', FieldType.BOOLEAN)
-LESS = Scalar('"e" < "f"', FieldType.BOOLEAN)
+SAME = read_scalar('"e" = "f"', FieldType.BOOLEAN)
+LESS = read_scalar('"e" < "f"', FieldType.BOOLEAN)
 COUNT = AggregateCall("n", "count", None, FieldType.INTEGER)
 
 

@@ -24,12 +24,12 @@ from cluster.language.algebra import (
     Output,
     PartitionedWindow,
     Project,
-    Scalar,
     SemiJoin,
     Source,
     TimeWindow,
     Union,
 )
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.oracle.comparison import snapshots_of
 from tests.cluster.oracle.definition import Bag, Streams, evaluate
@@ -43,29 +43,29 @@ STREAMS = {
     "s3": "1:c 2:a 3:b 4:b 5:a 6:c",
 }
 S1, S2, S3 = (Source(name, (Column("e", FieldType.TEXT),)) for name in STREAMS)
-OTHER = Project(S2, (Output("f", Scalar('"e"', FieldType.TEXT)),))
-EQUAL = Scalar('"e" = "f"', FieldType.BOOLEAN)
+OTHER = Project(S2, (Output("f", read_scalar('"e"', FieldType.TEXT)),))
+EQUAL = read_scalar('"e" = "f"', FieldType.BOOLEAN)
 
 
 def where(node: Node, sql: str) -> Node:
-    return Filter(node, Scalar(sql, FieldType.BOOLEAN))
+    return Filter(node, read_scalar(sql, FieldType.BOOLEAN))
 
 
 def mapped(node: Node, sql: str, kind: FieldType = FieldType.TEXT, name: str = "e") -> Node:
-    return Project(node, (Output(name, Scalar(sql, kind)),))
+    return Project(node, (Output(name, read_scalar(sql, kind)),))
 
 
 GROUPED = Project(
     S3,
     (
-        Output("e", Scalar('"e"', FieldType.TEXT)),
-        Output("g", Scalar("""CASE WHEN "e" = 'b' THEN 'b' ELSE 'ac' END""", FieldType.TEXT)),
+        Output("e", read_scalar('"e"', FieldType.TEXT)),
+        Output("g", read_scalar("""CASE WHEN "e" = 'b' THEN 'b' ELSE 'ac' END""", FieldType.TEXT)),
     ),
 )
 # Letters that add up: a = 1, b = 10, c = 100.
 NUMBERS = mapped(S1, """CASE "e" WHEN 'a' THEN 1 WHEN 'b' THEN 10 ELSE 100 END""", FieldType.INTEGER, "n")
 COUNT = AggregateCall("n", "count", None, FieldType.INTEGER)
-SUM = AggregateCall("s", "sum", Scalar('"n"', FieldType.INTEGER), FieldType.INTEGER)
+SUM = AggregateCall("s", "sum", read_scalar('"n"', FieldType.INTEGER), FieldType.INTEGER)
 
 LETTERS: dict[str, tuple[Node, str]] = {
     "filter a, c": (where(S1, "\"e\" IN ('a', 'c')"), "1:c 2:aaa 3:aaa 4:aaac"),

@@ -28,6 +28,7 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
 from cluster.language.algebra import AggregateCall, Column, Output, Scalar
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.papers.notation import Rows, answer, frame, physical, snapshots
 
@@ -39,13 +40,13 @@ TEXT, INTEGER, BOOLEAN = FieldType.TEXT, FieldType.INTEGER, FieldType.BOOLEAN
 
 
 def condition(sql: str) -> Scalar:
-    return Scalar(sql, BOOLEAN)
+    return read_scalar(sql, BOOLEAN)
 
 
 UNARY: dict[str, tuple[Operator, str, str]] = {
     "9.2 filter a (pS1)": (Filter(condition("\"e\" = 'a'")), PS1, "a[5,11) a[9,10)"),
     "9.2 map (pS1)": (
-        Project((Output("e", Scalar("""CASE "e" WHEN 'a' THEN 'x' WHEN 'b' THEN 'y' ELSE "e" END""", TEXT)),)),
+        Project((Output("e", read_scalar("""CASE "e" WHEN 'a' THEN 'x' WHEN 'b' THEN 'y' ELSE "e" END""", TEXT)),)),
         PS1,
         "c[1,8) x[5,11) d[6,14) x[9,10) y[12,17)",
     ),
@@ -142,7 +143,7 @@ def added_up(letters: str) -> int:
 
 
 def aggregated(function: str, rows: Rows, kind: FieldType = INTEGER) -> Rows:
-    call = AggregateCall("r", function, Scalar('"n"', INTEGER), kind)
+    call = AggregateCall("r", function, read_scalar('"n"', INTEGER), kind)
     chain = [PartialAggregate((), (call,)), MergeAggregate((), (call,))]
     return answer(chain, frame(rows, "n", kind=pl.Int64))
 

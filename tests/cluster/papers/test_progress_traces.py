@@ -18,7 +18,8 @@ from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
-from cluster.language.algebra import AggregateCall, Scalar
+from cluster.language.algebra import AggregateCall
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.papers.notation import Rows, frame, physical
 
@@ -48,7 +49,7 @@ class Trace:
 
 
 def test_9_6_equi_join() -> None:
-    condition = Scalar('"e" = "f"', FieldType.BOOLEAN)
+    condition = read_scalar('"e" = "f"', FieldType.BOOLEAN)
     join = Join(frame([]), frame([], "f"), condition)
     trace = Trace([join], [frame([]), frame([], "f")])
     trace.step(0, physical("k[5,20)"), 5, allowed=[], reached=-(2**62))
@@ -64,7 +65,7 @@ def test_9_6_equi_join() -> None:
 
 
 def test_9_6_sum() -> None:
-    call = AggregateCall("s", "sum", Scalar('"n"', FieldType.INTEGER), FieldType.INTEGER)
+    call = AggregateCall("s", "sum", read_scalar('"n"', FieldType.INTEGER), FieldType.INTEGER)
     columns = frame([], "n", kind=pl.Int64)
     trace = Trace([PartialAggregate((), (call,)), MergeAggregate((), (call,))], [columns])
     trace.step(0, [(1, 6, 4)], 1, allowed=[], reached=1)

@@ -14,6 +14,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
 )
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 
 INTEGER, BOOLEAN = FieldType.INTEGER, FieldType.BOOLEAN
@@ -33,7 +34,7 @@ ALSO_A = source("also_a", "x", "y")
 
 def condition(sql: str) -> Scalar:
     """A predicate."""
-    return Scalar(sql, BOOLEAN)
+    return read_scalar(sql, BOOLEAN)
 
 
 def where(node: Node, sql: str) -> Filter:
@@ -43,7 +44,7 @@ def where(node: Node, sql: str) -> Filter:
 
 def pick(node: Node, **outputs: str) -> Project:
     """A projection to integers, name = expression."""
-    return Project(node, tuple(Output(name, Scalar(sql, INTEGER)) for name, sql in outputs.items()))
+    return Project(node, tuple(Output(name, read_scalar(sql, INTEGER)) for name, sql in outputs.items()))
 
 
 def window(node: Node, size_us: int | None, slide_us: int = 1) -> TimeWindow:
@@ -54,7 +55,9 @@ def window(node: Node, size_us: int | None, slide_us: int = 1) -> TimeWindow:
 def call(function: str, column: str | None = None, *, distinct: bool = False) -> AggregateCall:
     """An aggregate of a column, or COUNT(*)."""
     name = f"{function}({column})" if column else function
-    return AggregateCall(name, function, Scalar(f'"{column}"', INTEGER) if column else None, INTEGER, distinct=distinct)
+    return AggregateCall(
+        name, function, read_scalar(f'"{column}"', INTEGER) if column else None, INTEGER, distinct=distinct
+    )
 
 
 def grouped(node: Node, keys: str, *calls: AggregateCall) -> Aggregate:

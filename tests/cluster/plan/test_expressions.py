@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.expressions.walks import node_count
+from cluster.language.algebra import Scalar
 from cluster.plan.expressions import (
-    LONGEST_SUBSTITUTION,
+    MOST_NODES,
+    column_uses,
+    columns_of,
     conjunction_of,
     joins_by_equality,
     split_by_side,
@@ -58,11 +62,25 @@ def test_alternatives_are_taken_apart_where_one_of_them_can_be_looked_up() -> No
         assert without_alternatives(whole, LEFT, RIGHT) == (whole,)
 
 
-def test_what_would_grow_too_long_is_not_substituted() -> None:
-    name = "long" * 10
-    outputs = {"x": condition(f'"{name}"')}
-    count = LONGEST_SUBSTITUTION // len(f'"{name}" + ')
-    assert substituted(condition(" + ".join(['"x"'] * count)), outputs) is not None
-    assert substituted(condition(" + ".join(['"x"'] * (count + 2))), outputs) is None
-    already = condition(" + ".join(['"x"'] * LONGEST_SUBSTITUTION))
+def test_what_would_grow_too_large_is_not_substituted() -> None:
+    def summed(count: int) -> Scalar:
+        return condition(" + ".join([f'"x" * {number}' for number in range(count)]))
+
+    large = summed(MOST_NODES // 3 - 2)
+    assert substituted(large, {"x": condition('"y" + 1')}) is not None
+    assert substituted(large, {"x": summed(10)}) is None
+    already = summed(MOST_NODES)
     assert substituted(already, {"x": condition('"y"')}) is not None
+
+
+def test_what_stands_in_several_places_counts_once() -> None:
+    doubled, levels = condition('"x" || "x"'), 40
+    found = doubled
+    for _ in range(levels):
+        again = substituted(doubled, {"x": found})
+        assert again is not None
+        found = again
+    assert node_count(found.expression) == 2 * levels + 2
+    assert column_uses(found) == {"x": 2 ** (levels + 1)}
+    assert columns_of(found) == {"x"}
+    assert len(found.sql) < 2_000

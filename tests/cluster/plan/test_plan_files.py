@@ -9,15 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Column, Filter, Scalar, Source
-from cluster.plan.epoch import WHOLE_EVERY, Plan, PlanFiles, PlannedQuery
+from cluster.language.algebra import Column, Filter, Source
+from cluster.language.written_scalars import read_scalar
+from cluster.plan.epoch import FORMAT, WHOLE_EVERY, Plan, PlanFiles, PlannedQuery
 from protocols.streams import FieldType
 
 SOURCE = Source("s", (Column("x", FieldType.INTEGER),))
 
 
 def query(number: int) -> PlannedQuery:
-    return PlannedQuery(f"q{number}", number, Filter(SOURCE, Scalar(f'"x" > {number}', FieldType.BOOLEAN)))
+    return PlannedQuery(f"q{number}", number, Filter(SOURCE, read_scalar(f'"x" > {number}', FieldType.BOOLEAN)))
 
 
 def history(steps: list[int]) -> list[Plan]:
@@ -60,11 +61,11 @@ def test_the_thousandth_query_costs_no_more_than_the_tenth(tmp_path: Path) -> No
 def test_a_file_of_another_format_is_refused_with_a_way_out(tmp_path: Path) -> None:
     files = PlanFiles(tmp_path)
     files.write(Plan(1))
-    old = files.path(1).read_text().replace('"format": 2', '"format": 4')
+    old = files.path(1).read_text().replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}')
     files.path(1).write_text(old)
-    with pytest.raises(PlanError, match="format 4") as caught:
+    with pytest.raises(PlanError, match=f"format {FORMAT + 1}") as caught:
         PlanFiles(tmp_path).read(1)
     assert "new data folder" in str(caught.value.hint)
     files.path(1).write_text('{"epoch": 1, "queries": [], "positions": {}, "format": 1}')
-    with pytest.raises(PlanError, match="has format 1, this program reads formats 2 and 3"):
+    with pytest.raises(PlanError, match="has format 1, this program reads formats 2, 3 and 4"):
         PlanFiles(tmp_path).read(1)

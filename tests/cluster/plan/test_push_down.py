@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from cluster.language.algebra import Column, Scalar, Source
+from cluster.language.algebra import Column, Source
+from cluster.language.written_scalars import read_scalar
 from cluster.plan.push_down import Chosen, chosen_by
 from protocols.demands import PropertyBand
 from protocols.programs import Band
@@ -17,7 +18,7 @@ LARGEST = 1.7976931348623157e308
 
 
 def chosen(sql: str) -> Chosen:
-    return chosen_by(SOURCE, Scalar(sql, FieldType.BOOLEAN))
+    return chosen_by(SOURCE, read_scalar(sql, FieldType.BOOLEAN))
 
 
 @pytest.mark.parametrize(
@@ -59,11 +60,11 @@ def test_conditions_that_sensors_cannot_decide_become_no_bands(sql: str) -> None
 
 def test_fixed_fields_choose_sensors() -> None:
     source = Source("traffic", (Column("r", FieldType.REAL), Column("k", FieldType.TEXT)), fixed=("k",))
-    about = Scalar("\"k\" >= 'a' AND \"k\" < 'b'", FieldType.BOOLEAN)
-    both = Scalar(f'{about.sql} AND "r" >= 1', FieldType.BOOLEAN)
+    about = read_scalar("\"k\" >= 'a' AND \"k\" < 'b'", FieldType.BOOLEAN)
+    both = read_scalar(f'{about.sql} AND "r" >= 1', FieldType.BOOLEAN)
     assert chosen_by(source, about) == Chosen((), (PropertyBand("k", "a", "b", False, True),), about)
     assert chosen_by(source, both) == Chosen(
         (Band("r", 1.0, None),), (PropertyBand("k", "a", "b", False, True),), about
     )
-    across = Scalar('"k" = \'a\' OR "r" = 1', FieldType.BOOLEAN)
+    across = read_scalar('"k" = \'a\' OR "r" = 1', FieldType.BOOLEAN)
     assert chosen_by(source, across) == Chosen(exactly=False)

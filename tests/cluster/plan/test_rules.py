@@ -36,16 +36,15 @@ from cluster.plan.rules import selection as s
 from cluster.plan.rules import windows as w
 from cluster.plan.rules import zips as z
 from protocols.streams import FieldType
-from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, source, where, window
+from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, where, window
 
 EQ = condition('"x" = "u"')
 R = Relation("r", "r@1", B.columns)
 REALS = Source("reals", (Column("r", FieldType.REAL),))
 NARROW_A, NARROW_B = pick(A, x='"x"'), pick(B, u='"u"')
-LONG = "u" * 60
-LONG_B = source("b", LONG)
-TOO_LONG = " AND ".join(f'"x" <> {number}' for number in range(100, 180))
-"""With a longer name in it, it would be longer than a condition may become."""
+LARGE = " AND ".join(f'"x" <> {number}' for number in range(700))
+LARGE_SUM = " + ".join(f'"x" * {number}' for number in range(700))
+"""With the sum in it, the condition would be larger than one may become."""
 
 
 def zipped(left: Node, right: Node, kind: ZipKind = "inner") -> Zip:
@@ -253,8 +252,7 @@ HOLDS_BACK = [
     (j.narrow_existence_left, pick(AntiJoin(NARROW_A, B, EQ), z='"x"')),
     (z.narrow_zip, pick(zipped(A, NARROW_B), z='"y"')),
     (z.narrow_zip, pick(zipped(NARROW_A, B), z='"v"')),
-    (z.filter_below_zip, where(Zip(A, LONG_B, (("x", LONG),), 0, 0, "inner", "apart_us"), TOO_LONG)),
-    (s.filter_below_project, where(pick(A, x=f'"{"x" * 60}"'), TOO_LONG)),
+    (s.filter_below_project, where(pick(A, x=LARGE_SUM), LARGE)),
     (p.project_below_time_window, pick(window(A, 5), z='"x"')),
     (w.drop_now_window, window(A, 2)),
     (w.drop_now_window, window(A, 1, 2)),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Node, Union
+from cluster.language.algebra import Node, Union, identity_of
 from cluster.language.walks import written_out
-from cluster.plan.epoch import FORMAT_OF_LISTS, Plan, PlanChange, PlanFiles, PlannedQuery, decode_plan, encode_plan
+from cluster.plan import stored_plans
+from cluster.plan.epoch import FORMAT, Plan, PlanChange, PlanFiles, PlannedQuery, decode_plan, encode_plan
 from cluster.plan.stored_plans import LARGEST_TREE, Numbered, encoded, restored, stored
 from tests.cluster.plan.plans import A, where, window
 
@@ -27,7 +29,7 @@ def test_a_small_plan_is_a_tree() -> None:
     assert written_out(node) <= LARGEST_TREE
     assert stored(node) is node
     assert restored(node) is node
-    assert encoded(node) == msgspec.json.encode(node)
+    assert encoded(node) == identity_of(node)
 
 
 def test_a_plan_of_shared_parts_is_a_list_of_them() -> None:
@@ -58,8 +60,7 @@ def test_a_plan_file_holds_it(tmp_path: Path) -> None:
         files.write(plan)
     assert files.path(2).stat().st_size < 100_000
     assert PlanFiles(tmp_path).read(2) == plans[1]
-    assert f'"format": {FORMAT_OF_LISTS}' in files.path(2).read_text()
-    assert f'"format": {FORMAT_OF_LISTS}' not in files.path(1).read_text()
+    assert f'"format": {FORMAT}' in files.path(2).read_text()
 
 
 def test_changes_are_read_as_they_were_written() -> None:
@@ -72,6 +73,62 @@ def test_a_damaged_list_is_no_plan(tmp_path: Path) -> None:
     files.write(Plan(1, (PlannedQuery("q", 1, shared()),)))
     text = msgspec.json.decode(files.path(1).read_bytes())
     text["queries"][0]["node"] = text["queries"][0]["node"][1:]
+    files.path(1).write_bytes(msgspec.json.encode(text))
+    with pytest.raises(PlanError, match="is not a plan"):
+        PlanFiles(tmp_path).read(1)
+
+
+CONDITION = (
+    """CASE WHEN "x" > -1.50 THEN 'it''s' ELSE UPPER("x y") END LIKE 'a!%%' ESCAPE '!' AND NOT "x" IN (1, NULL)"""
+)
+
+
+def filtered() -> Node:
+    return where(where(A, CONDITION), '("x" + 1) * 2 BETWEEN "x" AND ROUND(2.5, 1) OR CAST("x" AS TEXT) IS NULL')
+
+
+def as_before(node: Node, form: int) -> dict[str, Any]:
+    """A plan as the versions before wrote it, with expressions that are texts."""
+    written = identity_of(node if form == 2 else stored(node))
+    query = {"name": "q", "since_epoch": 1, "node": msgspec.json.decode(written)}
+    return {"type": "Plan", "epoch": 1, "queries": [query], "positions": {}, "format": form}
+
+
+@pytest.mark.parametrize(("form", "node"), [(2, filtered()), (2, shared(3)), (3, shared())])
+def test_a_plan_with_expressions_that_are_texts_is_read(tmp_path: Path, form: int, node: Node) -> None:
+    files = PlanFiles(tmp_path)
+    files.path(1).write_bytes(msgspec.json.encode(as_before(node, form)))
+    found = files.read(1)
+    assert found == Plan(1, (PlannedQuery("q", 1, node),))
+    assert encoded(found.queries[0].node) == encoded(node)
+    assert decode_plan(encode_plan(found)) == found
+
+
+def test_expressions_are_written_as_their_nodes() -> None:
+    text = stored_plans.written(where(A, '"x" + 1 > "x"'))
+    assert b"sql" not in text
+    assert msgspec.json.decode(text)["predicate"] == {
+        "expression": [["column", "x"], ["integer", "1"], ["+", 0, 1], [">", 2, 0]],
+        "type": "boolean",
+    }
+    assert stored_plans.read(text) == where(A, '"x" + 1 > "x"')
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        {"sql": "SIN(x)", "type": "boolean"}, {"sql": "((", "type": "boolean"}, {"sql": 3, "type": "boolean"},
+        {"expression": [], "type": "boolean"}, {"expression": [["column"]], "type": "boolean"},
+        {"expression": [["column", "x"], ["+", 0, 2]], "type": "boolean"}, {"expression": [["+", 0, 0]]},
+        {"expression": [["column", "x"], ["case", False, 2, 0]], "type": "boolean"}, [], None, "x",
+        {"expression": [[]], "type": "boolean"}, {"expression": [["column", "x"], ["not", True]], "type": "boolean"},
+    ],
+)  # fmt: skip
+def test_a_damaged_expression_is_no_plan(tmp_path: Path, predicate: object) -> None:
+    files = PlanFiles(tmp_path)
+    files.write(Plan(1, (PlannedQuery("q", 1, where(A, '"x" > 1')),)))
+    text = msgspec.json.decode(files.path(1).read_bytes())
+    text["queries"][0]["node"]["predicate"] = predicate
     files.path(1).write_bytes(msgspec.json.encode(text))
     with pytest.raises(PlanError, match="is not a plan"):
         PlanFiles(tmp_path).read(1)

@@ -24,13 +24,14 @@ from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.algebra import AggregateCall, Column, Scalar
+from cluster.language.algebra import AggregateCall, Column
+from cluster.language.written_scalars import read_scalar
 from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
 from protocols.programs import Measure
 from protocols.streams import FieldType
 
 KEYS = (Column("k", FieldType.TEXT),)
-X = Scalar('"x"', FieldType.INTEGER)
+X = read_scalar('"x"', FieldType.INTEGER)
 Row = tuple[int, str | None, int | None]
 
 
@@ -157,7 +158,7 @@ def test_an_answer_comes_as_soon_as_its_window_is_complete() -> None:
 def test_a_huge_value_that_leaves_the_window_takes_no_digits_with_it() -> None:
     """A huge value that leaves the window takes no digits of the others with it."""
     rows = pl.DataFrame({START: [0, 1, 2], END: [1, 2, 3], "k": ["a"] * 3, "x": [1e17, 1.0, 2.0]})
-    calls = (AggregateCall("sum", "sum", Scalar('"x"', FieldType.REAL), FieldType.REAL),)
+    calls = (AggregateCall("sum", "sum", read_scalar('"x"', FieldType.REAL), FieldType.REAL),)
     window, partial, merge = TimeWindow(2, 1), PartialAggregate(("k",), calls), MergeAggregate(KEYS, calls)
     found = merge.transition(0, partial.transition(0, window.transition(0, Batch(rows, NEVER))))
     assert found.rows.filter(pl.col(START) == 2)["sum"].to_list() == [3.0]
@@ -181,7 +182,7 @@ def test_what_cannot_be_evaluated_is_refused_by_name() -> None:
 
 def test_state_of_another_kind_is_refused() -> None:
     with pytest.raises(StateError, match="keeps no state"):
-        Filter(Scalar("TRUE", FieldType.BOOLEAN)).restore({"pending": 1})
+        Filter(read_scalar("TRUE", FieldType.BOOLEAN)).restore({"pending": 1})
     with pytest.raises(StateError, match="format 9"):
         unpack_state(b"\x93\x09\x80\x80")
     with pytest.raises(StateError, match="cannot be read"):
@@ -212,7 +213,7 @@ def test_completeness_is_of_what_proxies_tell(told: list[tuple[int | None, ...]]
 ])  # fmt: skip
 def test_what_sensors_have_aggregated_counts_as_their_samples_do(function: str, answer: float) -> None:
     kind = FieldType.INTEGER if function == "count" else FieldType.REAL
-    split = split_aggregate(AggregateCall("a", function, Scalar('"x"', FieldType.REAL), kind))
+    split = split_aggregate(AggregateCall("a", function, read_scalar('"x"', FieldType.REAL), kind))
     told = {Measure.COUNT: 2, Measure.SUM: 0.5, Measure.MIN: -1.0, Measure.MAX: 1.5}
     sensors = pl.DataFrame({SAMPLES_COLUMN: [2], **{measure_column(each, "x"): [said] for each, said in told.items()}})
     samples = pl.DataFrame({START: [5], "x": [4.0]})

@@ -58,6 +58,7 @@ from cluster.language.algebra import (
     Schema,
     TableLookup,
 )
+from cluster.language.written_scalars import read_scalar
 from protocols.batches import (
     EXCEPT_COLUMN,
     EXPECTED_COLUMN,
@@ -77,14 +78,14 @@ COLUMNS: Schema = (Column("k", TEXT), Column("n", INTEGER))
 KEY = COLUMNS[:1]
 CALLS = (
     AggregateCall("c", "count", None, INTEGER),
-    AggregateCall("s", "sum", Scalar('"n"', INTEGER), INTEGER),
-    AggregateCall("m", "max", Scalar('"n"', INTEGER), INTEGER),
+    AggregateCall("s", "sum", read_scalar('"n"', INTEGER), INTEGER),
+    AggregateCall("m", "max", read_scalar('"n"', INTEGER), INTEGER),
 )
 GROUP_KEYS = (*KEY, MEMBER, SINCE)
 
 
 def condition(sql: str) -> Scalar:
-    return Scalar(sql, FieldType.BOOLEAN)
+    return read_scalar(sql, FieldType.BOOLEAN)
 
 
 def merged(keys: Schema) -> MergeAggregate:
@@ -154,7 +155,7 @@ def grouped(*, newest: bool = False) -> GroupedFilter:
 def told() -> ToldAggregates:
     measures = (("n", (Measure.SUM, Measure.MAX)),)
     listening = ToldTo(1, "f", None, 7, 4, measures)
-    return ToldAggregates([listening], KEY, keys=(Output("k", Scalar('"k"', TEXT)),), calls=CALLS, pane_us=2)
+    return ToldAggregates([listening], KEY, keys=(Output("k", read_scalar('"k"', TEXT)),), calls=CALLS, pane_us=2)
 
 
 def panes() -> list[Operator]:
@@ -234,7 +235,7 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
     WithoutTold: (Case(lambda: WithoutTold({1: "f", 2: "h"}), below=lambda: [Excepted(), grouped()]),),
     Zip: (zipped(-3, 3, "inner"), zipped(0, 4, "full", ("k", "k2")), zipped(-5, -1, "left")),
 }
-ONLY_K = (Output("k", Scalar('"k"', TEXT)),)
+ONLY_K = (Output("k", read_scalar('"k"', TEXT)),)
 
 
 def every_operator() -> Iterator[type[Operator]]:

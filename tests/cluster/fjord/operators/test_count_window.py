@@ -31,13 +31,13 @@ from cluster.language.algebra import (
     Filter,
     Node,
     PartitionedWindow,
-    Scalar,
     Source,
     Union,
     inputs_of,
 )
 from cluster.language.algebra import CountWindow as CountWindowNode
 from cluster.language.algebra import Join as JoinNode
+from cluster.language.written_scalars import read_scalar
 from cluster.plan.epoch import PlannedQuery
 from protocols.streams import FieldType
 
@@ -162,7 +162,7 @@ def test_a_state_of_before_there_were_cuts_is_taken_up(lag_us: int | None) -> No
 
 STREAM = Source("s", (Column("k", TEXT), Column("n", INTEGER)))
 WINDOW = PartitionedWindow(STREAM, ("k",), 2)
-POSITIVE = Scalar('"n" > 0', BOOLEAN)
+POSITIVE = read_scalar('"n" > 0', BOOLEAN)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.operators.join_condition import join_condition, matching_pairs
-from cluster.language.algebra import Scalar
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 
 LEFT = pl.DataFrame({"x": [1, 2, 2, None], "y": [1, 1, 2, None]}, schema={"x": pl.Int64, "y": pl.Int64})
@@ -33,7 +33,7 @@ CONDITIONS = [
 
 @pytest.mark.parametrize(("sql", "left_keys", "right_keys", "rest", "pairs"), CONDITIONS)
 def test_a_join_condition_is_split_into_keys_and_a_residual(sql, left_keys, right_keys, rest, pairs):
-    predicate = None if sql is None else Scalar(sql, FieldType.BOOLEAN)
+    predicate = None if sql is None else read_scalar(sql, FieldType.BOOLEAN)
     found = join_condition(predicate, RIGHT.columns)
     assert (found.left_keys, found.right_keys, found.residual is not None) == (left_keys, right_keys, rest)
     rows = matching_pairs(LEFT.with_row_index("one"), RIGHT.with_row_index("other"), found).collect()

@@ -30,6 +30,7 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.union import Union
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Scalar
+from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 
 LAST = 30
@@ -175,7 +176,7 @@ PREDICATES: dict[str | None, Callable[[Any, Any, Any, Any], bool]] = {
 
 
 def scalar(sql: str | None) -> Scalar | None:
-    return None if sql is None else Scalar(sql, FieldType.BOOLEAN)
+    return None if sql is None else read_scalar(sql, FieldType.BOOLEAN)
 
 
 @given(ROWS, ROWS, st.sampled_from(list(PREDICATES)), st.data())
@@ -294,6 +295,6 @@ def test_impossible_parameters_and_foreign_states_are_refused() -> None:
 @pytest.mark.parametrize("make", [Join, lambda *sides: SemiJoin(*sides, anti=False)])
 def test_an_integer_may_equal_a_real(make: Callable[..., Operator]) -> None:
     reals = pl.DataFrame({START: [0, 0], END: [9, 9], "r": [2.0, 2.5]})
-    operator = make(LEFT, reals.clear(), Scalar('"n" = "r"', FieldType.BOOLEAN))
+    operator = make(LEFT, reals.clear(), read_scalar('"n" = "r"', FieldType.BOOLEAN))
     operator.transition(1, Batch(reals, NEVER))
     assert operator.transition(0, Batch(frame([(0, 5, "a", 2), (0, 5, "b", 1)]), NEVER)).rows["k"].to_list() == ["a"]

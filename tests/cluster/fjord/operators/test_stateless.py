@@ -16,7 +16,8 @@ from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.projection import Project
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.time_window import TimeWindow
-from cluster.language.algebra import Output, Scalar
+from cluster.language.algebra import Output
+from cluster.language.written_scalars import read_scalar
 from protocols.batches import DEFAULT_RATE_COLUMN
 from protocols.streams import FieldType
 
@@ -31,12 +32,15 @@ def chronons(*stamps: int, watermark: int = NEVER, **columns: list[Any]) -> Batc
 
 def test_filter_keeps_what_is_true_not_what_is_null() -> None:
     batch = chronons(1, 2, 3, watermark=4, x=[1, None, 5])
-    found = Filter(Scalar('"x" > 2', FieldType.BOOLEAN)).transition(0, batch)
+    found = Filter(read_scalar('"x" > 2', FieldType.BOOLEAN)).transition(0, batch)
     assert (found.rows["x"].to_list(), found.watermark_us) == ([5], 4)
 
 
 def test_project_computes_columns_and_spreads_constants() -> None:
-    outputs = (Output("y", Scalar('"x" * 2', FieldType.INTEGER)), Output("one", Scalar("1", FieldType.INTEGER)))
+    outputs = (
+        Output("y", read_scalar('"x" * 2', FieldType.INTEGER)),
+        Output("one", read_scalar("1", FieldType.INTEGER)),
+    )
     found = Project(outputs).transition(0, chronons(1, 2, x=[3, None]))
     assert found.rows.rows() == [(1, 2, 6, 1), (2, 3, None, 1)]
     assert found.rows.columns == [START, END, "y", "one"]

@@ -1,6 +1,6 @@
-"""What makes a plan cheap to work on although parts of it stand in many places: a graph, not a tree.
+"""What makes plans and expressions cheap to work on although parts stand in many places: graphs, not trees.
 
-A node that is the input of two others is one object. Written out as a tree such a plan may be exponentially large, so
+A node that is the input of two others is one object. Written out as a tree such a graph may be exponentially large, so
 nothing may walk it as one: hashes are kept, equality compares each pair of nodes once, and what was found out about a
 node is remembered with it.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SharedNode(msgspec.Struct, frozen=True, tag=True, cache_hash=True, dict=True):
-    """Base of all nodes of plans: a value that can be compared in time linear in the number of distinct nodes."""
+    """Base of the nodes of plans and expressions: a value, compared in time linear in the number of distinct nodes."""
 
     def __eq__(self, other: object) -> bool:
         """Return whether `other` means the same."""
@@ -60,9 +60,17 @@ def _equal(one: SharedNode, other: SharedNode) -> bool:
             ours, theirs = getattr(left, name), getattr(right, name)
             if isinstance(ours, SharedNode) and isinstance(theirs, SharedNode):
                 pairs.append((ours, theirs))
+            elif _several(ours) and _several(theirs):
+                if len(ours) != len(theirs):
+                    return False
+                pairs.extend(zip(ours, theirs, strict=True))
             elif ours is not theirs and ours != theirs:
                 return False
     return True
+
+
+def _several(value: object) -> TypeGuard[tuple[SharedNode, ...]]:
+    return isinstance(value, tuple) and bool(value) and isinstance(value[0], SharedNode)
 
 
 def remembered(function: Callable[[N], T]) -> Callable[[N], T]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.language.algebra import Column, Filter, Node, Relation, Scalar, Source, Union, schema_of
+from cluster.language.algebra import Column, Filter, Node, Relation, Source, Union, schema_of
 from cluster.language.bounds import unbounded_operator
 from cluster.language.instants import has_chronons
 from cluster.language.plans import never_null, reads_relations_only
-from cluster.language.shared_nodes import remembered
 from cluster.language.walks import above, from_below, levels, nodes_of, parts_shared, rebuilt, written_out
+from cluster.language.written_scalars import read_scalar
+from cluster.plan import stored_plans
+from cluster.shared_nodes import remembered
 from protocols.streams import FieldType
 
 COLUMNS = (Column("x", FieldType.INTEGER),)
@@ -56,7 +58,7 @@ def test_what_is_remembered_of_a_node_is_computed_once() -> None:
 def test_what_is_remembered_of_a_node_is_neither_stored_nor_copied() -> None:
     one = doubled(2)
     schema_of(one)
-    again = msgspec.json.decode(msgspec.json.encode(one), type=Node)  # type: ignore[call-overload] - of a union
+    again = stored_plans.read(stored_plans.written(one))
     assert again == one
     assert not msgspec.structs.replace(one, right=one.left).__dict__
 
@@ -96,7 +98,7 @@ def test_what_is_changed_is_changed_once() -> None:
 
 
 def test_what_is_below_some_nodes_can_be_left_out() -> None:
-    condition = Scalar('"x" > 1', FieldType.BOOLEAN)
+    condition = read_scalar('"x" > 1', FieldType.BOOLEAN)
     plan = Union(Filter(Source("a", COLUMNS), condition), Relation("r", "r@1", COLUMNS))
     names = [type(each).__name__ for each in nodes_of(plan, within=lambda node: not isinstance(node, Filter))]
     assert names == ["Union", "Filter", "Relation"]

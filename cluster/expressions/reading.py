@@ -1,0 +1,207 @@
+"""Syntax trees of sqlglot -> expressions. The only place that knows both.
+
+A tree has been resolved: its columns are those of the plan. What is no expression of FjordSQL is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from cluster.errors import PlanError
+from cluster.expressions.nodes import (
+    FALSE,
+    NULL,
+    TRUE,
+    Among,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Group,
+    Like,
+    Literal,
+    Negative,
+    Not,
+    chain,
+)
+from protocols.streams import FieldType
+
+DATA_TYPES: dict[FieldType, exp.DType] = {
+    FieldType.BOOLEAN: exp.DType.BOOLEAN,
+    FieldType.INTEGER: exp.DType.BIGINT,
+    FieldType.REAL: exp.DType.DOUBLE,
+    FieldType.TEXT: exp.DType.TEXT,
+}
+"""What CAST's target is in the syntax tree: 64 bit types, so that any other dialect writes them right."""
+
+FIELD_TYPES: dict[exp.DType, FieldType] = {data_type: field for field, data_type in DATA_TYPES.items()}
+
+SIGNS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.Is: "IS",
+}
+WORDS: dict[type[exp.Expr], str] = {exp.And: "AND", exp.Or: "OR", exp.DPipe: "||"}
+
+FUNCTIONS: dict[type[exp.Expr], str] = {
+    exp.Abs: "ABS",
+    exp.Round: "ROUND",
+    exp.Floor: "FLOOR",
+    exp.Ceil: "CEIL",
+    exp.Sqrt: "SQRT",
+    exp.Pow: "POWER",
+    exp.Ln: "LN",
+    exp.Exp: "EXP",
+    exp.Least: "LEAST",
+    exp.Greatest: "GREATEST",
+    exp.Coalesce: "COALESCE",
+    exp.Nullif: "NULLIF",
+    exp.Upper: "UPPER",
+    exp.Lower: "LOWER",
+    exp.Length: "LENGTH",
+    exp.Trim: "TRIM",
+    exp.Substring: "SUBSTRING",
+    exp.Concat: "CONCAT",
+}
+"""The name of each function that can be called, by sqlglot's class."""
+
+_TORN = ("*", "/", "%")
+"""Signs to the right of which a remainder needs parentheses: MOD(a, b) is read as one without."""
+
+
+def expression_of(tree: exp.Expr) -> Expression:
+    """Return the expression that a syntax tree is.
+
+    Raises
+    ------
+    PlanError
+        If there is something in it that FjordSQL does not have; names it.
+    """
+    made: dict[int, Expression] = {}
+    waiting: list[tuple[exp.Expr, list[exp.Expr] | None]] = [(tree, None)]
+    while waiting:
+        node, parts = waiting.pop()
+        if parts is None:
+            parts = _parts_of(node)
+            if parts:
+                waiting.append((node, parts))
+                waiting.extend([(each, None) for each in reversed(parts)])
+                continue
+        made[id(node)] = _made(node, [made[id(each)] for each in parts])
+    return made[id(tree)]
+
+
+def _parts_of(node: exp.Expr) -> list[exp.Expr]:
+    """Return what a node is made of, in the order in which it is written."""
+    if isinstance(node, exp.Column | exp.Literal | exp.Boolean | exp.Null):
+        return []
+    args = node.args
+    if isinstance(node, exp.Binary):
+        return [args["this"]] if isinstance(node, exp.Like | exp.Escape) else [args["this"], args["expression"]]
+    match node:
+        case exp.Cast():
+            return [args["this"]]
+        case exp.Case():
+            parts = [] if args.get("this") is None else [args["this"]]
+            for branch in args["ifs"]:
+                parts += (branch.this, branch.args["true"])
+            return parts if args.get("default") is None else [*parts, args["default"]]
+        case _:
+            found: list[exp.Expr] = []
+            for slot in node.arg_types:
+                value = args.get(slot)
+                if isinstance(value, exp.Expr):
+                    found.append(value)
+                elif isinstance(value, list):
+                    found += value
+            return found
+
+
+def _made(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
+    kind = type(node)
+    if kind in SIGNS:
+        left, right = parts
+        torn = isinstance(right, Binary) and right.sign == "%" and SIGNS[kind] in _TORN
+        return Binary(SIGNS[kind], left, Group(right) if torn else right)
+    if kind in WORDS:
+        return chain(WORDS[kind], tuple(parts))
+    if kind in FUNCTIONS:
+        return Call(FUNCTIONS[kind], tuple(parts))
+    rule = _RULES.get(kind)
+    if rule is None:
+        raise PlanError(f"{_written(node)} cannot be evaluated")
+    return rule(node, parts)
+
+
+def _literal(node: exp.Expr, _parts: Sequence[Expression]) -> Expression:
+    text = str(node.this)
+    if node.args.get("is_string"):
+        return Literal(FieldType.TEXT, text)
+    return Literal(FieldType.INTEGER if text.isdecimal() else FieldType.REAL, text)
+
+
+def _cast(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
+    target = FIELD_TYPES.get(node.args["to"].this)
+    if target is None:
+        raise PlanError(f"the type in {_written(node)} is not one of FjordSQL's")
+    return Cast(parts[0], target, isinstance(node, exp.TryCast))
+
+
+def _case(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
+    empty = Case(
+        NULL if node.args.get("this") is not None else None,
+        (NULL,) * len(node.args["ifs"]),
+        (NULL,) * len(node.args["ifs"]),
+        NULL if node.args.get("default") is not None else None,
+    )
+    return empty.over(tuple(parts))
+
+
+def _like(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
+    pattern = node.args["expression"]
+    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        raise PlanError(f"the pattern in {_written(node)} is not a constant text")
+    return Like(parts[0], str(pattern.this))
+
+
+def _escape(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
+    like = parts[0]
+    if not isinstance(like, Like):
+        raise PlanError(f"{_written(node)} cannot be evaluated")
+    return Like(like.operand, like.pattern, str(node.args["expression"].this))
+
+
+def _written(node: exp.Expr) -> str:
+    return node.sql(identify=True, comments=False)
+
+
+_RULES: dict[type[exp.Expr], Callable[[exp.Expr, Sequence[Expression]], Expression]] = {
+    exp.Column: lambda node, _: Column(node.name),
+    exp.Literal: _literal,
+    exp.Boolean: lambda node, _: TRUE if node.this else FALSE,
+    exp.Null: lambda _, __: NULL,
+    exp.Paren: lambda _, parts: Group(parts[0]),
+    exp.Neg: lambda _, parts: Negative(parts[0]),
+    exp.Not: lambda _, parts: Not(parts[0]),
+    exp.Between: lambda _, parts: Between(*parts),
+    exp.In: lambda _, parts: Among(parts[0], tuple(parts[1:])),
+    exp.Like: _like,
+    exp.Escape: _escape,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Case: _case,
+}

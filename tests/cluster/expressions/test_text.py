@@ -1,0 +1,80 @@
+"""Expressions as text: byte for byte what sqlglot wrote before there were nodes, and read back to themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.expressions.nodes import Binary, Column, Expression, Group, Negative, chain, grouped
+from cluster.expressions.reading import expression_of
+from cluster.expressions.storing import restored, stored
+from cluster.expressions.text import LONGEST_WRITTEN, letters, text_of
+from cluster.expressions.walks import substituted
+from cluster.language.dialect import parse_scalar
+from tests.cluster.expressions.drawing import drawn
+from tests.cluster.language.sqlglot_text import canonical
+
+
+@pytest.mark.parametrize("number", range(400))
+def test_any_expression_is_written_as_it_always_was_and_read_back(number: int) -> None:
+    expression, *_ = drawn(f"text {number}", 4)
+    text = text_of(expression)
+    tree = parse_scalar(text)
+    assert canonical(tree) == text
+    assert expression_of(tree) == expression
+    assert len(text) == letters(expression)
+    assert restored(stored(expression)) == expression
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a * MOD(b, c)", "c % MOD(a + 1, b)", "a - MOD(b, c)", "- - 5", "-(-5)", "-a + 3", "- -a = 3", "a::int",
+        "x <> 'it''s'", '"say ""a""" = 3', "1.50 + .5e3", "a = b = c", "a || b || (c || d)", "NOT NOT a",
+        "a AND b AND (c AND d) OR NOT e IS NULL", "(a) IN ((1))", "SUBSTRING(a FROM 1 FOR 2)", "POW(a, b) * 2",
+        "x IS TRUE", "CASE a WHEN 1 THEN 2 END", "CASE WHEN a THEN b ELSE c END", "a NOT BETWEEN 1 AND 2",
+        "a LIKE 'x''!%%' ESCAPE '!'", "CONCAT(a)", "TRY_CAST(a AS TEXT)", "'a\nb\\'",
+    ],
+)  # fmt: skip
+def test_what_people_write(text: str) -> None:
+    tree = parse_scalar(text)
+    assert text_of(expression_of(tree)) == canonical(tree)
+    assert expression_of(parse_scalar(canonical(tree))) == expression_of(tree)
+
+
+def doubled(levels: int) -> Expression:
+    once = expression_of(parse_scalar('"x" || "x"'))
+    found = once
+    for _ in range(levels):
+        found = substituted(once, {"x": grouped(found)})
+    return found
+
+
+def test_what_would_be_too_long_has_each_shared_part_once() -> None:
+    found = doubled(30)
+    assert letters(found) > LONGEST_WRITTEN
+    assert text_of(found).startswith('#30 || #30 WITH #1 = ("x" || "x"), #2 = (#1 || #1), ')
+    assert len(text_of(found)) < 1_000
+    assert text_of(found) == text_of(doubled(30))
+    assert text_of(found) != text_of(doubled(31))
+    assert text_of(doubled(2)) == '(("x" || "x") || ("x" || "x")) || (("x" || "x") || ("x" || "x"))'
+
+
+def test_equal_expressions_are_equal_however_deep_and_however_often_parts_stand_in_them() -> None:
+    assert doubled(1_000) == doubled(1_000)
+    assert doubled(1_000) != doubled(999)
+    deep: list[Expression] = []
+    for _ in range(2):
+        found: Expression = Column("a")
+        for _ in range(50_000):
+            found = Binary("+", Negative(Group(found)), Column("a"))
+        deep.append(found)
+    assert deep[0] == deep[1]
+    assert text_of(deep[0]) == text_of(deep[1])
+    assert restored(stored(deep[0])) == deep[0]
+
+
+def test_chains_have_no_chains_of_the_same_word_in_them() -> None:
+    a, b, c = map(Column, "abc")
+    assert chain("AND", (chain("AND", (a, b)), c)) == chain("AND", (a, chain("AND", (b, c))))
+    assert chain("AND", (a, chain("OR", (b, c)))) != chain("AND", (a, b, c))
+    assert chain("AND", (a, Group(chain("AND", (b, c))))) != chain("AND", (a, b, c))
