@@ -25,36 +25,51 @@ def conjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 @remembered
 def disjuncts(condition: Expression) -> tuple[Expression, ...]:
-    """Return the conditions that OR connects, without parentheses, each different one once."""
-    return _connected(condition, "OR")
+    """Return the conditions that OR connects, without parentheses, as often as each stands there.
+
+    >>> from cluster.expressions.nodes import Column
+    >>> a, b = map(Column, "ab")
+    >>> disjuncts(chain("OR", (a, Group(chain("OR", (b, a))))))
+    (Column(name='a'), Column(name='b'), Column(name='a'))
+    """
+    return _connected(condition, "OR", once=_as_written(condition)[1] > MOST_WRITTEN)
 
 
-def _connected(condition: Expression, word: str) -> tuple[Expression, ...]:
-    found: dict[Expression, None] = {}
+MOST_WRITTEN = 100_000
+"""Conditions that OR connects; of more, which nobody writes, repetitions do not count."""
+
+
+def _connected(condition: Expression, word: str, *, once: bool = True) -> tuple[Expression, ...]:
+    found: list[Expression] = []
     seen: set[int] = set()
     waiting = [condition]
     while waiting:
         part = bare(waiting.pop())
-        if isinstance(part, Chain) and part.word == word:
-            if id(part) not in seen:
-                seen.add(id(part))
-                waiting.extend(reversed(part.parts))
-        else:
-            found[part] = None
-    return tuple(found)
+        if not (isinstance(part, Chain) and part.word == word):
+            found.append(part)
+        elif not once or id(part) not in seen:
+            seen.add(id(part))
+            waiting.extend(reversed(part.parts))
+    return tuple(dict.fromkeys(found)) if once else tuple(found)
 
 
 @found_from_below
-def _conditions(condition: Expression, operands: Sequence[int]) -> int:
-    """Return how many conditions AND connects, repetitions counted."""
-    if isinstance(condition, Group):
-        return operands[0]
-    return sum(operands) if isinstance(condition, Chain) and condition.word == "AND" else 1
+def _as_written(condition: Expression, operands: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return how many conditions AND connects, and how many OR does, repetitions counted."""
+    match condition:
+        case Group():
+            return operands[0]
+        case Chain(word="AND"):
+            return sum([conditions for conditions, _ in operands]), 1
+        case Chain(word="OR"):
+            return 1, sum([conditions for _, conditions in operands])
+        case _:
+            return 1, 1
 
 
 def repeats_itself(condition: Expression) -> bool:
     """Return whether a condition stands twice among those that AND connects."""
-    return _conditions(condition) > len(conjuncts(condition))
+    return _as_written(condition)[0] > len(conjuncts(condition))
 
 
 def all_of(conditions: Iterable[Expression]) -> Expression | None:

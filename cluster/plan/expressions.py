@@ -49,7 +49,7 @@ def conjuncts_of(scalar: Scalar | None) -> tuple[Scalar, ...]:
 
 
 def disjuncts_of(scalar: Scalar) -> tuple[Scalar, ...]:
-    """Return the different conditions that OR connects in `scalar`."""
+    """Return the conditions that OR connects in `scalar`."""
     return tuple([_condition(each) for each in conditions.disjuncts(scalar.expression)])
 
 

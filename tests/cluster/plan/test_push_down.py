@@ -68,3 +68,9 @@ def test_fixed_fields_choose_sensors() -> None:
     )
     across = read_scalar('"k" = \'a\' OR "r" = 1', FieldType.BOOLEAN)
     assert chosen_by(source, across) == Chosen(exactly=False)
+
+
+def test_bands_are_told_as_they_are_written() -> None:
+    """They are part of the names of samples and of demands: the same for ever."""
+    twice = read_scalar('"r" >= 1 OR ("r" >= 1)', FieldType.BOOLEAN)
+    assert chosen_by(SOURCE, twice).bands == (Band("r", 1.0, None), Band("r", 1.0, None))
