@@ -244,7 +244,9 @@ def without_strangers(state: State, groups: frozenset[int]) -> State:
     for name, value in state.items():
         if isinstance(value, pl.DataFrame):
             marks = [mark for mark in (MEMBER.name, RIGHT + MEMBER.name) if mark in value.columns]
-            kept[name] = value.filter(pl.col(mark).is_in(alive) for mark in marks) if marks else value
+            # What has no partner, as a lone tuple of a zip join, has one mark only.
+            own = (pl.col(mark).is_in(alive) | pl.col(mark).is_null() for mark in marks)
+            kept[name] = value.filter(*own) if marks else value
     return kept
 
 
