@@ -14,21 +14,18 @@ nothing here; what it changes elsewhere is shown there:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import ALWAYS
 from cluster.fjord.compilation import check_supported
-from cluster.fjord.operators.lookup import LookupTable, Parts
-from cluster.fjord.pull_plan import pulled
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Node, Relation, Source, inputs_of
 from cluster.language.catalog import Catalog
 from cluster.language.translation import Query, translate, translate_derived
-from cluster.plan.relations_read import relations_of
+from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.definition import Row, Streams
 from tests.cluster.oracle.proving import LAGS_US, delivered
@@ -92,7 +89,7 @@ def run_text(plan: Node, world: World, streams: Streams, seed: int) -> list[Row]
     """Return the rows of the answer, with micro-batches and restarts that follow from a seed."""
     batches, restarts = delivered(streams, seed)
     return run_plan(
-        plan, batches, restart_after=restarts, tables=_Tables(world.places), lag_us=LAGS_US[seed % len(LAGS_US)]
+        plan, batches, restart_after=restarts, tables=_tables(world.places), lag_us=LAGS_US[seed % len(LAGS_US)]
     )
 
 
@@ -101,21 +98,10 @@ def streams_of(world: World, names: frozenset[str]) -> Streams:
     return {name: [(stamp, tuple(map(as_read, row))) for stamp, row in world.streams[name]] for name in sorted(names)}
 
 
-class _Tables:
-    """The relation, which never changes."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        schema = {column.name: POLARS_TYPES[column.type] for column in PLACES.columns}
-        read = [tuple(map(as_read, row)) for row in rows]
-        self._rows = pl.DataFrame(read, schema=schema, orient="row").lazy()
-
-    def pieces(
-        self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
-    ) -> Sequence[tuple[int, Parts | PlanError]]:
-        """Return the table since ever."""
-        del key, streams, first_us, last_us
-        scans: Mapping[Relation, pl.LazyFrame] = dict.fromkeys(relations_of(table), self._rows)
-        return [(ALWAYS, LookupTable(pulled(table, scans)))]
+def _tables(rows: Sequence[Row]) -> MemoryTables:
+    """Return the relation, which never changes."""
+    schema = {column.name: POLARS_TYPES[column.type] for column in PLACES.columns}
+    return MemoryTables({PLACES.identity: [RelationRows(pl.DataFrame(rows, schema=schema, orient="row"))]})
 
 
 def _joins_relation(node: Node) -> bool:

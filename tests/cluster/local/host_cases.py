@@ -1,0 +1,268 @@
+"""One table of cases for every host: queries, and streams with NULLs, equal stamps, and tuples that come out of order.
+
+What each means is what DuckDB says of its plan as it was translated, not rewritten, not folded (tests/cluster/oracle).
+"""
+
+# ruff: noqa: E501 - a case is a line of the table
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import polars as pl
+
+from cluster.fjord.batch import NEVER, START
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import Column
+from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.translation import translate
+from cluster.plan.epoch import PlannedQuery
+from cluster.plan.rewrite import rewrite
+from protocols.batches import DEFAULT_RATE_COLUMN
+from protocols.streams import Field, FieldType, StreamSchema
+from tests.cluster.oracle.comparison import difference_of_rows
+from tests.cluster.oracle.definition import horizon_of
+from tests.cluster.oracle.related_definition import RelatedMeaning, evaluate_with_relations
+
+BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
+
+STREAMS = {
+    "traffic": {"sensor": TEXT, "segment": INTEGER, "speed": REAL, "lane": INTEGER, "open": BOOLEAN},
+    "weather": {"sensor": TEXT, "wind": INTEGER, "gust": REAL},
+}
+RELATIONS: dict[str, dict[str, FieldType]] = {
+    "places": {"sensor": TEXT, "segment": INTEGER, "name": TEXT, "closed": BOOLEAN},
+    "limits": {"segment": INTEGER, "fastest": REAL},
+    "known_segments": {"person": TEXT, "segment": INTEGER},
+    "incidents": {"segment": INTEGER, "description": TEXT},
+}
+ROWS: dict[str, list[tuple[Any, ...]]] = {
+    "places": [
+        ("a", 1, "north", False), ("b", 2, "south", True), ("b", 2, "south", True), ("c", None, None, None),
+        (None, 3, "lost", False), ("d", 4, "far", True),
+    ],
+    "limits": [(1, 3.0), (2, 2.5), (2, 4.0), (None, 1.0), (9, None)],
+    "known_segments": [("ann", 1), ("ann", 2), ("ben", 2), ("ben", None), ("ann", 3)],
+    "incidents": [(1, "jam"), (2, "crash"), (2, "ice"), (4, "jam"), (None, "somewhere")],
+}  # fmt: skip
+LAST = 39
+"""No stamp is above this."""
+END_US = NEVER
+"""The last watermark: both streams have ended."""
+ZIPPED_US = 5
+"""A zip join answers no later after its tuples."""
+
+W = "WINDOW(RANGE 20 US SLIDE 10 US)"
+KNOWN = "segment IN (SELECT segment FROM known_segments WHERE person = 'ann')"
+SLOW = f"(SELECT segment, AVG(speed) AS speed FROM traffic {W} GROUP BY segment HAVING AVG(speed) < 3)"
+
+CASES: dict[str, str] = {
+    # of Fjording the Stream
+    "Q1": f"SELECT AVG(speed) AS speed FROM traffic {W} WHERE {KNOWN}",
+    "Q1 of another user": f"SELECT AVG(speed) AS speed FROM traffic {W} WHERE {KNOWN.replace('ann', 'ben')}",
+    "Q1 by segment": f"SELECT segment, AVG(speed) AS speed FROM traffic {W} WHERE {KNOWN} GROUP BY segment",
+    "Q2": f"SELECT i.description, AVG(s.speed) AS speed FROM {SLOW} AS s, incidents AS i "
+    f"WHERE s.segment = i.segment AND s.{KNOWN} GROUP BY i.description",
+    "Q2 of another user": f"SELECT i.description, AVG(s.speed) AS speed FROM {SLOW} AS s, incidents AS i "
+    f"WHERE s.segment = i.segment AND s.{KNOWN.replace('ann', 'ben')} GROUP BY i.description",
+    "Q2 with the traffic itself": f"SELECT i.description, AVG(t.speed) AS speed FROM traffic AS t {W}, {SLOW} AS s, "
+    "incidents AS i WHERE s.segment = t.segment AND i.segment = t.segment GROUP BY i.description",
+    # chains
+    "everything": "SELECT * FROM traffic",
+    "expressions": "SELECT sensor, speed * 2 + lane AS x, speed > 2 AS fast, lane % 2 AS odd FROM traffic",
+    "texts": "SELECT UPPER(sensor) AS s, sensor || '!' AS t, COALESCE(sensor, '?') AS u FROM traffic",
+    "cases": "SELECT CASE WHEN speed > 2 THEN 'fast' WHEN speed IS NULL THEN 'unknown' ELSE 'slow' END AS c FROM traffic",
+    "filter": "SELECT sensor, speed FROM traffic WHERE speed < 2",
+    "filter by text": "SELECT sensor, speed FROM traffic WHERE sensor = 'a'",
+    "filter by another text": "SELECT sensor, speed FROM traffic WHERE sensor = 'b'",
+    "filter of NULL": "SELECT sensor FROM traffic WHERE speed IS NULL AND sensor IS NOT NULL",
+    "filter of three values": "SELECT sensor FROM traffic WHERE NOT (speed > 1 AND open)",
+    "filter by list": "SELECT sensor, lane FROM traffic WHERE lane IN (1, 3) OR open",
+    "filter by range": "SELECT speed FROM traffic WHERE speed BETWEEN 1 AND 2.5",
+    "filter by pattern": "SELECT sensor FROM traffic WHERE sensor LIKE 'a%'",
+    "division by nothing": "SELECT lane / (lane - 1) AS x, speed / 0 AS y FROM traffic",
+    "casts": "SELECT CAST(speed AS INTEGER) AS n, CAST(lane AS TEXT) AS t, CAST(sensor AS INTEGER) AS no FROM traffic",
+    "constants": "SELECT 1 AS one, 'x' AS text FROM weather",
+    "sampled": "SELECT sensor, speed FROM traffic SAMPLE EVERY 5 US",
+    "subquery": "SELECT s, x + 1 AS y FROM (SELECT sensor AS s, lane * 2 AS x FROM traffic WHERE lane > 0) AS t WHERE x < 5",
+    # windows
+    "window": "SELECT sensor, speed FROM traffic WINDOW(RANGE 7 US)",
+    "tumbling": "SELECT sensor FROM traffic WINDOW(RANGE 10 US SLIDE 10 US)",
+    "sliding": "SELECT lane FROM traffic WINDOW(RANGE 9 US SLIDE 4 US) WHERE open",
+    "for ever": "SELECT sensor, lane FROM traffic WINDOW(RANGE UNBOUNDED) WHERE speed > 3",
+    "last rows": "SELECT sensor, speed FROM traffic WINDOW(ROWS 3)",
+    "last rows in steps": "SELECT sensor, lane FROM traffic WINDOW(ROWS 4 SLIDE 2)",
+    "last rows of each": "SELECT sensor, lane FROM traffic WINDOW(PARTITION BY sensor ROWS 2)",
+    "last row of two keys": "SELECT sensor, segment, speed FROM traffic WINDOW(PARTITION BY sensor, segment ROWS 1)",
+    # aggregates in panes
+    "count": f"SELECT COUNT(*) AS n FROM traffic {W}",
+    "count by sensor": f"SELECT sensor, COUNT(*) AS n FROM traffic {W} GROUP BY sensor",
+    "count of values": f"SELECT COUNT(speed) AS n, COUNT(DISTINCT speed) AS d FROM traffic {W}",
+    "sum": f"SELECT sensor, SUM(lane) AS n, SUM(speed) AS x FROM traffic {W} GROUP BY sensor",
+    "average": f"SELECT sensor, AVG(speed) AS x FROM traffic {W} GROUP BY sensor",
+    "average in shorter steps": "SELECT sensor, AVG(speed) AS x FROM traffic WINDOW(RANGE 20 US SLIDE 5 US) GROUP BY sensor",
+    "average of longer time": "SELECT sensor, AVG(speed) AS x FROM traffic WINDOW(RANGE 30 US SLIDE 10 US) GROUP BY sensor",
+    "average of some": f"SELECT sensor, AVG(speed) AS x FROM traffic {W} WHERE lane > 1 GROUP BY sensor",
+    "extremes": f"SELECT MIN(speed) AS least, MAX(speed) AS most, MAX(sensor) AS last FROM traffic {W}",
+    "spread": f"SELECT sensor, STDDEV(speed) AS s, VARIANCE(lane) AS v FROM traffic {W} GROUP BY sensor",
+    "median": f"SELECT segment, MEDIAN(speed) AS m FROM traffic {W} GROUP BY segment",
+    "first and last": f"SELECT lane, FIRST(speed) AS f, LAST(speed) AS l FROM traffic {W} GROUP BY lane",
+    "keys that are expressions": f"SELECT lane % 2 = 0 AS even, COUNT(*) AS n FROM traffic {W} GROUP BY even",
+    "two keys": f"SELECT sensor, open, COUNT(*) AS n FROM traffic {W} GROUP BY sensor, open",
+    "having": f"SELECT sensor, COUNT(*) AS n FROM traffic {W} GROUP BY sensor HAVING COUNT(*) > 2",
+    "having more": f"SELECT sensor, COUNT(*) AS n FROM traffic {W} GROUP BY sensor HAVING COUNT(*) > 3",
+    "having an average": f"SELECT sensor FROM traffic {W} GROUP BY sensor HAVING AVG(speed) > 1.5 AND MIN(lane) = 1",
+    "aggregates of expressions": f"SELECT SUM(speed * lane) AS x, COUNT(DISTINCT sensor) AS n FROM traffic {W} WHERE open",
+    "weather by sensor": f"SELECT sensor, MAX(gust) AS gust, AVG(wind) AS wind FROM weather {W} GROUP BY sensor",
+    # aggregates that are no panes
+    "aggregate at every instant": "SELECT COUNT(*) AS n, MAX(speed) AS x FROM traffic",
+    "aggregate by sensor at every instant": "SELECT sensor, SUM(lane) AS n FROM traffic GROUP BY sensor",
+    "aggregate of a window": "SELECT sensor, AVG(speed) AS x FROM traffic WINDOW(RANGE 8 US) GROUP BY sensor",
+    "aggregate of last rows": "SELECT AVG(speed) AS x FROM traffic WINDOW(ROWS 5)",
+    "aggregate of last rows of each": "SELECT sensor, MAX(lane) AS x FROM traffic WINDOW(PARTITION BY sensor ROWS 3) "
+    "GROUP BY sensor",
+    "aggregate of aggregates": f"SELECT MAX(n) AS most FROM (SELECT sensor, COUNT(*) AS n FROM traffic {W} GROUP BY sensor) AS c",
+    "granularity": "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 12 US) GRANULARITY(4 US)",
+    # DISTINCT and set operations
+    "distinct": "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 10 US)",
+    "distinct at every instant": "SELECT DISTINCT lane, open FROM traffic",
+    "distinct over groups": f"SELECT DISTINCT COUNT(*) AS n FROM traffic {W} GROUP BY sensor",
+    "distinct over averages": f"SELECT DISTINCT AVG(speed) > 2 AS fast FROM traffic {W} GROUP BY sensor, lane",
+    "distinct over a join": "SELECT DISTINCT t.sensor FROM traffic WINDOW(RANGE 9 US) AS t, weather WINDOW(RANGE 9 US) AS w "
+    "WHERE t.sensor = w.sensor",
+    "union all": "SELECT sensor FROM traffic WINDOW(RANGE 5 US) UNION ALL SELECT sensor FROM weather WINDOW(RANGE 6 US)",
+    "union": "SELECT sensor FROM traffic WINDOW(RANGE 5 US) UNION SELECT sensor FROM weather WINDOW(RANGE 6 US)",
+    "except": "SELECT sensor FROM traffic WINDOW(RANGE 9 US) EXCEPT SELECT sensor FROM weather WINDOW(RANGE 4 US)",
+    "except all": "SELECT sensor FROM traffic WINDOW(RANGE 9 US) EXCEPT ALL SELECT sensor FROM weather WINDOW(RANGE 9 US)",
+    "intersect": "SELECT sensor FROM traffic WINDOW(RANGE 9 US) INTERSECT SELECT sensor FROM weather WINDOW(RANGE 9 US)",
+    "intersect all": "SELECT sensor FROM traffic WINDOW(RANGE 9 US) INTERSECT ALL SELECT sensor FROM weather WINDOW(RANGE 9 US)",
+    # joins
+    "join": "SELECT t.sensor, t.speed, w.wind FROM traffic WINDOW(RANGE 8 US) AS t, weather WINDOW(RANGE 8 US) AS w "
+    "WHERE t.sensor = w.sensor",
+    "join of some": "SELECT t.sensor, t.speed, w.wind FROM traffic WINDOW(RANGE 8 US) AS t, weather WINDOW(RANGE 8 US) AS w "
+    "WHERE t.sensor = w.sensor AND t.lane = 1",
+    "join at equal instants": "SELECT t.sensor, w.sensor AS other FROM traffic AS t, weather AS w WHERE t.lane > w.wind",
+    "join with itself": "SELECT a.lane, b.lane AS other FROM traffic WINDOW(RANGE 4 US) AS a, traffic WINDOW(RANGE 4 US) AS b "
+    "WHERE a.sensor = b.sensor AND a.lane < b.lane",
+    "join without equality": "SELECT t.speed, w.gust FROM traffic WINDOW(RANGE 5 US) AS t, weather WINDOW(RANGE 5 US) AS w "
+    "WHERE t.speed > w.gust",
+    "join of three": "SELECT a.sensor, b.wind, c.lane FROM traffic WINDOW(RANGE 3 US) AS a, weather WINDOW(RANGE 6 US) AS b, "
+    "traffic WINDOW(RANGE 4 US) AS c WHERE a.sensor = b.sensor AND b.sensor = c.sensor AND a.open",
+    "join of aggregates": f"SELECT a.sensor, a.n, b.wind FROM (SELECT sensor, COUNT(*) AS n FROM traffic {W} GROUP BY sensor) AS a, "
+    f"(SELECT sensor, MAX(wind) AS wind FROM weather {W} GROUP BY sensor) AS b WHERE a.sensor = b.sensor",
+    "aggregate of a join": "SELECT t.sensor, COUNT(*) AS n, AVG(w.gust) AS x FROM traffic WINDOW(RANGE 6 US) AS t, "
+    "weather WINDOW(RANGE 6 US) AS w WHERE t.sensor = w.sensor GROUP BY t.sensor",
+    "exists": "SELECT sensor, lane FROM traffic WINDOW(RANGE 6 US) AS t WHERE EXISTS "
+    "(SELECT 1 FROM weather WINDOW(RANGE 6 US) AS w WHERE w.sensor = t.sensor AND w.wind > 1)",
+    "not exists": "SELECT sensor, lane FROM traffic WINDOW(RANGE 6 US) AS t WHERE NOT EXISTS "
+    "(SELECT 1 FROM weather WINDOW(RANGE 6 US) AS w WHERE w.sensor = t.sensor)",
+    "in a stream": "SELECT speed FROM traffic WHERE sensor IN (SELECT sensor FROM weather WINDOW(RANGE 6 US))",
+    "not in a stream": "SELECT speed FROM traffic WHERE lane NOT IN (SELECT wind FROM weather WINDOW(RANGE 6 US) WHERE wind > 1)",
+    # relations
+    "lookup": "SELECT t.sensor, t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor",
+    "lookup in a window": "SELECT t.sensor, p.name FROM traffic WINDOW(RANGE 6 US) AS t, places AS p WHERE t.sensor = p.sensor",
+    "lookup of some": "SELECT t.sensor, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor AND p.closed",
+    "lookup in two": "SELECT t.sensor, p.name, l.fastest FROM traffic AS t, places AS p, limits AS l "
+    "WHERE t.sensor = p.sensor AND p.segment = l.segment",
+    "lookup without equality": "SELECT t.speed, l.fastest FROM traffic AS t, limits AS l WHERE t.speed > l.fastest",
+    "lookup with more conditions": "SELECT t.segment, l.fastest FROM traffic AS t, limits AS l "
+    "WHERE t.segment = l.segment AND t.speed > l.fastest",
+    "left lookup": "SELECT t.sensor, t.lane, p.name FROM traffic AS t LEFT JOIN places AS p ON t.sensor = p.sensor",
+    "left lookup with a condition": "SELECT t.sensor, p.name FROM traffic AS t LEFT JOIN places AS p "
+    "ON t.sensor = p.sensor AND p.closed",
+    "left lookup of nothing": "SELECT t.lane FROM traffic AS t LEFT JOIN limits AS l ON t.segment = l.segment WHERE l.segment IS NULL",
+    "in a relation": "SELECT speed FROM traffic WHERE segment IN (SELECT segment FROM limits WHERE segment IS NOT NULL)",
+    "not in a relation": "SELECT speed, segment FROM traffic WHERE segment NOT IN (SELECT segment FROM incidents WHERE segment > 1)",
+    "exists in a relation": "SELECT sensor FROM traffic AS t WHERE EXISTS (SELECT 1 FROM limits AS l "
+    "WHERE l.segment = t.segment AND l.fastest > t.speed)",
+    "not exists in a relation": "SELECT sensor, segment FROM traffic AS t WHERE NOT EXISTS "
+    "(SELECT 1 FROM incidents AS i WHERE i.segment = t.segment)",
+    "aggregate by what was looked up": f"SELECT p.name, AVG(t.speed) AS speed FROM traffic AS t {W}, places AS p "
+    "WHERE t.sensor = p.sensor GROUP BY p.name",
+    "lookup of an aggregate": f"SELECT s.segment, s.n, l.fastest FROM (SELECT segment, COUNT(*) AS n FROM traffic {W} "
+    "GROUP BY segment) AS s, limits AS l WHERE s.segment = l.segment",
+    # changes, and zip joins
+    "insertions": "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS i",
+    "deletions": "SELECT sensor FROM DSTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS d",
+    "zip": "SELECT t.sensor, t.speed, w.wind, apart_us FROM traffic AS t ZIP JOIN weather AS w WITHIN 2 US ON t.sensor = w.sensor",
+    "zip at equal stamps": "SELECT t.lane, w.wind FROM traffic AS t ZIP JOIN weather AS w ON t.sensor = w.sensor",
+    "left zip": "SELECT t.sensor, t.lane, w.gust, apart_us FROM traffic AS t LEFT ZIP JOIN weather AS w "
+    "WITHIN 0 SECONDS TO 4 US ON t.sensor = w.sensor",
+    "full zip": "SELECT t.sensor, t.lane, w.sensor AS other, w.wind FROM traffic AS t FULL ZIP JOIN weather AS w "
+    "WITHIN 3 US ON t.sensor = w.sensor",
+    "aggregate of a zip": "SELECT sensor, COUNT(*) AS n FROM (SELECT t.sensor FROM traffic AS t ZIP JOIN weather AS w "
+    "WITHIN 3 US ON t.sensor = w.sensor) AS z WINDOW(RANGE 12 US SLIDE 6 US) GROUP BY sensor",
+}
+
+SCHEMAS = {
+    name: StreamSchema(name, tuple(Field(each, kind) for each, kind in columns.items()))
+    for name, columns in STREAMS.items()
+}
+STATIC = {
+    name: StaticRelation(name, f"{name}@1", tuple(Column(each, kind) for each, kind in columns.items()))
+    for name, columns in RELATIONS.items()
+}
+CATALOG = Catalog.of([*SCHEMAS.values(), *STATIC.values()])
+_VALUES: Mapping[FieldType, tuple[Any, ...]] = {
+    BOOLEAN: (True, False, None),
+    INTEGER: (1, 2, 3, 1, 2, None, 4),
+    REAL: (0.5, 1.0, 2.5, 2.5, None, 4.0),
+    TEXT: ("a", "b", "c", "ab", "a", None),
+}
+Stamped = tuple[int, tuple[Any, ...]]
+
+
+def _arriving() -> list[tuple[dict[str, list[Stamped]], int]]:
+    """Micro-batches: tuples by stream in the order in which they come, and how far both streams have come then."""
+    dice = random.Random(20261122)
+    found: list[tuple[dict[str, list[Stamped]], int]] = []
+    for low, high, ahead in ((0, 9, 6), (9, 21, 0), (21, 22, 9), (22, 31, 9)):
+        batch: dict[str, list[Stamped]] = {}
+        for name, columns in STREAMS.items():
+            stamps = [dice.randrange(low, high + ahead) for _ in range(10 if name == "traffic" else 7)]
+            rows = [(at, tuple(dice.choice(_VALUES[kind]) for kind in columns.values())) for at in stamps]
+            batch[name] = [*rows, rows[0]]  # the same tuple twice
+        found.append((batch, high))
+    return [*found, ({name: [] for name in STREAMS}, END_US)]
+
+
+ARRIVING = _arriving()
+
+
+def frame(stream: str, rows: Sequence[Stamped]) -> pl.DataFrame:
+    """Return tuples as they are stored."""
+    schema: dict[str, type[pl.DataType]] = {START: pl.Int64, DEFAULT_RATE_COLUMN: pl.Boolean}
+    schema |= {name: POLARS_TYPES[kind] for name, kind in STREAMS[stream].items()}
+    return pl.DataFrame([(at, True, *row) for at, row in rows], schema=schema, orient="row")
+
+
+def relation_frame(name: str) -> pl.DataFrame:
+    """Return a relation's rows."""
+    schema = {column: POLARS_TYPES[kind] for column, kind in RELATIONS[name].items()}
+    return pl.DataFrame(ROWS[name], schema=schema, orient="row")
+
+
+def planned() -> tuple[PlannedQuery, ...]:
+    """Return all cases as one plan holds them."""
+    return tuple(
+        PlannedQuery(name.replace(" ", "-"), 1, rewrite(translate(sql, CATALOG).node).node)
+        for name, sql in CASES.items()
+    )
+
+
+def difference(name: str, rows: Sequence[tuple[Any, ...]]) -> str | None:
+    """Return in what way rows (start, end, values) are not the answer of a case; None if they are."""
+    meaning = _meaning(name)
+    return difference_of_rows(rows, meaning.snapshots, meaning.granule)
+
+
+@cache
+def _meaning(name: str) -> RelatedMeaning:
+    node = translate(CASES[name], CATALOG).node
+    streams = {each: [row for batch, _ in ARRIVING for row in batch[each]] for each in STREAMS}
+    meaning = evaluate_with_relations(node, streams, ROWS, horizon_of(node, LAST + ZIPPED_US))
+    assert any(meaning.snapshots), f"{name} answers nothing"
+    return meaning

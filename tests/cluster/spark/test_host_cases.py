@@ -1,0 +1,74 @@
+"""The table of cases on Spark: all in one plan, in one session, and each answers what it means."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import polars as pl
+import pytest
+
+from cluster.plan.epoch import Plan, PlanFiles
+from cluster.plan.hosts import Host, host_of
+from cluster.storage.relation_versions import RelationVersions
+from cluster.storage.results_table import ResultsTable
+from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
+from tests.cluster.local.host_cases import (
+    ARRIVING,
+    CASES,
+    SCHEMAS,
+    STATIC,
+    difference,
+    frame,
+    planned,
+    relation_frame,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark]
+
+
+def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path) -> None:
+    from cluster.spark.hosting import start_fjord
+    from cluster.spark.source import SourceOptions
+
+    queries = planned()
+    assert {host_of(query.node) for query in queries} == set(Host)
+    for name, relation in STATIC.items():
+        versions, rows = RelationVersions(tmp_path / "relations" / relation.identity), relation_frame(name)
+        versions.prepare(rows)
+        versions.commit(rows, {})
+    tables = {name: StreamTable(str(tmp_path / "streams" / name), schema) for name, schema in SCHEMAS.items()}
+    plans, results = PlanFiles(tmp_path / "plans"), ResultsTable(str(tmp_path / "results"), "cases")
+    plans.write(Plan(1, queries))
+    fjord = start_fjord(
+        spark,
+        options=SourceOptions(
+            str(tmp_path / "streams"), str(tmp_path / "plans"), 3, 2, 1_000, str(tmp_path / "relations")
+        ),
+        checkpoint=tmp_path / "checkpoint",
+        results=results,
+        on_commit=lambda: None,
+        run=uuid.uuid4().hex,
+    )
+    try:
+        for batch, watermark_us in ARRIVING:
+            for name, rows in batch.items():
+                stored = frame(name, rows).with_columns(pl.lit("m").alias("fjord_mote")).to_arrow()
+                schema = arrow_schema(SCHEMAS[name])
+                pieces = [stored.select(schema.names).cast(schema)] if rows else []
+                tables[name].append(pieces, StreamPosition(watermark_us, {}), {})
+            fjord.wait_until_idle()
+    finally:
+        fjord.stop()
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    columns = ["query", "start_us", "end_us", "kind", "row"]
+    for query, start, end, kind, row in pl.scan_delta(results.root).select(columns).collect().iter_rows():
+        assert kind == "row", row
+        found.setdefault(query, []).append((start, end, *msgspec.json.decode(row).values()))
+    wrong = {name: told for name in CASES if (told := difference(name, found.get(name.replace(" ", "-"), [])))}
+    assert not wrong
