@@ -1,11 +1,12 @@
-"""A data folder that an earlier version was killed over is upgraded: today's goes on where it stood.
+"""A data folder that an earlier version was killed over, or stopped, is upgraded: today's goes on where it stood.
 
 ``old_folders/611828f.tar.xz`` holds what that commit's cluster and proxy left: the cluster was killed in the middle of
-a trace, the proxy went on to its end and was killed then. Three sensors, sixty samples each, ten seconds apart.
+a trace, the proxy went on to its end and was killed then. In ``611828f-stopped.tar.xz`` both were told to stop instead
+(SIGTERM), and ended by themselves. Three sensors, sixty samples each, ten seconds apart.
 
     sample     1          20           40           60
-    cluster    |-----------> killed                            answers were numbered, state was kept in windows
-    proxy      |----------------------------------> killed     the rest is in its spool
+    cluster    |-----------> ended                             answers were numbered, state was kept in windows
+    proxy      |----------------------------------> ended      the rest is in its spool
     today                  |=======================>
 """
 
@@ -31,7 +32,7 @@ from tests.system.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
-OLD = Path(__file__).with_name("old_folders") / "611828f.tar.xz"
+OLD = Path(__file__).with_name("old_folders")
 BEGIN = datetime.fromisoformat("2012-03-01T00:00:00Z")
 SAMPLES, STEP, MICROSECOND = 60, timedelta(seconds=10), timedelta(microseconds=1)
 END = BEGIN + SAMPLES * STEP
@@ -120,8 +121,8 @@ def check(query: str, messages: list[dict[str, Any]]) -> None:
         assert found == Counter(ANSWERS[query](at)), (query, at)
 
 
-def unpack(folder: Path) -> None:
-    with tarfile.open(OLD) as archive:
+def unpack(name: str, folder: Path) -> None:
+    with tarfile.open(OLD / f"{name}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
 
 
@@ -137,8 +138,9 @@ def answered_up_to(api: ApiClient, query: str, at: datetime) -> bool:
     return any(datetime.fromisoformat(message["start"]) >= at for message in messages)
 
 
-def test_an_old_folder_is_upgraded_and_goes_on(tmp_path: Path) -> None:
-    unpack(tmp_path)
+@pytest.mark.parametrize("name", ["611828f", "611828f-stopped"])
+def test_an_old_folder_is_upgraded_and_goes_on(tmp_path: Path, name: str) -> None:
+    unpack(name, tmp_path)
     before = {query: stored_before(tmp_path, query) for query in (*ANSWERS, "gone")}
     with Children(tmp_path / "logs") as children:
         parts = Parts.on_free_ports(children, tmp_path)
