@@ -16,11 +16,12 @@ MINUTES ?=
 SEED ?=
 COUNT ?= 200
 WORKERS ?= 2
+FORMAT ?= speedscope
 
 HEAVY := spark or system or faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants coverage lint format bench clean
+.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants coverage lint format bench profile clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -76,6 +77,9 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/relations.py --quick
 	@$(BIN)/python benchmarks/durability.py --quick
 	@$(BIN)/python benchmarks/endurance.py --quick
+
+profile: $(INSTALLED) ## Where a running cluster and proxy spend their time: [DURATION=60s] [MOTES=64] [FORMAT=speedscope]
+	@$(BIN)/python benchmarks/hot_spots.py --duration '$(DURATION)' --motes '$(MOTES)' --format '$(FORMAT)'
 
 clean: ## Remove what was built, .venv too (data in .fjord stays)
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage spark-warehouse metastore_db derby.log
