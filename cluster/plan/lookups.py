@@ -247,7 +247,7 @@ def _in_source(lookup: Lookup, source: Source) -> Node:
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
     chosen = None if table.condition is None else substituted(table.condition, outside)
     if (predicate is None) != (lookup.predicate is None) or (chosen is None) != (table.condition is None):
-        return lookup  # too long
+        return lookup  # too large
     # However a query writes it: equal lookups are equal.
     sides = [tidy_equality(part, frozenset(names.values())) for part in conjuncts_of(predicate)]
     predicate = conjunction_of(sorted(sides, key=lambda part: part.sql))

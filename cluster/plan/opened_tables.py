@@ -38,7 +38,7 @@ def opened(lookup: Lookup) -> OpenedTable:
             case Project() if (plain := _plain(table)) is not None:
                 below = None if condition is None else substituted(condition, by_name(table.outputs))
                 if condition is not None and below is None:
-                    return OpenedTable(table, names, condition)  # too long
+                    return OpenedTable(table, names, condition)  # too large
                 names = {name: plain[column] for name, column in names.items()}
                 condition, table = below, table.input
             # Only pairs can be chosen afterwards: a row that is not there gives NULLs, or none at all.
