@@ -83,5 +83,6 @@ def test_a_query_is_added_with_the_client_of_the_api_only(api):
         "cluster.service",
         "cluster.service.api_token",
         "cluster.service.client",
+        "cluster.try_command",
     }
     assert packages & OF_SERVERS == set()
