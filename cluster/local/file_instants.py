@@ -7,9 +7,11 @@ import polars as pl
 MOST_US = 2**61
 """Instants are less far from 1970: far enough, and what a window adds to them fits as well."""
 
-_ZONE = r"[zZ]$|[+-]\d\d:?\d\d$"
-_WITH_ZONE = ("%Y-%m-%dT%H:%M:%S%.f%z", "%Y-%m-%dT%H:%M%z")
-_WITHOUT_ZONE = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M")
+_ZONE = r"T.*(?:[zZ]|[+-]\d\d:?\d\d)$"
+"""Where a text says its zone; a date has hyphens, too."""
+
+
+_PATTERNS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M")
 
 
 def instants(column: str, dtype: pl.DataType) -> pl.Expr | None:
@@ -32,20 +34,38 @@ def instants(column: str, dtype: pl.DataType) -> pl.Expr | None:
 
 
 def _written(found: pl.Expr) -> pl.Expr:
-    text = found.str.strip_chars().str.replace(" ", "T", literal=True)
-    moment = pl.Datetime("us")
-    with_zone = text.str.replace("[zZ]$", "+00:00")
-    dated = text.str.contains("T")
-    zoned = dated & text.str.contains(_ZONE)
-    return pl.coalesce(
-        *(
-            pl.when(zoned).then(with_zone.str.strptime(pl.Datetime("us", "UTC"), each, strict=False).to_physical())
-            for each in _WITH_ZONE
-        ),
-        *(
-            pl.when(dated & ~zoned).then(text.str.strptime(moment, each, strict=False).to_physical())
-            for each in _WITHOUT_ZONE
-        ),
-        text.str.strptime(pl.Date, "%Y-%m-%d", strict=False, exact=True).cast(moment).to_physical(),
-        pl.when(text.str.contains(r"^[+-]?\d+$")).then(text.cast(pl.Int64, strict=False)),
-    )
+    return found.map_batches(_read, return_dtype=pl.Int64, is_elementwise=True)
+
+
+def _read(written: pl.Series) -> pl.Series:
+    """Return the instants that texts say, each way of writing one tried on what the others have left."""
+    texts = written.str.strip_chars().str.replace(" ", "T", literal=True)
+    found = pl.Series(written.name, [None] * len(texts), dtype=pl.Int64)
+    for read in (_without_zone, _with_zone, _of_day, _number):
+        left = found.is_null() & texts.is_not_null()
+        if not left.any():
+            break
+        found = found.zip_with(~left, read(texts.zip_with(left, pl.Series([None], dtype=pl.String))))
+    return found
+
+
+def _without_zone(texts: pl.Series) -> pl.Series:
+    moments = [texts.str.strptime(pl.Datetime("us"), each, strict=False) for each in _PATTERNS]
+    return _first(moments)
+
+
+def _with_zone(texts: pl.Series) -> pl.Series:
+    zoned = texts.set(~texts.str.contains(_ZONE).fill_null(value=False), None).str.replace("[zZ]$", "+00:00")
+    return _first([zoned.str.strptime(pl.Datetime("us", "UTC"), f"{each}%z", strict=False) for each in _PATTERNS])
+
+
+def _of_day(texts: pl.Series) -> pl.Series:
+    return _first([texts.str.strptime(pl.Date, "%Y-%m-%d", strict=False).cast(pl.Datetime("us"))])
+
+
+def _number(texts: pl.Series) -> pl.Series:
+    return texts.set(~texts.str.contains(r"^[+-]?\d+$").fill_null(value=False), None).cast(pl.Int64, strict=False)
+
+
+def _first(moments: list[pl.Series]) -> pl.Series:
+    return pl.select(pl.coalesce([moment.to_physical() for moment in moments])).to_series()
