@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +23,8 @@ from cluster.demo.parts import Parts, free_port
 from cluster.demo.processes import Child, Children
 from cluster.ingest.writer import MAX_WAITING_BYTES
 from cluster.service.client import ApiClient
+from protocols import topics
+from protocols.mqtt import BrokerAddress, Message, MqttLink
 from tests.system.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]
@@ -72,10 +74,19 @@ def answers_in(table: Path) -> pl.DataFrame:
     return rows.select(pl.col("start_us").alias("fjord_start_us")).hstack(decoded).sort(pl.all())
 
 
+async def publish_garbage(broker: BrokerAddress) -> None:
+    """Publish what the proxy refuses: when it does, it has heard all that was published before."""
+    link = MqttLink(broker, client_id="garbage")
+    running = asyncio.create_task(link.run(lambda _: asyncio.sleep(0)))
+    await asyncio.wait_for(link.connected.wait(), SECONDS)
+    await link.publish(Message(topics.packet("roadside", "m0"), b"garbage"))
+    running.cancel()
+
+
 def test_what_spark_does_not_keep_up_with_waits_on_disk_and_is_answered(tmp_path: Path) -> None:
     with Children(tmp_path / "logs") as children:
         parts = Parts.on_free_ports(children, tmp_path)
-        at_proxy = free_port()
+        at_proxy, table = free_port(), tmp_path / "cluster" / "streams" / "traffic"
         parts.start_broker()
         cluster = parts.start_cluster("--max-rows", "1000")
         proxy = parts.start_proxy("roadside", "--metrics-port", str(at_proxy))
@@ -113,26 +124,16 @@ def test_what_spark_does_not_keep_up_with_waits_on_disk_and_is_answered(tmp_path
             children.forget(motes)
             motes.process.terminate()
             motes.process.wait(20)
+            refused = "fjord_proxy_frames_refused_total"
+            before = seen_at_proxy().get(refused, 0)
+            asyncio.run(publish_garbage(parts.broker))
+            wait_for(lambda: seen_at_proxy().get(refused, 0) > before, "garbage is not refused", seconds=SECONDS)
+            sent = seen_at_proxy()["fjord_proxy_samples_total"]
+            wait_for(lambda: samples_in(table).height >= sent, "not all is stored", seconds=SECONDS)
             wait_for(lambda: not seen_at_proxy()["fjord_proxy_spool_batches"], seconds=SECONDS)
-            sent = wait_for_rest(seen_at_proxy)
             wait_for(lambda: lag() == {"rows": 0, "seconds": 0.0}, "the lag stays", seconds=SECONDS)
-            stored = samples_in(tmp_path / "cluster" / "streams" / "traffic")
+            stored = samples_in(table)
             assert api.status()["rows_late"] == 0
-            assert stored.height == sent["fjord_proxy_samples_total"]
+            assert stored.height == sent == seen_at_proxy()["fjord_proxy_samples_total"]
             wait_for(lambda: api.query("all")["rows"] >= stored.height, "not all is answered", seconds=SECONDS)
         assert answers_in(tmp_path / "cluster" / "results").equals(stored)
-
-
-def wait_for_rest(seen: Any) -> dict[str, float]:
-    """Return what the proxy has counted once it counts no more."""
-    before: dict[str, float] = {}
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        now: dict[str, float] = seen()
-        if not now["fjord_proxy_spool_batches"] and now["fjord_proxy_samples_total"] == before.get(
-            "fjord_proxy_samples_total"
-        ):
-            break
-        before = now
-        time.sleep(1.0)
-    return before
