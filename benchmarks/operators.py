@@ -27,17 +27,20 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from rich.progress import track
 
-from cluster.fjord.answers import operators_of
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.compilation import add_downstream, add_pane_aggregate, upstream_operators
-from cluster.fjord.edges import edges_of, pane_edge, stored_columns
 from cluster.fjord.graph import Fjord
-from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.instantiation import add_behind, operator_of, subscribed_operator
+from cluster.fjord.operator import Operator
 from cluster.fjord.queues import PushQueue
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.plan.epoch import PlannedQuery
-from cluster.plan.pane_folding import MARKS, fold_panes
+from cluster.physical.columns import COVERED_BY, MARKS
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import Fragment, Subscriber
+from cluster.physical.operations import Scan
+from cluster.physical.rules.folded_queries import nodes_of
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.hosts import Host
 from cluster.plan.pane_query import pane_query_of
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
@@ -95,31 +98,26 @@ class Running:
 
     def __init__(self, sql: str) -> None:
         query = PlannedQuery("query", 1, rewrite(translate(sql, CATALOG).node).node)
-        windowed = pane_query_of(query.node)
+        fragment = _fragment(query)
         self._fjord = Fjord()
-        if windowed is None:
-            self._edges = [(edge, list(upstream_operators(edge))) for edge in edges_of(query)]
-            self._arrivals = {edge.name: PushQueue() for edge, _ in self._edges}
-            last, self._top = add_downstream(self._fjord, query, self._arrivals), []
-        else:
-            (panes,) = fold_panes({query: windowed})
-            edge = pane_edge(panes)
-            grouped = GroupedFilter(panes.groups, stored_columns(edge.source), {panes.groups[0][0]: 1})
-            self._edges = [(edge, list(upstream_operators(edge, grouped)))]
-            self._arrivals = {edge.name: PushQueue()}
-            last, self._top = (
-                add_pane_aggregate(self._fjord, panes, self._arrivals[edge.name]),
-                operators_of(windowed.top),
-            )
-        self._outlet = self._fjord.outlet(last)
+        self._pipelines: list[tuple[str, Scan, list[Operator]]] = []
+        for exchange in fragment.exchanges:
+            scan, *nodes = fragment.pipeline(exchange)
+            assert isinstance(scan.operation, Scan)  # noqa: S101 - what a pipeline begins with
+            operators = [subscribed_operator(node.operation, fragment) for node in nodes]
+            self._pipelines.append((exchange.id, scan.operation, operators))
+        self._arrivals = {exchange: PushQueue() for exchange, _, _ in self._pipelines}
+        self._outlet = self._fjord.outlet(add_behind(self._fjord, fragment, self._arrivals))
+        self._top = [operator_of(step) for step in fragment.subscribers[0].finish]
 
     def feed(self, streams: Streams, watermark_us: int) -> pl.DataFrame:
         """Take a batch of each stream; return the rows that are final by now."""
-        for edge, operators in self._edges:
-            batch = Batch(streams[edge.stream].select(START, END, *edge.columns), watermark_us)
+        for exchange, scan, operators in self._pipelines:
+            columns = [column.name for column in scan.columns if column != COVERED_BY]
+            batch = Batch(streams[scan.stream].select(START, END, *columns), watermark_us)
             for operator in operators:
                 batch = operator.transition(0, batch)
-            self._arrivals[edge.name].put(batch)
+            self._arrivals[exchange].put(batch)
         self._fjord.run()
         if self._fjord.failures:
             raise SystemExit(str(next(iter(self._fjord.failures.values()))))
@@ -129,6 +127,15 @@ class Running:
                 emitted = operator.transition(0, emitted)
             found.append(emitted.rows.drop(mark.name for mark in MARKS if mark.name in emitted.rows.columns))
         return pl.concat(found)
+
+
+def _fragment(query: PlannedQuery) -> Fragment:
+    """Return what runs a query; if it shares no panes, as if no other query could ever join it."""
+    if pane_query_of(query.node) is not None:
+        (fragment,) = lower(Plan(1, (query,))).fragments
+        return fragment
+    nodes = nodes_of(query.identity, query.node, Host.STATEFUL)
+    return Fragment(query.identity, Host.STATEFUL, nodes, (Subscriber(query.name, 1, 0, ()),), shares_rows=False)
 
 
 def batches(streams: Streams) -> Iterator[tuple[Streams, int]]:

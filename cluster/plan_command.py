@@ -20,10 +20,17 @@ DRAWN_BY_GRAPHVIZ = (".svg", ".png", ".pdf")
 def show_plan(
     *,
     operators: Annotated[bool, typer.Option("--operators", help="Also list every operator and its queues.")] = False,
+    difference: Annotated[bool, typer.Option("--diff", help="Say what the last change of it was instead.")] = False,
+    since: Annotated[
+        int | None, typer.Option("--since", help="With --diff: say what changed since this epoch.")
+    ] = None,
     api: Api = DEFAULT_API,
 ) -> None:
-    """Print the shared plan: what runs once for how many queries, and how much it has done."""
+    """Print the shared plan: what runs once for how many queries, where, and how much it has done."""
     with make_client(api) as client:
+        if difference or since is not None:
+            typer.echo(client.plan_difference(since), nl=False)
+            return
         typer.echo(client.plan("text"))
         if operators:
             _print_operators(client.operators())

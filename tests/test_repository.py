@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("protocols", "firmware_sim", "proxy", "cluster")
 # Inside cluster/, data and control run one way: a folder imports only folders to its left.
-CLUSTER_LAYERS = ("expressions", "language", "plan", "fjord", "spark", "service")
+CLUSTER_LAYERS = ("expressions", "language", "plan", "physical", "fjord", "spark", "service")
 # Hosts of the same plan, beside each other.
 HOSTS = ("local", "spark")
 

@@ -1,4 +1,4 @@
-"""From the rows that a part answers to each query's own: what its plan has left to do, JSON, and names."""
+"""From the rows that a fragment answers to each query's own: what its plan has left to do, JSON, and names."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import polars as pl
+from msgspec.structs import astuple
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.compilation import build_operator
 from cluster.fjord.counters import Counters
-from cluster.fjord.operator import Operator
-from cluster.fjord.placement import Listener, Part
-from cluster.language.algebra import MEMBER, SINCE, Node, Source
-from cluster.plan.folding import carrying
-from cluster.plan.pane_folding import AFTER, MARKS, SIZE, SLIDE
+from cluster.fjord.instantiation import operator_of
+from cluster.language.algebra import MEMBER, SINCE
+from cluster.physical.columns import AFTER, MARKS, SIZE, SLIDE
+from cluster.physical.nodes import Fragment, Subscriber
+from cluster.physical.rules.finishing import Finish
 
 _MARKS = [mark.name for mark in MARKS]
 REPEAT_SECONDS = 60.0
@@ -32,23 +32,23 @@ COUNT_EVERY_SECONDS = 1.0
 
 
 class Answers:
-    """What a part answers.
+    """What a fragment answers.
 
     Parameters
     ----------
-    part
-        The part.
+    fragment
+        The fragment.
     clock
         Seconds that only go forward, for how often an error is repeated.
     """
 
-    def __init__(self, part: Part, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, fragment: Fragment, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._part = part
-        listeners: dict[Node | None, list[Listener]] = {}
-        for listener in part.listeners:
-            listeners.setdefault(listener.top, []).append(listener)
-        self._tops = [_Top(top, each, only=len(listeners) == 1) for top, each in listeners.items()]
+        self._fragment = fragment
+        finished: dict[Finish, list[Subscriber]] = {}
+        for subscriber in fragment.subscribers:
+            finished.setdefault(subscriber.finish, []).append(subscriber)
+        self._tops = [_Top(finish, each, only=len(finished) == 1) for finish, each in finished.items()]
         self._broken: dict[str, str] = {}
         self._said: dict[str, tuple[str, float]] = {}
 
@@ -59,7 +59,7 @@ class Answers:
                 yield top.answers(rows)
             except Exception as error:  # noqa: BLE001 - one query's HAVING must not cost the others their answers
                 reason = f"{type(error).__name__}: {error}"
-                self._broken.update((listener.query.identity, reason) for listener in top.listeners)
+                self._broken.update((subscriber.identity, reason) for subscriber in top.subscribers)
 
     def errors(
         self, here: Mapping[str, str], upstream: Mapping[str, str], bucket: int, buckets: int, at_us: int
@@ -69,9 +69,9 @@ class Answers:
         Parameters
         ----------
         here
-            By part: why its operators in this bucket failed.
+            By fragment: why its operators in this bucket failed.
         upstream
-            By part or query: why it failed next to the scan; every bucket is told.
+            By fragment or query: why it failed next to the scan; every bucket gets it.
         bucket, buckets
             This bucket, and how many there are.
         at_us
@@ -81,11 +81,11 @@ class Answers:
         said_before, self._said = self._said, {}
         if not (broken or here or upstream):
             return
-        for listener in self._part.listeners:
-            identity = listener.query.identity
-            reason = here.get(self._part.identity) or broken.get(identity)
-            if reason is None and listener.home(buckets) == bucket:
-                reason = upstream.get(identity) or upstream.get(self._part.identity)
+        for subscriber in self._fragment.subscribers:
+            identity = subscriber.identity
+            reason = here.get(self._fragment.identity) or broken.get(identity)
+            if reason is None and subscriber.home(buckets) == bucket:
+                reason = upstream.get(identity) or upstream.get(self._fragment.identity)
             if reason is None:
                 continue
             last = said_before.get(identity)
@@ -93,23 +93,27 @@ class Answers:
                 self._said[identity] = last
             else:
                 self._said[identity] = (reason, self._clock())
-                yield said(listener.query.name, ERROR, msgspec.json.encode(reason).decode(), at_us)
+                yield said(subscriber.query, ERROR, msgspec.json.encode(reason).decode(), at_us)
 
 
 class _Top:
-    """Listeners with the same work left to do."""
+    """Subscribers with the same work left to do."""
 
-    def __init__(self, top: Node | None, listeners: Sequence[Listener], *, only: bool) -> None:
-        self.listeners = listeners
-        self._operators = [] if top is None else operators_of(top)
-        self._on = [MEMBER.name, *([SIZE.name, SLIDE.name] if listeners[0].window_us is not None else [])]
-        names = [(each.group, *(each.window_us or ()), each.query.since_epoch, each.query.name) for each in listeners]
+    def __init__(self, finish: Finish, subscribers: Sequence[Subscriber], *, only: bool) -> None:
+        self.subscribers = subscribers
+        self._operators = [operator_of(each) for each in finish]
+        self._on = [MEMBER.name, *([SIZE.name, SLIDE.name] if subscribers[0].window is not None else [])]
+        windows = [() if each.window is None else astuple(each.window) for each in subscribers]
+        names = [
+            (each.group, *window, each.visible_from, each.query)
+            for each, window in zip(subscribers, windows, strict=True)
+        ]
         schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String}
         self._names = pl.DataFrame(names, schema=schema, orient="row")
         self._own = None if only else self._names.select(self._on).unique()
 
     def answers(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the listeners' answers."""
+        """Return the subscribers' answers."""
         if self._own is not None:
             rows = rows.join(self._own, on=self._on, how="semi", maintain_order="left")
         for operator in self._operators:
@@ -129,15 +133,6 @@ class _Top:
         if AFTER.name in texts.columns:
             named = named.filter(began > pl.col(AFTER.name))
         return named
-
-
-def operators_of(top: Node) -> list[Operator]:
-    """Return the operators of what is left to do, first things first; they hand the marks of the rows on."""
-    node, found = carrying(top, MARKS), []
-    while not isinstance(node, Source):
-        found.append(build_operator(node))
-        node = node.input  # type: ignore[union-attr] # a filter or a projection
-    return found[::-1]
 
 
 def said_counters(counters: Counters) -> pl.DataFrame:

@@ -17,19 +17,17 @@ import polars as pl
 
 from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, said_counters
 from cluster.fjord.batch import START, Batch
-from cluster.fjord.compilation import add_downstream, add_pane_aggregate
 from cluster.fjord.control import Control
 from cluster.fjord.counters import Counters, added, counters_of, since
-from cluster.fjord.edges import Edge
 from cluster.fjord.graph import Fjord, Placed
+from cluster.fjord.instantiation import add_behind, empty_crossing
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
-from cluster.fjord.placement import Part
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import MEMBER
-from cluster.plan.folding import RIGHT
-from cluster.plan.pane_folding import PaneFold
+from cluster.physical.columns import RIGHT
+from cluster.physical.nodes import Fragment
 
 TOKEN = ""
 """The state entry under which the token is kept; operators' entries have names."""
@@ -71,13 +69,14 @@ class HostedFjord:
 
     fjord: Fjord
     arrivals: dict[str, PushQueue]
-    edges: dict[str, Edge]
+    empty: dict[str, pl.DataFrame]
+    """By exchange: no rows, with the columns that cross it."""
     outlets: list[tuple[Answers, PushQueue]]
     tables: VersionedTables
     token: bytes | None = None
     stateful: dict[str, Placed] = field(default_factory=dict)
     groups: dict[str, frozenset[int]] = field(default_factory=dict)
-    """By identity of a part: the numbers of its groups."""
+    """By identity of a fragment: the numbers of its query groups."""
     upstream: Counters = field(default_factory=dict)
     """What operators next to the scans did, not yet passed on."""
     told: Counters = field(default_factory=dict)
@@ -93,7 +92,7 @@ class BucketHost:
 
     Parameters
     ----------
-    parts
+    fragments
         What runs of an epoch's plan.
     buckets
         How many buckets there are.
@@ -109,7 +108,7 @@ class BucketHost:
 
     def __init__(
         self,
-        parts: Callable[[int], Sequence[Part]],
+        fragments: Callable[[int], Sequence[Fragment]],
         buckets: int,
         tables: Callable[[], VersionedTables],
         kept: Kept,
@@ -117,7 +116,7 @@ class BucketHost:
         key: tuple[Hashable, ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._parts = parts
+        self._fragments = fragments
         self._buckets = buckets
         self._tables = tables
         self._kept = kept
@@ -136,7 +135,7 @@ class BucketHost:
         control
             Of the micro-batch.
         arrived
-            By edge: the bucket's rows, from each part of the micro-batch in turn; those of a part are in start order.
+            By exchange: the bucket's rows, from each part of the micro-batch in turn; those of a part in start order.
         store
             The bucket's state; None if it is not saved: then the Fjord that was built is all there is.
         """
@@ -148,7 +147,7 @@ class BucketHost:
             watermark_us = control.watermarks_us.get(name)
             if watermark_us is None and not pieces:
                 continue
-            rows = pl.concat(pieces).sort(START, maintain_order=True) if pieces else hosted.edges[name].empty_rows()
+            rows = pl.concat(pieces).sort(START, maintain_order=True) if pieces else hosted.empty[name]
             queue.put(Batch(rows, watermark_us if watermark_us is not None else _lowest(rows)))
         hosted.fjord.run()
         found = list(self._answers(hosted, control, bucket))
@@ -160,11 +159,11 @@ class BucketHost:
         key = (*self._key, epoch, bucket)
         hosted = self._kept.pop(key, None)
         if hosted is None or (store is not None and not _stands(hosted, store)):
-            hosted = _build(self._parts(epoch), bucket, self._buckets, self._tables(), self._clock)
+            hosted = _build(self._fragments(epoch), bucket, self._buckets, self._tables(), self._clock)
             for name, placed in hosted.stateful.items():
                 saved = None if store is None else store.get(name)
                 if saved is not None:
-                    placed.operator.restore(without_strangers(unpack_state(saved), hosted.groups[placed.owner]))
+                    placed.operator.restore(without_dropped_groups(unpack_state(saved), hosted.groups[placed.owner]))
         self._kept[key] = hosted
         while len(self._kept) > max(KEPT_FJORDS, self._buckets):
             self._kept.popitem(last=False)
@@ -215,30 +214,25 @@ class BucketHost:
 
 
 def _build(
-    parts: Iterable[Part], bucket: int, buckets: int, tables: VersionedTables, clock: Callable[[], float]
+    fragments: Iterable[Fragment], bucket: int, buckets: int, tables: VersionedTables, clock: Callable[[], float]
 ) -> HostedFjord:
     fjord = Fjord()
     hosted = HostedFjord(fjord, {}, {}, [], tables, told_at=clock())
-    for part in parts:
-        if not part.in_bucket(bucket, buckets):
+    for fragment in fragments:
+        if not fragment.in_bucket(bucket, buckets):
             continue
-        for edge in part.edges:
-            hosted.edges[edge.name] = edge
-            hosted.arrivals[edge.name] = PushQueue(capacity=2)
-        hosted.outlets.append((Answers(part, clock=clock), fjord.outlet(_add(fjord, part, hosted))))
-        hosted.groups[part.identity] = frozenset(listener.group for listener in part.listeners)
+        for exchange in fragment.exchanges:
+            hosted.empty[exchange.id] = empty_crossing(fragment, exchange)
+            hosted.arrivals[exchange.id] = PushQueue(capacity=2)
+        last = add_behind(fjord, fragment, hosted.arrivals, hosted.tables)
+        hosted.outlets.append((Answers(fragment, clock=clock), fjord.outlet(last)))
+        hosted.groups[fragment.identity] = fragment.groups
     hosted.stateful = {placed.name: placed for placed in fjord.operators}
     return hosted
 
 
-def _add(fjord: Fjord, part: Part, hosted: HostedFjord) -> Placed:
-    if isinstance(part.plan, PaneFold):
-        return add_pane_aggregate(fjord, part.plan, hosted.arrivals[part.edges[0].name])
-    return add_downstream(fjord, part.plan, hosted.arrivals, hosted.tables, part.choices)
-
-
-def without_strangers(state: State, groups: frozenset[int]) -> State:
-    """Return a part's saved state without the rows of groups that are there no more."""
+def without_dropped_groups(state: State, groups: frozenset[int]) -> State:
+    """Return a fragment's saved state without the rows of query groups that are there no more."""
     alive = list(groups)
     kept = dict(state)
     for name, value in state.items():

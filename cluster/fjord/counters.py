@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from cluster.fjord.graph import Placed
-from cluster.plan.picture import Work
+from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.operations import Sample
+from cluster.physical.statistics import Work
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -102,14 +104,20 @@ def added(one: Mapping[str, Totals], other: Mapping[str, Totals]) -> Counters:
     return together
 
 
-def work_of(counters: Mapping[str, Totals]) -> dict[str, Work]:
-    """Return, by part of the plan, what was done for it: what its first operators took and its last one emitted."""
+def work_of(plan: PhysicalPlan, counters: Mapping[str, Totals]) -> dict[str, Work]:
+    """Return, by fragment, what was done for it: what its pipelines took and what came to its sink."""
+    seconds: dict[str, float] = {}
+    for totals in counters.values():
+        seconds[totals.owner] = seconds.get(totals.owner, 0.0) + totals.seconds
     found: dict[str, Work] = {}
-    for owner in {totals.owner for totals in counters.values()}:
-        own = {name: totals for name, totals in counters.items() if totals.owner == owner}
-        taken = sum(totals.rows_in for name, totals in own.items() if name.endswith(" Sample"))
-        below = [name for name in own if name.startswith(f"{owner}/") and name[len(owner) + 1 :].split()[0].isdigit()]
-        last = max(below, key=lambda name: int(name[len(owner) + 1 :].split()[0]), default=None)
-        seconds = sum(totals.seconds for totals in own.values())
-        found[owner] = Work(taken, own[last].rows_out if last is not None else 0, seconds)
+    for fragment in plan.fragments:
+        if fragment.identity in seconds:
+            taken = (
+                counters[each.id]
+                for each in fragment.nodes
+                if isinstance(each.operation, Sample) and each.id in counters
+            )
+            last = counters.get(fragment.sink.id) or counters.get(fragment.sink.inputs[0])
+            answers = 0 if last is None else last.rows_out
+            found[fragment.identity] = Work(sum(each.rows_in for each in taken), answers, seconds[fragment.identity])
     return found

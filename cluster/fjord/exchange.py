@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.fjord.counters import Counters
-from cluster.fjord.placement import routed
+from cluster.fjord.hash_partitioning import partitioned
 from cluster.fjord.upstream_fjord import UpstreamFjord
+from cluster.physical.operations import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,11 @@ class Sent:
     Parameters
     ----------
     pieces
-        (bucket, edge, rows).
+        (bucket, exchange, rows).
     watermarks_us
-        By edge: no row that comes later starts before this instant.
+        By exchange: no row that comes later starts before this instant.
     failures
-        By part or query: why its operators failed.
+        By fragment or query: why its operators failed.
     counters
         What the operators did.
     """
@@ -38,9 +39,11 @@ def sent_by(fjord: UpstreamFjord, buckets: int) -> Sent:
     watermarks: dict[str, int] = {}
     pieces: list[tuple[int, str, pl.DataFrame]] = []
     for emitted in fjord.run():
-        edge = emitted.edge
+        name, exchange = emitted.end.id, emitted.end.operation
+        assert isinstance(exchange, Exchange)  # noqa: S101 - where the pipelines end of what keeps state
         if emitted.watermark_us is not None:
-            watermarks[edge.name] = emitted.watermark_us
+            watermarks[name] = emitted.watermark_us
         if emitted.rows is not None and emitted.rows.height:
-            pieces.extend((bucket, edge.name, rows) for bucket, rows in routed(edge, emitted.rows, buckets).items())
+            routed = partitioned(exchange, emitted.rows, buckets)
+            pieces.extend((bucket, name, rows) for bucket, rows in routed.items())
     return Sent(tuple(pieces), watermarks, fjord.failures, fjord.counters)

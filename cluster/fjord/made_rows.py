@@ -13,38 +13,21 @@ is tried with all that are valid, and they are counted as made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
+from typing import TypeVar
 
 from cluster.fjord.operators.join_condition import equal_columns
-from cluster.fjord.validity import copies_that_matter
-from cluster.language.algebra import (
-    MEMBER,
-    SINCE,
-    Aggregate,
-    AntiJoin,
-    CountWindow,
-    Difference,
-    Dstream,
-    Granularity,
-    Intersection,
-    Istream,
-    Join,
-    Node,
-    PartitionedWindow,
-    Relation,
-    SemiJoin,
-    Source,
-    TimeWindow,
-    Union,
-    Zip,
-    inputs_of,
-    schema_of,
-)
-from cluster.language.instants import has_chronons
+from cluster.language.algebra import MEMBER, SINCE, Schema
 from cluster.language.quantities import written
 from cluster.language.readings import MOST_READINGS
-from cluster.plan.cuts import is_chain
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow
+from cluster.physical.operations import Operation
+from cluster.planning_budget import spend
+
+T = TypeVar("T")
 
 KEYS_ASSUMED = 1_000
 """How many keys an aggregate has, since nobody knows how many there will be."""
@@ -82,90 +65,130 @@ class RowFlow:
 
 
 class RowFlows:
-    """The flows of all parts of a plan.
+    """The flows of all nodes of a fragment, as of one query; how many it has does not count.
 
     Parameters
     ----------
-    node
-        The plan.
+    fragment
+        The fragment.
     tuples_per_second
         By stream; a stream that is not there has brought nothing yet.
     """
 
-    def __init__(self, node: Node, tuples_per_second: Mapping[str, float]) -> None:
+    def __init__(self, fragment: Fragment, tuples_per_second: Mapping[str, float]) -> None:
+        self._fragment = fragment
         self._rates = tuples_per_second
-        # By identity: an equal part of a plan costs the same, and to find out whether parts are equal costs more.
-        self._found: dict[int, tuple[Node, RowFlow, bool]] = {}
-        self._follow(node, copies_matter=True)
+        self._found: dict[str, RowFlow] = {}
+        for node in fragment.nodes:
+            spend()
+            self._found[node.id] = self._flow(node, [self._found[each] for each in node.inputs])
 
-    def __iter__(self) -> Iterator[tuple[Node, RowFlow]]:
-        """Yield every part with its flow, inputs before what reads them."""
-        yield from ((node, flow) for node, flow, _ in self._found.values())
+    def __iter__(self) -> Iterator[tuple[OperatorNode, RowFlow]]:
+        """Yield every node with its flow, inputs before what reads them."""
+        yield from ((node, self._found[node.id]) for node in self._fragment.nodes)
 
-    def of(self, node: Node) -> RowFlow:
-        """Return the flow of a part of the plan."""
-        return self._found[id(node)][1]
+    def of(self, node_id: str) -> RowFlow:
+        """Return the flow of a node."""
+        return self._found[node_id]
 
-    def _follow(self, node: Node, *, copies_matter: bool) -> RowFlow:
-        known = self._found.get(id(node))
-        if known is not None and (known[2] or not copies_matter):
-            return known[1]
-        matters = copies_that_matter(node, above=copies_matter)
-        below = [
-            self._follow(each, copies_matter=matter) for each, matter in zip(inputs_of(node), matters, strict=True)
-        ]
-        flow = self._flow(node, below, copies_matter=copies_matter)
-        self._found[id(node)] = (node, flow, copies_matter)
-        return flow
+    @property
+    def answers(self) -> RowFlow:
+        """The flow of the fragment's answers."""
+        return self._found[self._fragment.sink.id]
 
-    def _flow(self, node: Node, below: list[RowFlow], *, copies_matter: bool) -> RowFlow:
-        match node:
-            case Source():
-                return RowFlow(1, 1, self._rates.get(node.stream, 0.0), 1)
-            case Relation():
-                return RowFlow(0, 1, 0.0, None)
-            case TimeWindow():
-                counted = _split(node, below[0]) if copies_matter else below[0]
+    def _flow(self, node: OperatorNode, below: list[RowFlow]) -> RowFlow:
+        operation = node.operation
+        match operation:
+            case kinds.Scan():
+                return RowFlow(1, 1, self._rates.get(operation.stream, 0.0), 1)
+            case kinds.ScanAggregates():
+                return RowFlow(0, 0, 0.0, 1)  # they come in the place of samples, which are counted
+            case kinds.Split():
+                return _split(below[0])
+            case kinds.TimeWindow():
                 lasting_us = None
-                if node.size_us is not None and counted.lasting_us is not None:
-                    lasting_us = counted.lasting_us + node.size_us + node.slide_us
-                return replace(counted, at_once=counted.per_tuple, lasting_us=lasting_us)
-            case CountWindow() | PartitionedWindow():
-                counted = _split(node, below[0])
-                return replace(counted, at_once=counted.per_tuple, lasting_us=None)
-            case Granularity():
-                (flow,) = below
-                lasting = None if flow.lasting_us is None else flow.lasting_us + node.granule_us
-                return replace(flow, lasting_us=lasting, made_per_second=0.0)
-            case Aggregate():
-                window = _window_of(node.input) if is_chain(node.input) else None
-                if window is None or window.size_us is None or window.slide_us == 1:
-                    at_once = below[0].at_once if groups_of(node) > 1 else 1
-                    return replace(below[0], at_once=at_once, made_per_second=0.0)
-                return slid(node, below[0], window.size_us, window.slide_us, window.slide_us)
-            case Istream() | Dstream():
+                if operation.size_us is not None and below[0].lasting_us is not None:
+                    lasting_us = below[0].lasting_us + operation.size_us + operation.slide_us
+                return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
+            case kinds.CountWindow():
+                return replace(below[0], at_once=below[0].per_tuple, lasting_us=None, made_per_second=0.0)
+            case kinds.Granularity():
+                lasting = None if below[0].lasting_us is None else below[0].lasting_us + operation.granule_us
+                return replace(below[0], lasting_us=lasting, made_per_second=0.0)
+            case kinds.MergeAggregate():
+                return self._merged(node, operation, below[0])
+            case kinds.PaneAggregate():
+                flows = list(self._from_panes(operation, below[0]))
+                most = max(flows, key=lambda each: each.per_tuple)
+                return replace(most, made_per_second=sum(each.made_per_second for each in flows))
+            case kinds.Changes():
                 return replace(below[0], lasting_us=1, made_per_second=0.0)
-            case Join() | SemiJoin() | AntiJoin() | Zip() | Union() | Difference() | Intersection():
-                return _of_two(node, *below)
+            case (
+                kinds.Join()
+                | kinds.SemiJoin()
+                | kinds.Zip()
+                | kinds.Union()
+                | kinds.Difference()
+                | kinds.Intersection()
+            ):
+                return _of_two(operation, *below)
             case _:
                 return replace(below[0], made_per_second=0.0)
 
+    def _merged(self, node: OperatorNode, operation: kinds.MergeAggregate, below: RowFlow) -> RowFlow:
+        window = self.window_of(node)
+        keys = groups_of(operation.keys)
+        if window is None:
+            return replace(below, at_once=below.at_once if keys > 1 else 1, made_per_second=0.0)
+        return _slid(keys, below, window, window.slide_us)
 
-def slid(node: Aggregate, tuples: RowFlow, size_us: int, slide_us: int, pane_us: int) -> RowFlow:
+    def _from_panes(self, operation: kinds.PaneAggregate, below: RowFlow) -> Iterator[RowFlow]:
+        """Yield the answers of each window that shares panes; equal ones over equal conditions are there once."""
+        pane_us = next(
+            each.operation.width_us for each in self._fragment.nodes if isinstance(each.operation, kinds.Panes)
+        )
+        windows = {
+            (each.group, each.window.size_us, each.window.slide_us)
+            for each in self._fragment.subscribers
+            if each.window
+        }
+        for _, size_us, slide_us in sorted(windows):
+            yield _slid(groups_of(operation.keys), below, PaneWindow(size_us, slide_us), pane_us)
+
+    def window_of(self, node: OperatorNode) -> PaneWindow | None:
+        """Return the window, if it moves in steps, whose answers a node merges; None for any other node."""
+        if isinstance(node.operation, kinds.PaneAggregate):
+            return min(
+                (each.window for each in self._fragment.subscribers if each.window is not None),
+                key=lambda window: window.slide_us / window.size_us,
+            )
+        if not isinstance(node.operation, kinds.MergeAggregate) or node.operation.slide_us == 1:
+            return None
+        below = node
+        while below.inputs:
+            below = self._fragment.by_id[below.inputs[0]]
+            if isinstance(below.operation, kinds.TimeWindow):
+                size_us = below.operation.size_us
+                return None if size_us is None else PaneWindow(size_us, below.operation.slide_us)
+        return None
+
+
+def _slid(keys: int, tuples: RowFlow, window: PaneWindow, pane_us: int) -> RowFlow:
     """Return the answers of an aggregate whose window slides.
 
     Parameters
     ----------
-    node
-        The aggregate.
+    keys
+        How many groups it has.
     tuples
         What it aggregates.
-    size_us, slide_us
+    window
         Its window.
     pane_us
         Tuples of one pane are one partial row.
     """
-    times, keys = -(-size_us // slide_us), groups_of(node)
+    size_us, slide_us = window.size_us, window.slide_us
+    times = -(-size_us // slide_us)
     partial = min(tuples.per_second, keys * 1e6 / pane_us)
     made = partial * times
     because = f"a window of {written(size_us)} that moves every {written(slide_us)}" if times > 1 else tuples.because
@@ -180,14 +203,31 @@ def slid(node: Aggregate, tuples: RowFlow, size_us: int, slide_us: int, pane_us:
     )
 
 
-def groups_of(node: Aggregate) -> int:
+def known_at_rates(
+    function: Callable[[Fragment, Mapping[str, float]], T],
+) -> Callable[[Fragment, Mapping[str, float]], T]:
+    """Return a function that finds its answer out anew only when the streams of a fragment have other rates."""
+    key = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def found(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> T:
+        rates = tuple(tuples_per_second.get(stream, 0.0) for stream in fragment.streams)
+        known: tuple[tuple[float, ...], T] | None = fragment.__dict__.get(key)
+        if known is None or known[0] != rates:
+            known = fragment.__dict__[key] = rates, function(fragment, tuples_per_second)
+        return known[1]
+
+    return found
+
+
+def groups_of(keys: Schema) -> int:
     """Return how many groups an aggregate is taken to have."""
-    return KEYS_ASSUMED if set(node.keys) - {MEMBER.name, SINCE.name} else 1
+    return KEYS_ASSUMED if {key.name for key in keys} - {MEMBER.name, SINCE.name} else 1
 
 
-def _split(node: TimeWindow | CountWindow | PartitionedWindow, below: RowFlow) -> RowFlow:
+def _split(below: RowFlow) -> RowFlow:
     """Return what a window is given: rows that last are cut into one per microsecond."""
-    if has_chronons(node.input) or below.lasting_us is None:
+    if below.lasting_us is None:
         return replace(below, made_per_second=0.0)
     times = below.lasting_us
     return RowFlow(
@@ -221,8 +261,8 @@ def _united(left: RowFlow, right: RowFlow) -> RowFlow:
     )
 
 
-def _of_two(node: Node, left: RowFlow, right: RowFlow) -> RowFlow:
-    if isinstance(node, Union):
+def _of_two(operation: Operation, left: RowFlow, right: RowFlow) -> RowFlow:
+    if isinstance(operation, kinds.Union):
         return _united(left, right)
     because = max((left, right), key=lambda each: each.per_tuple).because
     both = RowFlow(
@@ -234,33 +274,33 @@ def _of_two(node: Node, left: RowFlow, right: RowFlow) -> RowFlow:
         because,
         left.read_once + right.read_once,
     )
-    match node:
-        case Join():
+    match operation:
+        case kinds.Join():
             # Of two rows that meet, one begins while the other is valid.
             per_tuple = left.per_tuple * right.at_once + right.per_tuple * left.at_once
             per_second = left.per_second * right.at_once + right.per_second * left.at_once
             lasting = min((each.lasting_us for each in (left, right) if each.lasting_us is not None), default=None)
-            tried = _tried_per_second(node, left, right)
+            tried = _tried_per_second(operation, left, right)
             made = max(per_second - both.per_second, tried - both.per_second, 0.0)
             return RowFlow(per_tuple, left.at_once * right.at_once, per_second, lasting, made, because, per_tuple)
-        case SemiJoin() | AntiJoin():
-            made = max(_tried_per_second(node, left, right) - both.per_second, 0.0)
+        case kinds.SemiJoin():
+            made = max(_tried_per_second(operation, left, right) - both.per_second, 0.0)
             return replace(both, at_once=left.at_once, lasting_us=left.lasting_us, made_per_second=made)
-        case Difference():
+        case kinds.Difference():
             # Rows of the left, cut where those of the right begin and end.
             return replace(both, at_once=left.at_once, lasting_us=left.lasting_us)
-        case Intersection():
+        case kinds.Intersection():
             lasting = min((each.lasting_us for each in (left, right) if each.lasting_us is not None), default=None)
             return replace(both, lasting_us=lasting)
-        case Zip():
+        case kinds.Zip():
             return replace(both, lasting_us=1)
         case _:
             return both
 
 
-def _tried_per_second(node: Join | SemiJoin | AntiJoin, left: RowFlow, right: RowFlow) -> float:
+def _tried_per_second(join: kinds.Join | kinds.SemiJoin, left: RowFlow, right: RowFlow) -> float:
     """Return how many pairs are tried in a second; 0 where a hash table finds those that meet."""
-    equal = equal_columns(node.predicate, [column.name for column in schema_of(node.right)])
+    equal = equal_columns(join.predicate, [column.name for column in join.right])
     if any(one != MEMBER.name for one, _ in equal):  # of each group of queries, pairs are tried all the same
         return 0.0
     return left.per_second * _valid_at_once(right) + right.per_second * _valid_at_once(left)
@@ -275,10 +315,3 @@ def _longest(left: RowFlow, right: RowFlow) -> int | None:
     if left.lasting_us is None or right.lasting_us is None:
         return None
     return max(left.lasting_us, right.lasting_us)
-
-
-def _window_of(node: Node) -> TimeWindow | None:
-    """Return the window in a chain, or None."""
-    while not isinstance(node, Source | TimeWindow):
-        (node,) = inputs_of(node)
-    return node if isinstance(node, TimeWindow) else None

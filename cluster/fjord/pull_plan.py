@@ -7,14 +7,24 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.compilation import build_operator
+from cluster.fjord.instantiation import operator_of
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.lookup import Lookup as LookupOperator
 from cluster.fjord.operators.lookup import LookupTable
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Relation, inputs_of, schema_of
+from cluster.language.algebra import (
+    Aggregate,
+    Filter,
+    Lookup,
+    Node,
+    Project,
+    Relation,
+    inputs_of,
+    schema_of,
+)
+from cluster.physical.rules.operations import operation_of
 
 Scans = Mapping[Relation, pl.LazyFrame]
 """Access to each relation of a plan."""
@@ -55,7 +65,7 @@ def _made(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFra
         partial = _run(PartialAggregate(node.keys, node.calls), inputs)
         merge = MergeAggregate(schema_of(node)[: len(node.keys)], node.calls)
         return _run(merge, [Batch(partial, NEVER)]).drop(START, END)
-    return _run(build_operator(node), inputs).drop(START, END)
+    return _run(operator_of(operation_of(node)), inputs).drop(START, END)
 
 
 def is_scan(node: Node) -> bool:

@@ -6,17 +6,13 @@ How much one tuple makes is known before anything has come; how much a second ma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.errors import PlanError
-from cluster.fjord.made_rows import RowFlow, RowFlows, slid
-from cluster.language.algebra import Node
+from cluster.fjord.made_rows import RowFlow, RowFlows, known_at_rates
 from cluster.language.quantities import written
-from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.folding import fold
-from cluster.plan.pane_folding import PaneFold
-from cluster.plan.pane_query import PaneQuery, pane_query_of
+from cluster.physical.nodes import Fragment, PaneWindow, PhysicalPlan
 
 ROUND_US = (
     *(1_000, 10_000, 100_000, 1_000_000, 10_000_000),
@@ -45,15 +41,17 @@ class RowLimits:
     per_second: int = 2_000_000
 
 
-def check_rows(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[str, float], limits: RowLimits) -> None:
+def check_rows(
+    before: PhysicalPlan, after: PhysicalPlan, query: str, tuples_per_second: Mapping[str, float], limits: RowLimits
+) -> None:
     """Refuse a query that makes too many rows of a tuple, or with which a plan would make too many in a second.
 
     Parameters
     ----------
-    before
-        The plan without it.
-    added
-        The query.
+    before, after
+        The plan without it, and with it.
+    query
+        Its identity.
     tuples_per_second
         By stream; a stream that is not there has brought nothing yet.
     limits
@@ -64,10 +62,9 @@ def check_rows(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[str
     RowLimitError
         Says how many it would make and why, the limit, and which slide would do.
     """
-    _check_tuple(added.node, limits)
-    if pane_query_of(added.node) is None and not made_per_second(Plan(0, (added,)), tuples_per_second):
-        return  # it neither makes rows nor changes the panes of others
-    made = made_per_second(Plan(before.epoch + 1, (*before.queries, added), before.positions), tuples_per_second)
+    alone = after.alone(query)
+    _check_tuple(alone, limits)
+    made = made_per_second(after, tuples_per_second)
     if made <= limits.per_second:
         return
     without = made_per_second(before, tuples_per_second)
@@ -75,7 +72,7 @@ def check_rows(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[str
         return
     rates = ", ".join(
         f"{stream} brings {tuples_per_second.get(stream, 0.0):,.0f} tuples per second"
-        for stream in sorted(Plan(0, (added,)).streams)
+        for stream in sorted(alone.streams)
     )
     raise RowLimitError(
         f"with this query the plan would make up to {made:,.0f} rows per second, {made - without:,.0f} of them for "
@@ -85,39 +82,34 @@ def check_rows(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[str
     )
 
 
-def _check_tuple(node: Node, limits: RowLimits) -> None:
-    for part, flow in RowFlows(node, {}):
+def _check_tuple(alone: Fragment, limits: RowLimits) -> None:
+    flows = RowFlows(alone, {})
+    for node, flow in flows:
         if flow.per_tuple > limits.per_tuple:
             raise RowLimitError(
                 f"one tuple would make up to {flow.per_tuple:,.0f} rows, because of "
                 f"{flow.because or 'how often the query reads it'}; the limit is "
                 f"{limits.per_tuple:,}",
-                hint=f"{_way_out(part, flow, limits)}, or start the cluster with a higher --max-rows-per-tuple",
+                hint=f"{_way_out(flows.window_of(node), flow, limits)}, or start the cluster with a higher "
+                "--max-rows-per-tuple",
             )
 
 
-def _way_out(part: Node, flow: RowFlow, limits: RowLimits) -> str:
-    windowed: PaneQuery | None = pane_query_of(part)
-    if windowed is None:
+def _way_out(window: PaneWindow | None, flow: RowFlow, limits: RowLimits) -> str:
+    if window is None:
         return "let the window move in longer steps, or make it shorter"
-    least_us = math.ceil(windowed.slide_us * flow.per_tuple / limits.per_tuple)
-    slide_us = next((each for each in ROUND_US if each >= least_us), windowed.size_us)
-    return f"let the window move in longer steps, for example SLIDE {written(min(slide_us, windowed.size_us))}"
+    least_us = math.ceil(window.slide_us * flow.per_tuple / limits.per_tuple)
+    slide_us = next((each for each in ROUND_US if each >= least_us), window.size_us)
+    return f"let the window move in longer steps, for example SLIDE {written(min(slide_us, window.size_us))}"
 
 
-def made_per_second(plan: Plan, tuples_per_second: Mapping[str, float]) -> float:
+def made_per_second(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> float:
     """Return how many rows a plan makes in a second, beyond those that come."""
-    folded = fold(plan)
-    made = 0.0
-    for each in folded.folds:
-        groups = len({member.group for member in each.members})
-        made += groups * sum(flow.made_per_second for _, flow in RowFlows(each.shared.node, tuples_per_second))
-    return made + sum(flow.made_per_second for panes in folded.panes for flow in _flows(panes, tuples_per_second))
+    return sum(_made_per_second(each, tuples_per_second) for each in plan.fragments)
 
 
-def _flows(panes: PaneFold, tuples_per_second: Mapping[str, float]) -> Iterator[RowFlow]:
-    stream = panes.members[0].pane_query.source
-    tuples = RowFlow(1, 1, tuples_per_second.get(stream.stream, 0.0), 1)
-    windows = {(each.group, each.pane_query.size_us, each.pane_query.slide_us) for each in panes.members}
-    for _, size_us, slide_us in sorted(windows):
-        yield slid(panes.aggregate, tuples, size_us, slide_us, panes.pane_us)
+@known_at_rates
+def _made_per_second(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> float:
+    made = sum(flow.made_per_second for _, flow in RowFlows(fragment, tuples_per_second))
+    # Windows over shared panes are counted one by one already.
+    return made if fragment.shares_panes else len(fragment.groups) * made

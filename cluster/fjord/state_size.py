@@ -10,31 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster.errors import PlanError
-from cluster.fjord.made_rows import KEYS_ASSUMED, RowFlows, groups_of
-from cluster.fjord.validity import longest_validity_us
-from cluster.language.algebra import (
-    MEMBER,
-    Aggregate,
-    AntiJoin,
-    CountWindow,
-    Difference,
-    Distinct,
-    Intersection,
-    Join,
-    Node,
-    PartitionedWindow,
-    Schema,
-    SemiJoin,
-    Source,
-    Zip,
-    inputs_of,
-    schema_of,
-)
-from cluster.language.walks import nodes_of
-from cluster.plan.cuts import is_chain, slide_of
-from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.folding import fold
-from cluster.plan.pane_folding import PaneFold
+from cluster.fjord.made_rows import KEYS_ASSUMED, RowFlow, RowFlows, groups_of, known_at_rates
+from cluster.language.algebra import MEMBER, SINCE, AggregateCall, Column, Schema
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
 from protocols.byte_sizes import format_byte_size
 from protocols.streams import FieldType
 
@@ -66,15 +45,17 @@ class KeptState:
     bytes: float
 
 
-def check_state(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[str, float], *, limit_bytes: int) -> None:
+def check_state(
+    before: PhysicalPlan, after: PhysicalPlan, query: str, tuples_per_second: Mapping[str, float], *, limit_bytes: int
+) -> None:
     """Refuse a query with which a plan would keep too much.
 
     Parameters
     ----------
-    before
-        The plan without it.
-    added
-        The query.
+    before, after
+        The plan without it, and with it.
+    query
+        Its identity.
     tuples_per_second
         By stream; a stream that is not there has brought nothing yet.
     limit_bytes
@@ -85,7 +66,6 @@ def check_state(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[st
     StateLimitError
         Says how much the plan would keep, how much of it for this query, and the limit.
     """
-    after = Plan(before.epoch + 1, (*before.queries, added), before.positions)
     total = sum(each.bytes for each in kept_by(after, tuples_per_second))
     if total <= limit_bytes:
         return
@@ -94,7 +74,7 @@ def check_state(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[st
         return
     rates = ", ".join(
         f"{stream} brings {tuples_per_second.get(stream, 0.0):,.0f} tuples per second"
-        for stream in sorted(Plan(0, (added,)).streams)
+        for stream in sorted(after.by_query[query].streams)
     )
     raise StateLimitError(
         f"with this query the plan would keep up to {format_byte_size(total)} of state, "
@@ -105,87 +85,130 @@ def check_state(before: Plan, added: PlannedQuery, tuples_per_second: Mapping[st
     )
 
 
-def kept_by(plan: Plan, tuples_per_second: Mapping[str, float]) -> Iterator[KeptState]:
-    """Yield what each part of a plan keeps at most."""
-    folded = fold(plan)
-    for each in folded.folds:
-        names = tuple(member.query.name for member in each.members)
-        times = len({member.group for member in each.members})
-        yield _Estimate(each.shared.node, tuples_per_second).kept(names, times)
-    for panes in folded.panes:
-        yield _kept_panes(panes, tuples_per_second)
+def kept_by(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> Iterator[KeptState]:
+    """Yield what each fragment of a plan keeps at most."""
+    for fragment in plan.fragments:
+        yield _kept(fragment, tuples_per_second)
 
 
-def _kept_panes(panes: PaneFold, rates: Mapping[str, float]) -> KeptState:
+@known_at_rates
+def _kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> KeptState:
+    names = tuple(each.query for each in fragment.subscribers)
+    if fragment.shares_panes:
+        return _kept_panes(fragment, names, tuples_per_second)
+    return _Estimate(fragment, tuples_per_second).kept(names, len(fragment.groups))
+
+
+def _kept_panes(fragment: Fragment, names: tuple[str, ...], rates: Mapping[str, float]) -> KeptState:
     spans_us: dict[int, int] = {}
-    for member in panes.members:
-        span_us = member.pane_query.size_us + member.pane_query.slide_us
-        spans_us[member.group] = max(spans_us.get(member.group, 0), span_us)
-    keys = KEYS_ASSUMED if panes.keys else 1
-    rate = rates.get(panes.chain.input.stream, 0.0) if isinstance(panes.chain.input, Source) else 0.0
-    rows = sum(min(rate * span / 1e6, keys * span / panes.pane_us) for span in spans_us.values())
-    names = tuple(member.query.name for member in panes.members)
-    return KeptState(names, rows, rows * _row_bytes(schema_of(panes.aggregate)))
+    for each in fragment.subscribers:
+        if each.window is not None:
+            span_us = each.window.size_us + each.window.slide_us
+            spans_us[each.group] = max(spans_us.get(each.group, 0), span_us)
+    (stream,) = fragment.streams
+    (pane_us,) = (each.operation.width_us for each in fragment.nodes if isinstance(each.operation, kinds.Panes))
+    (merged,) = (each.operation for each in fragment.behind if isinstance(each.operation, kinds.PaneAggregate))
+    keys, rate = groups_of(merged.keys), rates.get(stream, 0.0)
+    rows = sum(min(rate * span / 1e6, keys * span / pane_us) for span in spans_us.values())
+    return KeptState(names, rows, rows * _row_bytes((*merged.keys, MEMBER, SINCE, *_results(merged.calls))))
 
 
-def _schema_kept(node: Node) -> Schema:
-    inputs = inputs_of(node)
-    return schema_of(inputs[0]) if inputs and not isinstance(node, Aggregate | Zip) else schema_of(node)
+def _schema_kept(operation: kinds.Operation) -> Schema:
+    match operation:
+        case kinds.CountWindow() | kinds.Distinct() | kinds.Difference() | kinds.Intersection():
+            return operation.columns
+        case kinds.Join() | kinds.SemiJoin():
+            return operation.left
+        case kinds.Zip():
+            return (*operation.left, *operation.right, Column(operation.apart, FieldType.INTEGER))
+        case kinds.MergeAggregate():
+            return (*operation.keys, *_results(operation.calls))
+        case _:
+            return ()
+
+
+def _results(calls: tuple[AggregateCall, ...]) -> Schema:
+    return tuple(Column(call.name, call.type) for call in calls)
 
 
 class _Estimate:
-    """What the operators of one plan keep: of each part it is found out once, however many ways lead to it."""
+    """What the operators of one fragment keep."""
 
-    def __init__(self, node: Node, tuples_per_second: Mapping[str, float]) -> None:
-        self._flows = RowFlows(node, tuples_per_second)
-        self._rows: dict[int, float] = {}
-        self._alive: dict[int, float] = {}
+    def __init__(self, fragment: Fragment, tuples_per_second: Mapping[str, float]) -> None:
+        self._fragment = fragment
+        self._flows = RowFlows(fragment, tuples_per_second)
+        self._rows: dict[str, float] = {}
 
     def kept(self, names: tuple[str, ...], times: int) -> KeptState:
-        """Return what all operators keep together, for so many groups of queries."""
-        found = [(self.rows(each) * times, _row_bytes(_schema_kept(each))) for each, _ in self._flows]
+        """Return what all operators keep together, for so many query groups."""
+        found = [
+            (self._rows_kept(each) * times, _row_bytes(_schema_kept(each.operation))) for each in self._fragment.nodes
+        ]
         return KeptState(names, sum(rows for rows, _ in found), sum(rows * size for rows, size in found))
 
-    def rows(self, node: Node) -> float:
+    def _rows_kept(self, node: OperatorNode) -> float:
+        if node.id not in self._rows:
+            self._rows[node.id] = self._rows_of(node)
+        return self._rows[node.id]
+
+    def _rows_of(self, node: OperatorNode) -> float:
         """Return how many rows the operator of a node keeps at most."""
-        if id(node) not in self._rows:
-            self._rows[id(node)] = self._rows_of(node)
-        return self._rows[id(node)]
-
-    def alive(self, node: Node) -> float:
-        """Return how many rows of a node are valid at one instant, at most."""
-        if id(node) not in self._alive:
-            self._alive[id(node)] = self._alive_of(node)
-        return self._alive[id(node)]
-
-    def _rows_of(self, node: Node) -> float:
-        match node:
-            case CountWindow():
-                return _rows_of_window(node)
-            case PartitionedWindow():
-                return _rows_of_window(node) * (1 if node.keys == (MEMBER.name,) else KEYS_ASSUMED)
-            case Aggregate() if is_chain(node.input):
-                spans = (longest_validity_us(node.input) or 0) / slide_of(node.input)
-                return min(self.alive(node.input), groups_of(node) * spans)
-            case Aggregate() | Distinct() | Difference() | Intersection() | Join() | SemiJoin() | AntiJoin():
-                return sum(self.alive(each) for each in inputs_of(node))
-            case Zip():
-                left, right = (self._flows.of(each).per_second / 1e6 for each in inputs_of(node))
-                return left * (max(node.high_us, 0) + 1) + right * (max(-node.low_us, 0) + 1)
+        operation = node.operation
+        match operation:
+            case kinds.CountWindow():
+                partitioned = set(operation.keys) - {MEMBER.name}
+                return _rows_of_window(operation) * (KEYS_ASSUMED if partitioned else 1)
+            case kinds.MergeAggregate():
+                below = self._aggregated(node)
+                alive = self._alive(below)
+                if not self._crosses(node):
+                    return alive
+                spans = (self._flows.of(below.id).lasting_us or 0) / operation.slide_us
+                return min(alive, groups_of(operation.keys) * spans)
+            case kinds.Distinct() | kinds.Difference() | kinds.Intersection() | kinds.Join() | kinds.SemiJoin():
+                return sum(self._alive(self._fragment.by_id[each]) for each in node.inputs)
+            case kinds.Zip():
+                left, right = (self._flows.of(each).per_second / 1e6 for each in node.inputs)
+                return left * (max(operation.high_us, 0) + 1) + right * (max(-operation.low_us, 0) + 1)
             case _:
                 return 0.0
 
-    def _alive_of(self, node: Node) -> float:
-        flow = self._flows.of(node)
+    def _crosses(self, node: OperatorNode) -> bool:
+        """Return whether a node reads what crosses an exchange."""
+        return isinstance(self._fragment.by_id[node.inputs[0]].operation, kinds.Exchange)
+
+    def _aggregated(self, merged: OperatorNode) -> OperatorNode:
+        """Return the node whose rows an aggregate is of: below its first half, and the exchange between the halves."""
+        node = self._fragment.by_id[merged.inputs[0]]
+        while isinstance(node.operation, kinds.PartialAggregate | kinds.Exchange):
+            node = self._fragment.by_id[node.inputs[0]]
+        return node
+
+    def _alive(self, node: OperatorNode) -> float:
+        """Return how many rows of a node are valid at one instant, at most."""
+        flow: RowFlow = self._flows.of(node.id)
         if flow.lasting_us is None:  # count windows below say how many themselves
-            return sum(self.rows(each) for each in nodes_of(node))
+            return sum(self._rows_kept(each) for each in self._below(node))
         alive = flow.per_second * flow.lasting_us / 1e6
-        return min(alive, self.alive(node.input), groups_of(node)) if isinstance(node, Aggregate) else alive
+        if not isinstance(node.operation, kinds.MergeAggregate):
+            return alive
+        return min(alive, self._alive(self._aggregated(node)), groups_of(node.operation.keys))
+
+    def _below(self, node: OperatorNode) -> Iterator[OperatorNode]:
+        """Yield a node and all that feeds it, each once."""
+        seen: set[str] = set()
+        waiting = [node.id]
+        while waiting:
+            current = waiting.pop()
+            if current not in seen:
+                seen.add(current)
+                yield self._fragment.by_id[current]
+                waiting.extend(self._fragment.by_id[current].inputs)
 
 
-def _rows_of_window(node: CountWindow | PartitionedWindow) -> float:
+def _rows_of_window(window: kinds.CountWindow) -> float:
     """Return how many tuples a window by count keeps of one key: those in it, and the slide that is not full."""
-    return float((node.rows or 0) + node.slide_rows - 1)
+    return float((window.rows or 0) + window.slide_rows - 1)
 
 
 def _row_bytes(schema: Schema) -> int:

@@ -9,8 +9,8 @@ import polars as pl
 
 from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, said_counters
 from cluster.fjord.counters import Counters, Totals, added
-from cluster.fjord.placement import Part
 from cluster.fjord.upstream_fjord import Emitted, UpstreamFjord
+from cluster.physical.nodes import Fragment
 
 
 class StatelessHost:
@@ -18,14 +18,14 @@ class StatelessHost:
 
     Parameters
     ----------
-    parts
+    fragments
         Of the plan.
     clock
         Seconds that only go forward: for how often errors are repeated, and what operators did is said.
     """
 
-    def __init__(self, parts: Iterable[Part], *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._answers = {part.identity: Answers(part, clock=clock) for part in parts}
+    def __init__(self, fragments: Iterable[Fragment], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._answers = {each.identity: Answers(each, clock=clock) for each in fragments}
         self._counted: Counters = {}
         self._clock = clock
         self._told_at = clock()
@@ -42,11 +42,11 @@ class StatelessHost:
     def _rows_of(self, emitted: Emitted) -> list[pl.DataFrame]:
         if emitted.rows is None or not emitted.rows.height:
             return []
-        part, rows = emitted.part.identity, emitted.rows.height
+        fragment, rows = emitted.fragment.identity, emitted.rows.height
         began = time.perf_counter()
-        found = list(self._answers[part].of(emitted.rows))
-        did = Totals(part, transitions=1, rows_in=rows, rows_out=rows, seconds=time.perf_counter() - began)
-        self._counted = added(self._counted, {f"{part}/1 Answers": did})
+        found = list(self._answers[fragment].of(emitted.rows))
+        did = Totals(fragment, transitions=1, rows_in=rows, rows_out=rows, seconds=time.perf_counter() - began)
+        self._counted = added(self._counted, {emitted.end.id: did})
         return found
 
     def _counters(self) -> list[pl.DataFrame]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.edges import empty_rows
+from cluster.fjord.instantiation import empty_rows
 from cluster.fjord.real_values import settled_rows
 from cluster.fjord.stored_rows import StoredRows
 from cluster.language.algebra import PASSING, Column, Schema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -10,18 +10,17 @@ from typing import Protocol
 import polars as pl
 
 from cluster.fjord.batch import Batch
-from cluster.fjord.compilation import EXCEPTED, upstream_operators
 from cluster.fjord.counters import Counters, counters_of
-from cluster.fjord.edges import SAMPLES, Edge, stored_columns
 from cluster.fjord.graph import Fjord, Placed
+from cluster.fjord.instantiation import operator_of, subscribed_operator
 from cluster.fjord.operators.grouped_filter import GroupedFilter
-from cluster.fjord.operators.lookup import Lookup, Tables
-from cluster.fjord.operators.multiplexing import Multiplex
+from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.operators.told_aggregates import ToldAggregates, told_columns
-from cluster.fjord.placement import Part
 from cluster.fjord.queues import PullQueue, PushQueue
 from cluster.fjord.stream_scan import StreamScan
-from cluster.language.algebra import Source, TableLookup
+from cluster.language.algebra import History
+from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.physical.operations import Exchange, Lookup, Scan, ScanAggregates, Sink
 from cluster.plan.relations_read import relations_of
 from protocols.programs import Measure
 
@@ -29,17 +28,25 @@ from protocols.programs import Measure
 class Scans(Protocol):
     """The scans of one part of a micro-batch."""
 
-    def of(self, source: Source) -> tuple[str, StreamScan]:
-        """Return a source's scan, and what tells it in names from the stream's live one; empty for that."""
+    def of(self, stream: str, history: History | None) -> tuple[str, StreamScan]:
+        """Return the scan of a stream, and what tells it in names from the live one; empty for that.
+
+        Parameters
+        ----------
+        stream
+            Its name.
+        history
+            The past that is read first, if any: while it is, that is what is scanned.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """What left one edge of one part; no rows if there was nothing, and no watermark then."""
+    """What arrived at the end of a pipeline, an exchange or a sink; no rows if nothing did, and no watermark then."""
 
-    part: Part
-    edge: Edge
+    fragment: Fragment
+    end: OperatorNode
     rows: pl.DataFrame | None
     watermark_us: int | None
 
@@ -49,7 +56,7 @@ class UpstreamFjord:
 
     Parameters
     ----------
-    parts
+    fragments
         Of the plan.
     scans
         Of the streams in this part of the micro-batch.
@@ -59,12 +66,12 @@ class UpstreamFjord:
     Attributes
     ----------
     failures
-        By part or query: why its operators failed, or what they complain of.
+        By fragment or query: why its operators failed, or what they complain of.
     """
 
-    def __init__(self, parts: Sequence[Part], scans: Scans, tables: Tables | None) -> None:
+    def __init__(self, fragments: Sequence[Fragment], scans: Scans, tables: Tables | None) -> None:
         self._fjord = Fjord()
-        self._outlets = _build(self._fjord, parts, scans, tables)
+        self._outlets = _Building(self._fjord, scans, tables).outlets_of(fragments)
         self.failures: dict[str, str] = {}
 
     @property
@@ -73,13 +80,13 @@ class UpstreamFjord:
         return counters_of(self._fjord.operators)
 
     def run(self) -> list[Emitted]:
-        """Run it; a part that fails emits nothing."""
+        """Run it; a fragment that fails emits nothing."""
         self._fjord.run()
         failures = {owner: str(error) for owner, error in self._fjord.failures.items()}
         complaints = {owner: str(error) for owner, error in self._fjord.complaints.items()}
         found = []
         for outlet in self._outlets:
-            owner = outlet.edge.owner
+            owner = outlet.fragment.identity
             failures.update((owner, failures[each]) for each in outlet.behind if each in self._fjord.failures)
             complaints.update((owner, complaints[each]) for each in outlet.behind if each in complaints)
             if owner in failures:
@@ -88,102 +95,139 @@ class UpstreamFjord:
             while (batch := outlet.queue.get()) is not None:
                 batches.append(batch)
             failures |= {
-                listener.query.identity: outlet.grouped.failures[listener.group]
-                for listener in outlet.part.listeners
-                if listener.group in outlet.grouped.failures
+                subscriber.identity: outlet.grouped.failures[subscriber.group]
+                for subscriber in outlet.fragment.subscribers
+                if subscriber.group in outlet.grouped.failures
             }
             rows = pl.concat([batch.rows for batch in batches]) if batches else None
-            found.append(Emitted(outlet.part, outlet.edge, rows, batches[-1].watermark_us if batches else None))
+            found.append(Emitted(outlet.fragment, outlet.end, rows, batches[-1].watermark_us if batches else None))
         self.failures = complaints | failures
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Outlet:
-    """What leaves one edge of one part; `behind` are the owners of what it shares with others."""
+    """What leaves one pipeline of one fragment; `behind` are the owners of what it shares with others."""
 
-    part: Part
-    edge: Edge
+    fragment: Fragment
+    end: OperatorNode
     queue: PushQueue
     grouped: GroupedFilter
-    behind: tuple[str, ...] = ()
-
-
-def _build(fjord: Fjord, parts: Sequence[Part], scans: Scans, tables: Tables | None) -> list[_Outlet]:
-    """Build the operators; such parts of a stream are samples, events of one form, aggregates of sensors."""
-    readers: dict[tuple[str, str, str], list[tuple[Part, Edge]]] = {}
-    for part in parts:
-        for edge in part.edges:
-            readers.setdefault((edge.stream, edge.scanned, scans.of(edge.source)[0]), []).append((part, edge))
-    outlets = []
-    for (stream, scanned, past), edges in sorted(readers.items()):
-        _, scan = scans.of(edges[0][1].source)
-        columns = {column.name: column for _, edge in edges for column in stored_columns(edge.source)}
-        produce = scan.samples if scanned == SAMPLES else partial(scan.events, scanned)
-        excepted = scanned == SAMPLES and any(part.without_told() is not None for part, _ in edges)
-        wanted = (*columns.values(), *([EXCEPTED] if excepted else []))
-        name = f"scan of {stream}{past}" if scanned == SAMPLES else f"scan of {stream} events {scanned}{past}"
-        queue = PullQueue(_once(partial(produce, stream, wanted)))
-        owner = f"stream {stream}"
-        shared = fjord.add(name, Multiplex(), [queue], owner=owner)
-        looked_up: dict[tuple[TableLookup, ...], _LookedUp] = {(): _LookedUp(shared, (owner,))}
-        for part, edge in edges:
-            grouped = part.grouped_filter(edge)
-            below = _look_up(fjord, looked_up, edge.source, tables, past)
-            last = below.last
-            for operator in upstream_operators(edge, grouped, part.without_told()):
-                last = fjord.add(f"{edge.name} {type(operator).__name__}", operator, [last], owner=edge.owner)
-            outlets.append(_Outlet(part, edge, fjord.outlet(last), grouped, below.owners))
-    return outlets + _add_told(fjord, parts, scans)
+    behind: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _LookedUp:
-    """A stream's tuples with what has been looked up for them, and the owners of the operators that did it."""
+class _Shared:
+    """A scan, or lookups above one: once for all that read the same.
+
+    Parameters
+    ----------
+    last
+        Its last operator.
+    past
+        What tells it in names from the scan of what is new; empty for that.
+    owners
+        Of its operators.
+    """
 
     last: Placed
-    owners: tuple[str, ...] = ()
+    past: str
+    owners: tuple[str, ...]
 
 
-def _look_up(
-    fjord: Fjord, known: dict[tuple[TableLookup, ...], _LookedUp], source: Source, tables: Tables | None, past: str
-) -> _LookedUp:
-    """Add the lookups of a source, as far as no other source of the stream has them already."""
-    for count, lookup in enumerate(source.lookups, start=1):
-        if source.lookups[:count] not in known:
-            below = known[source.lookups[: count - 1]]
-            names = ", ".join(dict.fromkeys(each.name for each in relations_of(lookup.table)))
-            owner = f"lookup {len(known)} of {source.stream}{past} in {names}"
-            operator = Lookup(lookup, frozenset({source.stream}), tables)
-            placed = fjord.add(owner, operator, [below.last], owner=owner)
-            known[source.lookups[:count]] = _LookedUp(placed, (*below.owners, owner))
-    return known[source.lookups]
+class _Building:
+    """Instantiates what runs next to the scans; what several fragments have in common is one operator."""
 
+    def __init__(self, fjord: Fjord, scans: Scans, tables: Tables | None) -> None:
+        self._fjord = fjord
+        self._scans = scans
+        self._tables = tables
+        self._scanned: dict[tuple[str, str, str], _Shared] = {}
+        self._looked_up: dict[tuple[int, Lookup], _Shared] = {}
 
-def _add_told(fjord: Fjord, parts: Sequence[Part], scans: Scans) -> list[_Outlet]:
-    """Add what takes up the aggregates that sensors made, and what proxies tell of missing samples."""
-    readers: dict[tuple[str, str], list[tuple[Part, str, ToldAggregates]]] = {}
-    for part in parts:
-        for name, operator in (("ToldAggregates", part.told_aggregates()), ("ToldCounts", part.told_counts())):
-            if operator is not None:
-                edge = part.edges[0]
-                readers.setdefault((edge.stream, scans.of(edge.source)[0]), []).append((part, name, operator))
-    outlets = []
-    for (stream, past), reading in sorted(readers.items()):
-        _, scan = scans.of(reading[0][0].edges[0].source)
-        columns = {column.name: column for part, _, _ in reading for column in part.fixed_columns}
-        measures: dict[str, tuple[Measure, ...]] = {}
-        for part, _, _ in reading:
-            for field, wanted in part.told_measures.items():
-                measures[field] = tuple(dict.fromkeys((*measures.get(field, ()), *wanted)))
-        queue = PullQueue(_once(partial(scan.aggregates, stream, tuple(columns.values()), told_columns(measures))))
-        owner = f"stream {stream}"
-        shared = fjord.add(f"scan of {stream} aggregates{past}", Multiplex(), [queue], owner=owner)
-        for part, name, operator in reading:
-            (edge,) = part.edges
-            last = fjord.add(f"{edge.name} {name}", operator, [shared], owner=edge.owner)
-            outlets.append(_Outlet(part, edge, fjord.outlet(last), operator.grouped, (owner,)))
-    return outlets
+    def outlets_of(self, fragments: Sequence[Fragment]) -> list[_Outlet]:
+        """Build it all."""
+        self._scan([node.operation for fragment in fragments for node in fragment.next_to_scan])
+        return [outlet for fragment in fragments for outlet in self._outlets_of(fragment)]
+
+    def _scan(self, operations: Iterable[object]) -> None:
+        """Add the scans: what is read of a part of a stream is what any fragment reads of it."""
+        samples: dict[tuple[str, str, str], list[Scan]] = {}
+        aggregates: dict[tuple[str, str, str], list[ScanAggregates]] = {}
+        for each in operations:
+            if isinstance(each, Scan):
+                samples.setdefault(self._key(each), []).append(each)
+            elif isinstance(each, ScanAggregates):
+                aggregates.setdefault(self._key(each), []).append(each)
+        for key, reading in sorted(samples.items()):
+            columns = {column.name: column for each in reading for column in each.columns}
+            past, scan = self._scans.of(reading[0].stream, reading[0].history)
+            events = reading[0].events
+            produce = scan.samples if events is None else partial(scan.events, events)
+            words = "" if events is None else f" events {events}"
+            self._add_scan(key, reading[0], f"{words}{past}", partial(produce, key[0], tuple(columns.values())))
+        for key, sources in sorted(aggregates.items()):
+            columns = {column.name: column for each in sources for column in each.columns}
+            measures: dict[str, tuple[Measure, ...]] = {}
+            for name, wanted in (measure for each in sources for measure in each.measures):
+                measures[name] = tuple(dict.fromkeys((*measures.get(name, ()), *wanted)))
+            past, scan = self._scans.of(sources[0].stream, sources[0].history)
+            produce_aggregates = partial(scan.aggregates, key[0], tuple(columns.values()), told_columns(measures))
+            self._add_scan(key, sources[0], f" aggregates{past}", produce_aggregates)
+
+    def _key(self, scan: Scan | ScanAggregates) -> tuple[str, str, str]:
+        """Return the same for all that read the same part of a stream."""
+        what = "aggregates" if isinstance(scan, ScanAggregates) else f"events {scan.events or ''}"
+        return scan.stream, what, self._scans.of(scan.stream, scan.history)[0]
+
+    def _add_scan(
+        self, key: tuple[str, str, str], scan: Scan | ScanAggregates, words: str, produce: Callable[[], Batch]
+    ) -> None:
+        owner = f"stream {scan.stream}"
+        placed = self._fjord.add(
+            f"scan of {scan.stream}{words}", operator_of(scan), [PullQueue(_once(produce))], owner=owner
+        )
+        self._scanned[key] = _Shared(placed, key[2], (owner,))
+
+    def _outlets_of(self, fragment: Fragment) -> Iterator[_Outlet]:
+        shared: dict[str, _Shared] = {}
+        placed: dict[str, Placed] = {}
+        grouped: dict[str, GroupedFilter] = {}
+        for node in fragment.next_to_scan:
+            operation = node.operation
+            if isinstance(operation, Exchange | Sink):
+                for each in node.inputs:
+                    queue = self._fjord.outlet(placed[each])
+                    yield _Outlet(fragment, node, queue, grouped[each], shared[each].owners)
+            elif isinstance(operation, Scan | ScanAggregates):
+                shared[node.id] = self._scanned[self._key(operation)]
+                placed[node.id] = shared[node.id].last
+            else:
+                (below,) = node.inputs
+                shared[node.id] = shared[below]
+                if isinstance(operation, Lookup):
+                    shared[node.id] = self._look_up(operation, shared[below])
+                    placed[node.id] = shared[node.id].last
+                    continue
+                operator = subscribed_operator(operation, fragment, self._tables)
+                if below in grouped:
+                    grouped[node.id] = grouped[below]
+                if isinstance(operator, GroupedFilter):
+                    grouped[node.id] = operator
+                elif isinstance(operator, ToldAggregates):
+                    grouped[node.id] = operator.grouped
+                placed[node.id] = self._fjord.add(node.id, operator, [placed[below]], owner=fragment.identity)
+
+    def _look_up(self, lookup: Lookup, below: _Shared) -> _Shared:
+        """Add a lookup, unless something else looks up the same of the same tuples."""
+        key = (id(below.last), lookup)
+        if key not in self._looked_up:
+            (stream,) = lookup.streams
+            names = ", ".join(dict.fromkeys(each.name for each in relations_of(lookup.table.table)))
+            owner = f"lookup {len(self._looked_up) + 1} of {stream}{below.past} in {names}"
+            placed = self._fjord.add(owner, operator_of(lookup, self._tables), [below.last], owner=owner)
+            self._looked_up[key] = _Shared(placed, below.past, (*below.owners, owner))
+        return self._looked_up[key]
 
 
 def _once(produce: Callable[[], Batch]) -> Callable[[], Batch | None]:

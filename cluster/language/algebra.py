@@ -41,7 +41,7 @@ PASSING = Column("passing_us", FieldType.INTEGER, "us")
 """How long an event lasted: the column of a :class:`Source` with a detector besides the fixed ones."""
 
 MEMBER = Column("fjord_member", FieldType.INTEGER)
-"""Which group of the queries folded into one a tuple belongs to; no query sees it (cluster/plan/folding.py)."""
+"""Which group of the queries folded into one a tuple belongs to; no query sees it (cluster/physical/rules)."""
 
 SINCE = Column("fjord_since", FieldType.INTEGER)
 """The newest query's epoch when a tuple came, where queries share tuples: those that began later do not see it."""
@@ -232,7 +232,7 @@ class Source(SharedNode, frozen=True):
     sample_period_us: Annotated[int, Meta(ge=1)] | None = None
     tolerances: tuple[Tolerance, ...] = ()
     occurrence: int = 0
-    """Tells sources of a template with different conditions apart (cluster/plan/folding.py); 0 in a query."""
+    """Tells sources of a template with different conditions apart (cluster/physical/rules); 0 in a query."""
     slowest_us: Annotated[int, Meta(ge=0)] = 0
     lifetime_us: Annotated[int, Meta(ge=0)] = 0
     detector: Detector | None = None
@@ -306,7 +306,7 @@ class PartitionedWindow(SharedNode, frozen=True):
 class Filter(SharedNode, frozen=True):
     """Tuples for which the predicate is true (not false, not NULL).
 
-    In a template, `choice` says which of its members' own conditions stands here (cluster/plan/folding.py); None in a
+    In a template, `choice` says which of its members' own conditions stands here (cluster/physical/rules); None in a
     query.
     """
 

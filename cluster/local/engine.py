@@ -21,16 +21,17 @@ from cluster.fjord.collecting import collected
 from cluster.fjord.control import Control, merged_control
 from cluster.fjord.counters import Counters
 from cluster.fjord.exchange import sent_by
-from cluster.fjord.placement import Part
 from cluster.fjord.stateless_host import StatelessHost
 from cluster.fjord.stored_rows import StoredRows
 from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_fjord import UpstreamFjord
-from cluster.language.algebra import Source
-from cluster.local.fragments import fragments_of
+from cluster.language.algebra import History
 from cluster.local.memory_store import MemoryStore
 from cluster.local.memory_tables import MemoryTables
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import NOTHING, Fragment
 from cluster.plan.epoch import Plan
+from cluster.plan.hosts import Host
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +118,12 @@ class LocalEngine:
         self._tables = tables
         self._keeps_state = keeps_state
         self._clock = clock
+        self._physical = NOTHING
         self._stores = [MemoryStore() for _ in range(buckets)]
         self._watermarks_us: dict[str, int] = {}
         self._ahead: dict[str, tuple[StoredRows, ...]] = {}
         self._kept: Kept = OrderedDict()
-        self._host = BucketHost(lambda _: self._fragments.stateful, buckets, tables, self._kept, clock=clock)
+        self._host = BucketHost(lambda _: self._fragments[Host.STATEFUL], buckets, tables, self._kept, clock=clock)
         self._begin(plan)
 
     @property
@@ -196,17 +198,19 @@ class LocalEngine:
     def forget(self) -> None:
         """Forget the operators, as a process that ends does; they are built anew from the state that was kept."""
         self._kept.clear()
+        self._physical = NOTHING
         self._begin(self._plan)
 
     def _begin(self, plan: Plan) -> None:
         self._plan = plan
-        self._fragments = fragments_of(plan)
-        self._stateless = StatelessHost(self._fragments.stateless, clock=self._clock)
+        self._physical = lower(plan, self._physical)
+        self._fragments = {host: self._physical.hosted(host) for host in Host}
+        self._stateless = StatelessHost(self._fragments[Host.STATELESS], clock=self._clock)
 
     def _without_state(
         self, passed_us: Mapping[str, int], parts: int, relations: Mapping[str, int]
     ) -> list[pl.DataFrame]:
-        if not self._fragments.stateless:
+        if not self._fragments[Host.STATELESS]:
             return []
         between = {
             stream: (passed_us.get(stream, ALWAYS), self._watermarks_us.get(stream, ALWAYS)) for stream in self._ahead
@@ -215,19 +219,19 @@ class LocalEngine:
         found: list[pl.DataFrame] = []
         for pieces in _dealt(self._ahead, parts):
             scan = StreamScan(pieces, self._watermarks_us, between_us=between)
-            found += self._stateless.process(self._fjord(self._fragments.stateless, scan, relations), at_us)
+            found += self._stateless.process(self._fjord(self._fragments[Host.STATELESS], scan, relations), at_us)
         return found
 
     def _with_state(
         self, rows: Mapping[str, Sequence[StoredRows]], previous: int, parts: int, relations: Mapping[str, int]
     ) -> list[pl.DataFrame]:
-        if not self._fragments.stateful and previous == self._plan.epoch:
+        if not self._fragments[Host.STATEFUL] and previous == self._plan.epoch:
             return []
         arrived: list[dict[str, list[pl.DataFrame]]] = [{} for _ in range(self._buckets)]
         controls = []
         for pieces in _dealt(rows, parts):
             scan = StreamScan(pieces, self._watermarks_us)
-            sent = sent_by(self._fjord(self._fragments.stateful, scan, relations), self._buckets)
+            sent = sent_by(self._fjord(self._fragments[Host.STATEFUL], scan, relations), self._buckets)
             for bucket, edge, piece in sent.pieces:
                 arrived[bucket].setdefault(edge, []).append(piece)
             controls.append(self._control(previous, sent.watermarks_us, sent.failures, sent.counters, relations))
@@ -254,7 +258,7 @@ class LocalEngine:
             self._plan.epoch, previous, watermarks_us, failures, counters, dict(relations), reached_us
         )  # fmt: skip
 
-    def _fjord(self, fragments: Sequence[Part], scan: StreamScan, relations: Mapping[str, int]) -> UpstreamFjord:
+    def _fjord(self, fragments: Sequence[Fragment], scan: StreamScan, relations: Mapping[str, int]) -> UpstreamFjord:
         tables = self._tables()
         tables.advance(relations)
         return UpstreamFjord(fragments, _Live(scan), tables)
@@ -266,9 +270,9 @@ class _Live:
     def __init__(self, scan: StreamScan) -> None:
         self._scan = scan
 
-    def of(self, source: Source) -> tuple[str, StreamScan]:
+    def of(self, stream: str, history: History | None) -> tuple[str, StreamScan]:
         """Return the scan."""
-        del source
+        del stream, history
         return "", self._scan
 
 

@@ -13,10 +13,9 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.answers import ERROR
 from cluster.fjord.batch import NEVER, START
-from cluster.fjord.compilation import check_supported
-from cluster.fjord.edges import stored_columns
 from cluster.fjord.row_limits import RowLimits, check_rows
 from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.supported import check_supported
 from cluster.fjord.text_growth import check_text
 from cluster.language.algebra import Node, Schema, Source, schema_of
 from cluster.language.catalog import BaseStream, Catalog, Entry, StaticRelation
@@ -28,6 +27,9 @@ from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.local.stream_files import BATCH_ROWS, StreamFile
 from cluster.local.table_files import TableFile
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import NOTHING
+from cluster.physical.rules.pipelines import stored_columns
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import sources_looking_back
 from cluster.plan.relations_read import relations_of
@@ -93,11 +95,12 @@ class Trial:
         node = rewrite(query.node).node
         check_supported(node)
         planned = PlannedQuery(QUERY, 1, node)
-        check_rows(Plan(0), planned, {}, RowLimits())
+        plan = Plan(1, (planned,))
+        check_rows(NOTHING, lower(plan), planned.identity, {}, RowLimits())
         self.columns: Schema = schema_of(query.node)
         self.warnings = [*query.warnings, *_warnings(node, files)]
         self.rows = 0
-        self._plan = Plan(1, (planned,))
+        self._plan = plan
         self._files = {name: names.streams[name] for name in sorted(self._plan.streams)}
         self._read = {name: _columns_read(node, name) for name in self._files}
         relations = {each.identity: each.name for each in relations_of_plan(node)}

@@ -40,8 +40,8 @@ def _cuts(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
             yield each, None
 
 
-def partition_keys(node: Node) -> tuple[str, ...]:
-    """Return the keys by which a plan may be spread: those of an aggregate, or of a lookup in a large relation.
+def partitioned_by(node: Node) -> Lookup | Aggregate | None:
+    """Return by whose keys a plan may be spread: an aggregate, or a lookup in a large relation; None if it may not.
 
     There may be only stateless operators above it.
     """
@@ -49,10 +49,16 @@ def partition_keys(node: Node) -> tuple[str, ...]:
     while isinstance(top, Filter | Project | TimeWindow) and not is_chain(top):
         top = top.input
     if isinstance(top, Lookup) and is_chain(top.input):
-        return top.by
+        return top
     while isinstance(node, Filter | Project) and not is_chain(node):
         node = node.input
-    keys = node.keys if isinstance(node, Aggregate) and is_chain(node.input) else ()
+    return node if isinstance(node, Aggregate) and is_chain(node.input) else None
+
+
+def partition_keys(node: Node) -> tuple[str, ...]:
+    """Return the keys by which a plan may be spread; none if it may not."""
+    found = partitioned_by(node)
+    keys = () if found is None else found.by if isinstance(found, Lookup) else found.keys
     return tuple(key for key in keys if key != MEMBER.name)  # members with the same values share a bucket
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -17,7 +18,7 @@ from cluster.errors import PlanError, UnwritableError
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
 from cluster.plan.relations_read import relations_of
-from cluster.plan.stored_plans import Stored, as_nodes, from_nodes, restored, stored
+from cluster.plan.stored_plans import Stored, from_nodes, restored, written
 from cluster.synced_files import make_folder, sync
 
 FORMAT = 4
@@ -127,39 +128,40 @@ EMPTY = Plan(0)
 """The plan of a Fjord that has never had a query."""
 
 
-class _StoredQuery(msgspec.Struct, frozen=True):
+_N = TypeVar("_N")
+
+
+class _StoredQuery(msgspec.Struct, Generic[_N], frozen=True):
     name: str
     since_epoch: int
-    node: Stored
+    node: _N
 
 
-class _StoredPlan(msgspec.Struct, frozen=True, tag="Plan"):
+class _StoredPlan(msgspec.Struct, Generic[_N], frozen=True, tag="Plan"):
     epoch: int
-    queries: tuple[_StoredQuery, ...] = ()
+    queries: tuple[_StoredQuery[_N], ...] = ()
     positions: Mapping[str, int] = {}
     format: int = FORMAT
 
 
-class _StoredChange(msgspec.Struct, frozen=True, tag="PlanChange"):
+class _StoredChange(msgspec.Struct, Generic[_N], frozen=True, tag="PlanChange"):
     epoch: int
-    added: tuple[_StoredQuery, ...] = ()
+    added: tuple[_StoredQuery[_N], ...] = ()
     dropped: tuple[str, ...] = ()
     positions: Mapping[str, int] = {}
     format: int = FORMAT
 
 
-_decoder = msgspec.json.Decoder(_StoredPlan | _StoredChange, dec_hook=from_nodes)
+_decoder = msgspec.json.Decoder(_StoredPlan[Stored] | _StoredChange[Stored], dec_hook=from_nodes)
 
 
 def encode_plan(plan: Plan | PlanChange) -> bytes:
     """Return a plan as JSON, no larger than its distinct nodes."""
     queries = plan.queries if isinstance(plan, Plan) else plan.added
-    written = tuple(_StoredQuery(query.name, query.since_epoch, stored(query.node)) for query in queries)
+    listed = tuple(_StoredQuery(query.name, query.since_epoch, msgspec.Raw(written(query.node))) for query in queries)
     if isinstance(plan, Plan):
-        whole = _StoredPlan(plan.epoch, written, plan.positions, plan.format)
-        return msgspec.json.encode(whole, enc_hook=as_nodes)
-    change = _StoredChange(plan.epoch, written, plan.dropped, plan.positions, plan.format)
-    return msgspec.json.encode(change, enc_hook=as_nodes)
+        return msgspec.json.encode(_StoredPlan(plan.epoch, listed, plan.positions, plan.format))
+    return msgspec.json.encode(_StoredChange(plan.epoch, listed, plan.dropped, plan.positions, plan.format))
 
 
 def decode_plan(text: bytes | str) -> Plan | PlanChange:
@@ -174,9 +176,9 @@ def decode_plan(text: bytes | str) -> Plan | PlanChange:
         found = _decoder.decode(text)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from error
-    written = found.queries if isinstance(found, _StoredPlan) else found.added
+    listed = found.queries if isinstance(found, _StoredPlan) else found.added
     try:
-        queries = tuple(PlannedQuery(query.name, query.since_epoch, restored(query.node)) for query in written)
+        queries = tuple(PlannedQuery(query.name, query.since_epoch, restored(query.node)) for query in listed)
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from error
     form = FORMAT if found.format in FORMATS_READ else found.format

@@ -35,6 +35,7 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
     Zip,
+    ZipKind,
     inputs_of,
     schema_of,
 )
@@ -149,30 +150,25 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
         case Lookup():
             return described_lookup(node)
         case TimeWindow():
-            size = "unbounded" if node.size_us is None else f"of {format_duration(node.size_us)}"
-            slide = "" if node.slide_us == 1 else f", moving every {format_duration(node.slide_us)}"
-            return f"window {size}{slide}"
+            return window_words(node.size_us, node.slide_us)
         case CountWindow():
-            size = "unbounded" if node.rows is None else f"of the last {_tuples(node.rows)}"
-            return f"window {size}{_row_slide(node.slide_rows)}"
+            return count_window_words(node.rows, node.slide_rows, ())
         case PartitionedWindow():
-            return f"window of the last {_tuples(node.rows)} for each {_list(node.keys)}{_row_slide(node.slide_rows)}"
+            return count_window_words(node.rows, node.slide_rows, node.keys)
         case Filter():
             return f"filter {'by own condition' if node.choice is not None else readable(node.predicate)}"
         case Project():
-            return f"project {_list(tuple(_output(output) for output in node.outputs))}"
+            return f"project {listed(tuple(output_words(output) for output in node.outputs))}"
         case Join():
             return f"join {readable(node.predicate)}" if node.predicate else "product"
         case Zip():
-            return _zip(node)
+            return zip_words(node.kind, node.low_us, node.high_us, node.keys)
         case SemiJoin():
             return "keep if any" + (f" {readable(node.predicate)}" if node.predicate else "")
         case AntiJoin():
             return "keep if none" + (f" {readable(node.predicate)}" if node.predicate else "")
         case Aggregate():
-            calls = f" {_list(tuple(_call(call) for call in node.calls))}" if node.calls else ""
-            keys = f" by {_list(node.keys)}" if node.keys else ""
-            return f"aggregate{calls}{keys}"
+            return aggregate_words(node.calls, node.keys)
         case Granularity():
             return f"granularity of {format_duration(node.granule_us)}"
         case Union():
@@ -189,9 +185,27 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return "deletions"
 
 
+def window_words(size_us: int | None, slide_us: int) -> str:
+    """Return one line about a window by time."""
+    size = "unbounded" if size_us is None else f"of {format_duration(size_us)}"
+    return f"window {size}{'' if slide_us == 1 else f', moving every {format_duration(slide_us)}'}"
+
+
+def count_window_words(rows: int | None, slide_rows: int, keys: tuple[str, ...]) -> str:
+    """Return one line about a window by count."""
+    size = "unbounded" if rows is None else f"of the last {_tuples(rows)}"
+    return f"window {size}{f' for each {listed(keys)}' if keys else ''}{_row_slide(slide_rows)}"
+
+
+def aggregate_words(calls: tuple[AggregateCall, ...], keys: tuple[str, ...]) -> str:
+    """Return one line about an aggregate."""
+    what = f" {listed(tuple(call_words(call) for call in calls))}" if calls else ""
+    return f"aggregate{what}{f' by {listed(keys)}' if keys else ''}"
+
+
 def described_lookup(lookup: Lookup | TableLookup) -> str:
     """Return one line about a lookup, without what its table is made of."""
-    names = _list(tuple(dict.fromkeys(relation.name for relation in relations_of(lookup.table))))
+    names = listed(tuple(dict.fromkeys(relation.name for relation in relations_of(lookup.table))))
     on = f" on {readable(lookup.predicate)}" if lookup.predicate else ""
     match lookup.kind:
         case "inner":
@@ -242,26 +256,29 @@ def since_words(history: History) -> str:
     return "the beginning" if history.back_us is None else f"{format_duration(history.back_us)} ago"
 
 
-def _zip(node: Zip) -> str:
-    kind = "" if node.kind == "inner" else f"{node.kind} "
-    low, high = _signed(node.low_us), _signed(node.high_us)
-    bounds = high if node.low_us == -node.high_us else f"{low} to {high}"
-    on = f" on {_list(tuple(f'{one} = {other}' for one, other in node.keys))}" if node.keys else ""
-    return f"{kind}zip within {bounds}{on}"
+def zip_words(kind: ZipKind, low_us: int, high_us: int, keys: tuple[tuple[str, str], ...]) -> str:
+    """Return one line about a zipper join."""
+    which = "" if kind == "inner" else f"{kind} "
+    bounds = _signed(high_us) if low_us == -high_us else f"{_signed(low_us)} to {_signed(high_us)}"
+    on = f" on {listed(tuple(f'{one} = {other}' for one, other in keys))}" if keys else ""
+    return f"{which}zip within {bounds}{on}"
 
 
 def _signed(distance_us: int) -> str:
     return f"{'-' if distance_us < 0 else ''}{format_duration(abs(distance_us))}" if distance_us else "0s"
 
 
-def _output(output: Output) -> str:
+def output_words(output: Output) -> str:
+    """Return one column of a projection, with its expression if that is more than its name."""
     return output.name if plain_column(output.scalar) == output.name else f"{output.name} = {readable(output.scalar)}"
 
 
-def _call(call: AggregateCall) -> str:
+def call_words(call: AggregateCall) -> str:
+    """Return one aggregate, with its name if that says anything else."""
     if call.argument is None:
         plain = "COUNT(*)" if call.function == "count" else f"{call.function.upper()}()"
-        return plain if call.name == call.function else f"{call.name} = {plain}"
+        # Aggregates that share panes are named for all they are.
+        return plain if call.name in (call.function, f"fjord_{call.function}(*)") else f"{call.name} = {plain}"
     distinct = "DISTINCT " if call.distinct else ""
     share = "" if call.parameter is None else f", {call.parameter:g}"
     return f"{call.function.upper()}({distinct}{readable(call.argument)}{share})"
@@ -275,7 +292,8 @@ def _row_slide(rows: int) -> str:
     return "" if rows == 1 else f", moving every {rows} tuples"
 
 
-def _list(names: tuple[str, ...]) -> str:
+def listed(names: tuple[str, ...]) -> str:
+    """Return names as a list."""
     return ", ".join(names)
 
 

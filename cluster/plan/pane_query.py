@@ -1,4 +1,4 @@
-"""Windowed aggregates of one stream, taken apart: what may share panes, and what sensors may do (pane_folding.py)."""
+"""Windowed aggregates of one stream, taken apart: what may share panes, and what sensors may do (shared_panes.py)."""
 
 from __future__ import annotations
 

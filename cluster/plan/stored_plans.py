@@ -16,6 +16,7 @@ from cluster.language.algebra import Node, Relation, Scalar, identity_of, inputs
 from cluster.language.errors import FjordSqlError
 from cluster.language.walks import from_below, written_out
 from cluster.language.written_scalars import read_scalar
+from cluster.shared_nodes import remembered
 from protocols.streams import FieldType
 
 LARGEST_TREE = 5_000
@@ -122,8 +123,9 @@ def from_nodes(kind: type, value: object) -> Scalar:
 _decoder = msgspec.json.Decoder(Stored, dec_hook=from_nodes)
 
 
+@remembered
 def written(node: Node) -> bytes:
-    """Return a plan as JSON."""
+    """Return a plan as JSON; made once, however many epochs it is part of."""
     return msgspec.json.encode(stored(node), enc_hook=as_nodes)
 
 

@@ -107,6 +107,10 @@ class ApiClient:
         """Return the shared plan as text, or as a graph for Mermaid or Graphviz (``mermaid``, ``dot``)."""
         return self._ask("GET", "/v1/plan", params={"format": kind}).text
 
+    def plan_difference(self, since: int | None = None) -> str:
+        """Return what has changed of the shared plan since an epoch, by default the one before."""
+        return self._ask("GET", "/v1/plan/difference", params={} if since is None else {"since": since}).text
+
     def operators(self) -> list[dict[str, Any]]:
         """Return what the operators of the shared plan have done."""
         return list(self._ask("GET", "/v1/plan/operators").json())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cluster.errors import PlanError
-from cluster.fjord.compilation import check_supported
+from cluster.fjord.supported import check_supported
 from cluster.fjord.text_growth import check_text
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog

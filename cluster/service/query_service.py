@@ -15,14 +15,16 @@ from cluster.ingest.service import Ingest
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import Query
+from cluster.physical.difference import diff
+from cluster.physical.lowering import with_query
+from cluster.physical.placement import where_it_runs
+from cluster.physical.sharing import sharing_of
 from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explained
 from cluster.plan.lookup_choices import lookup_choices
 from cluster.plan.relation_sizes import RelationSize, large_relations
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of
-from cluster.plan.sharing import sharing_of
-from cluster.plan.where_it_runs import where_it_runs
 from cluster.service.demand_reports import DemandReports
 from cluster.service.looking_back import HistoryRead, beginning, history_of, history_text
 from cluster.service.planning import PLANNING_SECONDS, Known, Planning
@@ -203,10 +205,10 @@ class QueryService:
             if self.waiting.drop(name):
                 log.info("query dropped", query=name)
                 return
-            query = self._registry.query(name)
+            query, before = self._registry.query(name), self._registry.physical
             self._registry.drop(name, self._positions(self._registry.plan.streams))
             await self._publish_demands(streams_of(query.node))
-            log.info("query dropped", query=name)
+            log.info("query dropped", query=name, **diff(before, self._registry.physical).counts)
 
     async def explain(self, sql: str) -> str:
         """Return what a query means, how it would be run and what it would share with those that run, as text.
@@ -218,7 +220,7 @@ class QueryService:
         PlanningLimitError, PlanningBusyError
             As for :meth:`add`.
         """
-        known, running = self._known(), self._registry.plan
+        known, running = self._known(), self._registry.physical
         query, rewritten = await self._planning.run(lambda: known.rewritten(sql))
         node = rewritten.node
         reads = self.history(beginning(node, 0, self._positions(streams_of(node)), self._tables))
@@ -284,12 +286,13 @@ class QueryService:
         return Known(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
 
     async def _check_state(self, name: str | None, node: Node) -> None:
-        plan, limit_bytes, row_limits = self._registry.plan, self._max_state_bytes, self._row_limits
-        added, rates = PlannedQuery(name or "", plan.epoch + 1, node), self._rates(streams_of(node))
+        running, limit_bytes, row_limits = self._registry.physical, self._max_state_bytes, self._row_limits
+        added, rates = PlannedQuery(name or "", running.epoch + 1, node), self._rates(streams_of(node))
 
         def check() -> None:
-            check_rows(plan, added, rates, row_limits)
-            check_state(plan, added, rates, limit_bytes=limit_bytes)
+            after = with_query(running, added)
+            check_rows(running, after, added.identity, rates, row_limits)
+            check_state(running, after, added.identity, rates, limit_bytes=limit_bytes)
 
         await self._planning.run(check, own=True)
 
@@ -299,9 +302,11 @@ class QueryService:
         streams = self._registry.plan.streams | streams_of(node)
         positions = self._positions(streams)
         node = beginning(node, self._registry.plan.epoch + 1, positions, self._tables)
+        before = self._registry.physical
         registered = self._registry.add(name, sql, node, positions, query.reads, waited=waited)
         await self._publish_demands(streams_of(node))
-        log.info("query added", query=registered.name, epoch=registered.since_epoch)
+        changes = diff(before, self._registry.physical).counts
+        log.info("query added", query=registered.name, epoch=registered.since_epoch, **changes)
         return registered
 
     def _readers(self, relation: KnownRelation) -> list[str]:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from cluster.errors import ClusterError, StorageError, UnwritableError
+from cluster.errors import ClusterError, PlanError, StorageError, UnwritableError
 from cluster.language.algebra import Node
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Plan, PlanFiles, PlannedQuery, decode_plan, encode_plan
 from cluster.service.registry_file import RegistryFile
@@ -142,6 +144,7 @@ class Registry:
         self._plan_written = False
         self._plan: Plan | None = None
         """The plan, once it has been read: what is found out of its nodes is kept with them."""
+        self._physical = NOTHING
         self.relations = RelationRegistry(self._database, self.troubles)
         if self.plan.epoch == 0:
             # A first plan without queries lets the Fjord run once, and so be warm when the first query comes.
@@ -179,6 +182,26 @@ class Registry:
             assert isinstance(plan, Plan)  # noqa: S101 - changes are in files only
             self._plan = plan
         return self._plan
+
+    @property
+    def physical(self) -> PhysicalPlan:
+        """What runs of that plan; made of what ran before, as far as that has not changed."""
+        plan = self.plan
+        if self._physical.epoch != plan.epoch:
+            self._physical = lower(plan, self._physical)
+        return self._physical
+
+    def physical_at(self, epoch: int) -> PhysicalPlan:
+        """Return what ran of an earlier epoch.
+
+        Raises
+        ------
+        PlanError
+            If there is none, or it cannot be read any more.
+        """
+        if epoch > self.plan.epoch or not self._plans.exists(epoch):
+            raise PlanError(f"there is no plan of epoch {epoch}", hint=f"the newest is {self.plan.epoch}")
+        return lower(PlanFiles(self._plans.folder).read(epoch))
 
     def queries(self) -> list[RegisteredQuery]:
         """Return all running queries, oldest first."""

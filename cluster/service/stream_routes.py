@@ -11,8 +11,9 @@ from pydantic import BaseModel, Field
 
 from cluster.fjord.counters import work_of
 from cluster.fjord.instant_texts import instant_text
-from cluster.fjord.placement import parts_of
-from cluster.plan.picture import dot, mermaid, picture_of, plan_text
+from cluster.physical.difference import diff
+from cluster.physical.graph import dot, mermaid, plan_graph
+from cluster.physical.text import plan_text
 from cluster.service.lag import lag_of_stream
 from cluster.service.stream_budgets import retention_json
 from cluster.service.stream_offers import offers_of, rejected_of
@@ -135,20 +136,28 @@ def stream_routes(server: ClusterServer) -> APIRouter:
     @api.get("/v1/plan")
     async def show_plan(kind: Annotated[PlanFormat, Query(alias="format")] = PlanFormat.TEXT) -> Response:
         """Return the plan that all queries share: as text, or as a graph for Mermaid or Graphviz."""
-        plan, work = server.registry.plan, work_of(server.counters)
+        plan = server.registry.physical
+        work = work_of(plan, server.counters)
         match kind:
             case PlanFormat.MERMAID:
-                text = mermaid(picture_of(plan, work))
+                text = mermaid(plan_graph(plan, work))
             case PlanFormat.DOT:
-                text = dot(picture_of(plan, work))
+                text = dot(plan_graph(plan, work))
             case _:
                 text = plan_text(plan, work)
         return Response(text, media_type="text/plain; charset=utf-8")
 
+    @api.get("/v1/plan/difference")
+    async def show_difference(since: Annotated[int | None, Query(ge=0)] = None) -> Response:
+        """Return what has changed of the plan since an epoch, by default the one before: what stays, comes and goes."""
+        plan = server.registry.physical
+        before = server.registry.physical_at(max(0, plan.epoch - 1) if since is None else since)
+        return Response(f"{diff(before, plan).words}\n", media_type="text/plain; charset=utf-8")
+
     @api.get("/v1/plan/operators")
     async def list_operators() -> list[dict[str, Any]]:
         """List what the operators of the plan and their queues have done since the cluster was started."""
-        alive = {part.identity for part in parts_of(server.registry.plan)}
+        alive = server.registry.physical.by_identity
         counters = sorted(server.counters.items())
         return [
             {"operator": name, **msgspec.structs.asdict(totals)}

@@ -17,11 +17,11 @@ import polars as pl
 from cluster.fjord import bucket_host
 from cluster.fjord.bucket_host import Kept, Store
 from cluster.fjord.control import merged_control
-from cluster.fjord.placement import parts_at
 from cluster.fjord.relation_tables import RelationTables
 from cluster.plan.hosts import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.envelopes import CONTROL, pack_rows, unpack_control, unpack_rows
+from cluster.spark.running_plans import fragments_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,11 @@ class BucketHost:
             RelationTables, relations_folder, {}, buckets=buckets, memory_bytes=relation_memory_bytes
         )  # fmt: skip
         self._host = bucket_host.BucketHost(
-            lambda epoch: parts_at(plans_folder, epoch, Host.STATEFUL), buckets, tables, _kept, key=(run, plans_folder)
+            lambda epoch: fragments_at(plans_folder, epoch, Host.STATEFUL),
+            buckets,
+            tables,
+            _kept,
+            key=(run, plans_folder),
         )
 
     def process(self, bucket: int, arrived: Iterable[Envelope], store: Store) -> Iterator[BucketOutput]:

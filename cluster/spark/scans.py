@@ -1,4 +1,4 @@
-"""Which scan an edge of the plan reads in a micro-batch: what is new, shared by all, or a piece of a query's past."""
+"""Which scan a node of the plan reads in a micro-batch: what is new, shared by all, or a piece of a query's past."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from cluster.fjord.batch import NEVER
 from cluster.fjord.stored_rows import RowsInFile
 from cluster.fjord.stream_scan import StreamScan
-from cluster.language.algebra import Source
+from cluster.language.algebra import History
 from cluster.spark.catching_up import PastRead
 
 
@@ -41,12 +41,20 @@ class Scans:
         self._past = {(read.epoch, read.stream): read for read in past}
         self._made: dict[tuple[int, str, int], StreamScan] = {}
 
-    def of(self, source: Source) -> tuple[str, StreamScan]:
-        """Return a source's scan, and what tells it in names from the stream's live one; empty for that."""
-        read = None if source.history is None else self._past.get((source.history.epoch, source.stream))
-        if read is None or source.history is None:
+    def of(self, stream: str, history: History | None) -> tuple[str, StreamScan]:
+        """Return the scan of a stream, and what tells it in names from the live one; empty for that.
+
+        Parameters
+        ----------
+        stream
+            Its name.
+        history
+            The past that is read first, if any: while it is, that is what is scanned.
+        """
+        read = None if history is None else self._past.get((history.epoch, stream))
+        if read is None or history is None:
             return "", self._live
-        begins_us = read.from_us if source.history.begins_us is None else source.history.begins_us
+        begins_us = read.from_us if history.begins_us is None else history.begins_us
         key = (read.epoch, read.stream, begins_us)
         if key not in self._made:
             self._made[key] = self._scan(read, begins_us)

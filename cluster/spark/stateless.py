@@ -11,10 +11,10 @@ from functools import lru_cache
 import polars as pl
 import pyarrow as pa
 
-from cluster.fjord.placement import parts_at
 from cluster.fjord.stateless_host import StatelessHost
 from cluster.plan.hosts import Host
 from cluster.spark.envelopes import RESULT_SCHEMA, pack_rows
+from cluster.spark.running_plans import fragments_at
 from cluster.spark.task_fjord import task_fjord
 from cluster.spark.upstream_task import UpstreamTask
 
@@ -31,4 +31,4 @@ def run_stateless(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
 
 @lru_cache(maxsize=4)
 def _hosted(plans_folder: str, epoch: int) -> StatelessHost:
-    return StatelessHost(parts_at(plans_folder, epoch, Host.STATELESS))
+    return StatelessHost(fragments_at(plans_folder, epoch, Host.STATELESS))

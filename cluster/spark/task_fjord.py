@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.fjord.placement import parts_at
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.upstream_fjord import UpstreamFjord
+from cluster.spark.running_plans import fragments_at
 from cluster.spark.scans import Scans
 from cluster.spark.upstream_task import UpstreamTask
 
@@ -15,4 +15,4 @@ def task_fjord(task: UpstreamTask) -> UpstreamFjord:
         task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
     )
     scans = Scans(task.streams_folder, task.files, task.watermarks_us, task.past, task.between_us)
-    return UpstreamFjord(parts_at(task.plans_folder, task.epoch, task.host), scans, tables)
+    return UpstreamFjord(fragments_at(task.plans_folder, task.epoch, task.host), scans, tables)

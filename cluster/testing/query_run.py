@@ -11,8 +11,8 @@ import msgspec
 from cluster.errors import ClusterError
 from cluster.fjord.answers import ERROR
 from cluster.fjord.batch import NEVER
-from cluster.fjord.compilation import check_supported
 from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.supported import check_supported
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate

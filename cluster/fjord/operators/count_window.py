@@ -17,9 +17,7 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
-
-MOST_LAG_US = 1_000_000
-"""How far the answer may stay behind the input, in application time, before tuples that stay are cut: 1 s."""
+from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _NUMBER, _COUNT = "fjord_number", "fjord_count"
 _ENTERS, _LEAVES = "fjord_enters", "fjord_leaves"

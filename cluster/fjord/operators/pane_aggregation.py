@@ -6,7 +6,7 @@
     RANGE 2 SLIDE 1                  [   3,4   ]                       and so on, for every window
 
 Rows are final when emitted: a window's answer is emitted once the watermark has passed its last pane. See
-:mod:`cluster.plan.pane_folding` for what may share panes, and why the answers are those of each query alone.
+:mod:`cluster.physical.rules.shared_panes` for what may share panes, and why the answers are those of each query alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import MEMBER, SINCE, AggregateCall, Schema
-from cluster.plan.pane_folding import AFTER, MARKS, SIZE, SLIDE
+from cluster.physical.columns import AFTER, MARKS, SIZE, SLIDE
 
 _FROM = "fjord_from"
 _UNTIL = "fjord_until"

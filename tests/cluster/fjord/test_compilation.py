@@ -9,18 +9,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord.compilation import check_supported
-from cluster.fjord.edges import UnsupportedPlanError, edges_of
+from cluster.fjord.instantiation import empty_crossing
+from cluster.fjord.supported import check_supported
 from cluster.language.algebra import schema_of
 from cluster.language.catalog import Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import (
     translate,
 )
-from cluster.plan.epoch import PlannedQuery
+from cluster.physical.lowering import lower
+from cluster.physical.operations import Exchange
+from cluster.physical.unsupported import UnsupportedPlanError
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.proving import Tally, prove
+from tests.cluster.oracle.running import fragment_alone
 
 TRAFFIC = StreamSchema("t", (Field("k", FieldType.TEXT), Field("x", FieldType.INTEGER)))
 OTHER = StreamSchema("u", (Field("k", FieldType.TEXT), Field("x", FieldType.INTEGER)))
@@ -82,17 +86,19 @@ def test_a_window_over_what_lasts_counts_every_instant_or_is_refused_with_a_way_
     check_supported(translate(counted.format("COUNT(DISTINCT k)"), CATALOG).node)
 
 
-def test_edges_come_left_to_right_and_have_names_of_their_own() -> None:
-    node = rewrite(translate(TEXTS[4], CATALOG).node).node
-    edges = edges_of(PlannedQuery("q", 3, node))
-    assert [(edge.name, edge.stream) for edge in edges] == [("q@3/0", "t"), ("q@3/1", "u")]
-    assert all(edge.partition_by == () for edge in edges), "a join needs all its rows in one bucket"
+def test_exchanges_come_left_to_right_and_have_names_of_their_own() -> None:
+    fragment = fragment_alone(rewrite(translate(TEXTS[4], CATALOG).node).node)
+    assert fragment.streams == ("t", "u")
+    assert [each.id for each in fragment.exchanges] == ["query@1/0", "query@1/1"]
+    assert not fragment.spread, "a join needs all its rows in one bucket"
 
 
 def test_a_keyed_aggregate_is_spread_over_buckets() -> None:
     node = rewrite(translate(TEXTS[1], CATALOG).node).node
-    (edge,) = edges_of(PlannedQuery("q", 1, node))
-    assert edge.partition_by == ("k",)
-    assert edge.aggregate is not None
-    assert edge.empty_rows().columns[:3] == ["fjord_start_us", "fjord_end_us", "k"]
+    (fragment,) = lower(Plan(1, (PlannedQuery("q", 1, node),))).fragments
+    (exchange,) = fragment.exchanges
+    assert isinstance(exchange.operation, Exchange)
+    assert (exchange.operation.spread, exchange.operation.by) == ("keys", ('fjord_key("k")',))
+    assert fragment.spread
+    assert empty_crossing(fragment, exchange).columns[:3] == ["fjord_start_us", "fjord_end_us", 'fjord_key("k")']
     assert [column.name for column in schema_of(node)] == ["k", "s"]

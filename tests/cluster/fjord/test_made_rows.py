@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.fjord import row_limits, state_size
 from cluster.fjord.batch import NEVER
-from cluster.fjord.compilation import check_supported
-from cluster.fjord.made_rows import RowFlows
-from cluster.fjord.row_limits import RowLimitError, RowLimits, check_rows, made_per_second
-from cluster.fjord.state_size import StateLimitError, check_state
-from cluster.language.algebra import Difference, Distinct, Union
+from cluster.fjord.made_rows import RowFlow, RowFlows
+from cluster.fjord.row_limits import RowLimitError, RowLimits, made_per_second
+from cluster.fjord.state_size import StateLimitError
+from cluster.fjord.supported import check_supported
+from cluster.language.algebra import Difference, Distinct, Node, Union
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.physical import operations
+from cluster.physical.lowering import lower, with_query
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
@@ -32,6 +35,25 @@ def query(text: str, number: int = 1) -> PlannedQuery:
     node = rewrite(translate(text, CATALOG).node).node
     check_supported(node)
     return PlannedQuery(f"q{number}", number, node)
+
+
+def check_rows(running: Plan, added: PlannedQuery, rates: dict[str, float], limits: RowLimits) -> None:
+    before = lower(running)
+    row_limits.check_rows(before, with_query(before, added), added.identity, rates, limits)
+
+
+def check_state(running: Plan, added: PlannedQuery, rates: dict[str, float], *, limit_bytes: int) -> None:
+    before = lower(running)
+    state_size.check_state(before, with_query(before, added), added.identity, rates, limit_bytes=limit_bytes)
+
+
+def made(plan: Plan, rates: dict[str, float]) -> float:
+    return made_per_second(lower(plan), rates)
+
+
+def flows(node: Node) -> RowFlows:
+    (fragment,) = lower(Plan(1, (PlannedQuery("q", 1, node),))).fragments
+    return RowFlows(fragment, {})
 
 
 MADE = {
@@ -63,14 +85,13 @@ MADE = {
 
 @pytest.mark.parametrize(("text", "rows"), MADE.items())
 def test_the_bound_of_rows_made_of_one_tuple(text, rows):
-    node = query(text).node
-    assert RowFlows(node, {}).of(node).per_tuple == rows
+    assert flows(query(text).node).answers.per_tuple == rows
 
 
 @pytest.mark.parametrize("text", MADE)
 def test_no_tuple_makes_more_rows_than_its_bound(text):
     node = query(text).node
-    most = RowFlows(node, {}).of(node).per_tuple
+    most = flows(node).answers.per_tuple
     for at in (0, 1, 999, 12_345):
         found = run_plan(node, [{"traffic": Arrival((((at, ("s", 1.0)),),), NEVER)}])
         # A row may be cut in two where another begins or ends.
@@ -79,11 +100,18 @@ def test_no_tuple_makes_more_rows_than_its_bound(text):
 
 def test_a_part_counts_with_its_copies_if_they_matter_to_any_of_those_above():
     part = window(window(A, 99), 1_000)
-    counted = RowFlows(part, {}).of(part)
+
+    def windows(node: Node) -> list[RowFlow]:
+        of_an_hour = (flow for each, flow in flows(node) if isinstance(each.operation, operations.TimeWindow))
+        return sorted((flow for flow in of_an_hour if (flow.lasting_us or 0) >= 1_000), key=lambda each: each.per_tuple)
+
+    (counted,) = windows(part)
     assert counted.per_tuple == 99 + 1 + 1  # its size, its slide and the tuple itself
-    assert RowFlows(Distinct(part), {}).of(part).per_tuple == 1
-    for above in (Union(Distinct(part), part), Union(part, Distinct(part)), Difference(part, part)):
-        assert RowFlows(above, {}).of(part) == counted
+    (asked_for,) = windows(Distinct(part))
+    assert asked_for.per_tuple == 1
+    for above in (Union(Distinct(part), part), Union(part, Distinct(part))):
+        assert windows(above) == [asked_for, counted]
+    assert windows(Difference(part, part)) == [counted]
 
 
 def test_a_year_of_silence_makes_no_rows():
@@ -153,18 +181,18 @@ def test_what_people_ask_for_is_let_in(text):
     (f"SELECT a.m, b.m FROM ({SLID.format('1 S', '10 MS')}) AS a, ({SLID.format('1 S', '10 MS')}) AS b", 9900),
 ])  # fmt: skip
 def test_the_estimate_of_rows_made_in_a_second(text, rows):
-    assert made_per_second(Plan(1, (query(text),)), RATES) == pytest.approx(rows, rel=0.01)
-    assert made_per_second(Plan(1, (query(text),)), {}) == 0
+    assert made(Plan(1, (query(text),)), RATES) == pytest.approx(rows, rel=0.01)
+    assert made(Plan(1, (query(text),)), {}) == 0
 
 
 def test_equal_windows_over_equal_conditions_are_counted_once():
     one = Plan(1, (query(KEYED.format("1 HOUR", "1 SECOND")),))
     both = Plan(1, (*one.queries, query(KEYED.format("1 HOUR", "1 SECOND").replace("MAX", "AVG"), 2)))
-    assert made_per_second(both, RATES) == made_per_second(one, RATES)
+    assert made(both, RATES) == made(one, RATES)
     other = Plan(1, (*one.queries, query(f"{KEYED.format('1 HOUR', '1 SECOND')} HAVING MAX(speed) > 1", 2)))
-    assert made_per_second(other, RATES) == made_per_second(one, RATES)
+    assert made(other, RATES) == made(one, RATES)
     slow = KEYED.format("1 HOUR", "1 SECOND").replace("GROUP", "WHERE speed < 20 GROUP")
-    assert made_per_second(Plan(1, (*one.queries, query(slow, 2))), RATES) == 2 * made_per_second(one, RATES)
+    assert made(Plan(1, (*one.queries, query(slow, 2))), RATES) == 2 * made(one, RATES)
 
 
 def test_what_makes_too_much_in_a_second_is_refused_with_the_figures():

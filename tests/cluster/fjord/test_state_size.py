@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.fjord.state_size import StateLimitError, check_state, kept_by
+from cluster.fjord import state_size
+from cluster.fjord.state_size import StateLimitError, kept_by
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.physical.lowering import lower, with_query
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
@@ -33,7 +35,7 @@ def query(text: str, number: int = 1) -> PlannedQuery:
     ("SELECT a.speed FROM traffic a FULL ZIP JOIN traffic b WITHIN 1 SECOND TO 1 DAY", 8_640_000),
 ])  # fmt: skip
 def test_the_estimate_of_rows_kept_is_that_of_window_and_rate(text, rows):
-    (kept,) = kept_by(Plan(1, (query(text),)), RATES)
+    (kept,) = kept_by(lower(Plan(1, (query(text),))), RATES)
     assert kept.rows == pytest.approx(rows, rel=0.01)
     assert kept.bytes >= 16 * kept.rows
 
@@ -41,20 +43,24 @@ def test_the_estimate_of_rows_kept_is_that_of_window_and_rate(text, rows):
 def test_shared_panes_count_once():
     text = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE {} SECONDS SLIDE 10 SECONDS) GROUP BY sensor"
     plan = Plan(1, tuple(query(text.format(size), size) for size in (60, 50, 40, 30)))
-    (kept,) = kept_by(plan, RATES)
+    (kept,) = kept_by(lower(plan), RATES)
     assert kept.rows == pytest.approx(7000, rel=0.01)
     assert kept.queries == ("q60", "q50", "q40", "q30")
 
 
 def test_a_query_too_many_is_refused_with_the_figures():
-    running = Plan(1, (query("SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 10 SECONDS)"),))
+    running = lower(Plan(1, (query("SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 10 SECONDS)"),)))
+
+    def check_state(added: PlannedQuery, rates: dict[str, float], *, limit_bytes: int) -> None:
+        state_size.check_state(running, with_query(running, added), added.identity, rates, limit_bytes=limit_bytes)
+
     wide = query("SELECT DISTINCT speed FROM traffic WINDOW(RANGE 1 DAY)", 2)
     with pytest.raises(StateLimitError, match=r"up to 263\.7 MiB of state, 263\.7 MiB of it.*100 tuples.*100\.0 MiB"):
-        check_state(running, wide, RATES, limit_bytes=100 * 1024**2)
-    check_state(running, wide, RATES, limit_bytes=300 * 1024**2)
+        check_state(wide, RATES, limit_bytes=100 * 1024**2)
+    check_state(wide, RATES, limit_bytes=300 * 1024**2)
     tolerant = query("SELECT a.speed FROM traffic a ZIP JOIN traffic b WITHIN 1 DAY", 2)
     with pytest.raises(StateLimitError, match=r"up to .* GiB of state"):
-        check_state(running, tolerant, RATES, limit_bytes=300 * 1024**2)
-    check_state(running, wide, {}, limit_bytes=1)  # nothing has come yet: nobody can say
+        check_state(tolerant, RATES, limit_bytes=300 * 1024**2)
+    check_state(wide, {}, limit_bytes=1)  # nothing has come yet: nobody can say
     # What keeps nothing is let in even when the limit has been lowered below what is kept already.
-    check_state(running, query("SELECT sensor FROM traffic", 3), RATES, limit_bytes=1)
+    check_state(query("SELECT sensor FROM traffic", 3), RATES, limit_bytes=1)

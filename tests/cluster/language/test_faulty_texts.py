@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from cluster.fjord.compilation import check_supported
+from cluster.fjord.supported import check_supported
 from cluster.language.algebra import Column
 from cluster.language.catalog import StaticRelation
 from cluster.language.errors import FjordSqlError

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.fjord.compilation import check_supported
+from cluster.fjord.supported import check_supported
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.nesting import DEEPEST_NESTING

@@ -22,7 +22,6 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from cluster.fjord.edges import stored_columns
 from cluster.language.algebra import (
     STAMP,
     Aggregate,
@@ -50,6 +49,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.dialect import parse_scalar
+from cluster.physical.rules.pipelines import stored_columns
 from protocols.streams import FieldType
 
 Row = tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""Runs a plan through the real edges and operators, as the Spark hosts do, without Spark.
+"""Runs a plan through its real pipelines and operators, as the Spark hosts do, without Spark.
 
 Input comes as it does from proxies: in micro-batches, each read in one or more parts, with disorder as far as each
 stream's watermark allows; all operators may be saved between micro-batches and built anew.
@@ -13,22 +13,23 @@ from functools import partial
 
 import polars as pl
 
-from cluster.fjord.answers import operators_of
-from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.compilation import add_downstream, add_pane_aggregate, upstream_operators
-from cluster.fjord.edges import Edge, edges_of, empty_rows, pane_edge, stored_columns
+from cluster.fjord.batch import ALWAYS, NEVER, START, Batch
 from cluster.fjord.graph import Fjord
-from cluster.fjord.operator import Operator
-from cluster.fjord.operators.count_window import MOST_LAG_US
-from cluster.fjord.operators.grouped_filter import GroupedFilter
-from cluster.fjord.operators.lookup import Lookup, Tables
+from cluster.fjord.instantiation import add_behind, empty_rows, operator_of, subscribed_operator
+from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.real_values import settled_rows
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Node, Source
-from cluster.plan.epoch import PlannedQuery
-from cluster.plan.pane_folding import MARKS, PaneFold, fold_panes
-from cluster.plan.pane_query import PaneQuery, pane_query_of
+from cluster.physical.columns import COVERED_BY, MARKS
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import Fragment, OperatorNode, Subscriber
+from cluster.physical.operations import Scan
+from cluster.physical.rules.awaited_windows import MOST_LAG_US
+from cluster.physical.rules.folded_queries import nodes_of
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.hosts import Host
+from cluster.plan.pane_query import pane_query_of
 from tests.cluster.oracle.definition import Row, Streams
 
 Stamped = tuple[int, Row]
@@ -110,7 +111,7 @@ def deliveries(streams: Streams, dice: random.Random, most: int = 4) -> list[Mic
     return list(batches)
 
 
-def stream_read(source: Source) -> str:
+def stream_read(source: Source | Scan) -> str:
     """Return under what name a source's tuples come: events have a stream of their own for each detector."""
     detector = source.detector
     if detector is None:
@@ -148,26 +149,19 @@ def run_plan(
     UnsupportedPlanError
         If the plan cannot be run.
     """
-    query = PlannedQuery("query", 1, node)
-    windowed = pane_query_of(node)
-    panes = None if windowed is None else fold_panes({query: windowed})[0]
-    edges = edges_of(query) if panes is None else (pane_edge(panes),)
-    build = partial(_build, query, panes, edges, lag_us, tables)
+    fragment = fragment_alone(node, lag_us=lag_us)
+    build = partial(_build, fragment, tables)
     fjord, arrivals, outlet = build({})
     found: list[Row] = []
     promised = ALWAYS
     for number, batch in enumerate(batches):
-        for edge in edges:
-            grouped = None
-            if panes is not None:
-                ((group, _),) = panes.groups
-                grouped = GroupedFilter(panes.groups, stored_columns(edge.source), {group: query.since_epoch})
-            arrivals[edge.name].put(_upstream(edge, grouped, batch[stream_read(edge.source)], tables))
+        for exchange in fragment.exchanges:
+            arrivals[exchange.id].put(_upstream(fragment, exchange, batch, tables))
         fjord.run()
         for failure in fjord.failures.values():
             raise failure
         while (emitted := outlet.get()) is not None:
-            rows = (emitted.rows if windowed is None else _finished(windowed, emitted.rows)).rows()
+            rows = _finished(fragment, emitted.rows).rows()
             _check(rows, emitted.watermark_us, promised)
             promised = emitted.watermark_us
             found.extend(rows)
@@ -192,21 +186,22 @@ def _check(rows: list[Row], watermark: int, promised: int) -> None:
             raise BrokenPromiseError(f"row {row} is never valid")
 
 
+def fragment_alone(node: Node, *, lag_us: int = MOST_LAG_US) -> Fragment:
+    """Return what runs a plan as if no other query could ever join it: nothing is marked, but where panes are."""
+    query = PlannedQuery("query", 1, node)
+    if pane_query_of(node) is not None:
+        (fragment,) = lower(Plan(1, (query,))).fragments
+        return fragment
+    nodes = nodes_of(query.identity, node, Host.STATEFUL, lag_us=lag_us)
+    return Fragment(query.identity, Host.STATEFUL, nodes, (Subscriber(query.name, 1, 0, ()),), shares_rows=False)
+
+
 def _build(
-    query: PlannedQuery,
-    panes: PaneFold | None,
-    edges: Sequence[Edge],
-    lag_us: int,
-    tables: Tables | None,
-    states: Mapping[str, bytes],
+    fragment: Fragment, tables: Tables | None, states: Mapping[str, bytes]
 ) -> tuple[Fjord, dict[str, PushQueue], PushQueue]:
     fjord = Fjord()
-    arrivals = {edge.name: PushQueue() for edge in edges}
-    if panes is None:
-        last = add_downstream(fjord, query, arrivals, tables, lag_us=lag_us)
-    else:
-        last = add_pane_aggregate(fjord, panes, arrivals[edges[0].name])
-    outlet = fjord.outlet(last)
+    arrivals = {exchange.id: PushQueue() for exchange in fragment.exchanges}
+    outlet = fjord.outlet(add_behind(fjord, fragment, arrivals, tables))
     for placed in fjord.operators:
         state = unpack_state(states[placed.name]) if placed.name in states else {}
         if state:
@@ -214,33 +209,37 @@ def _build(
     return fjord, arrivals, outlet
 
 
-def _finished(windowed: PaneQuery, rows: pl.DataFrame) -> pl.DataFrame:
-    for operator in operators_of(windowed.top):
-        rows = operator.transition(0, Batch(rows, ALWAYS)).rows
-    return rows.drop(mark.name for mark in MARKS)
+def _finished(fragment: Fragment, rows: pl.DataFrame) -> pl.DataFrame:
+    (subscriber,) = fragment.subscribers
+    for step in subscriber.finish:
+        rows = operator_of(step).transition(0, Batch(rows, ALWAYS)).rows
+    return rows.drop([mark.name for mark in MARKS], strict=False)
 
 
-def _upstream(edge: Edge, grouped: GroupedFilter | None, arrival: Arrival, tables: Tables | None) -> Batch:
-    """Run an edge's upstream operators over each part, and put the parts together as the bucket does."""
-    looked_up = [Lookup(each, frozenset({edge.stream}), tables) for each in edge.source.lookups]
-    operators: list[Operator] = [*looked_up, *upstream_operators(edge, grouped)]
+def _upstream(fragment: Fragment, exchange: OperatorNode, batch: MicroBatch, tables: Tables | None) -> Batch:
+    """Run a pipeline over each part of what has arrived, and put the parts together as the bucket does."""
+    scan, *nodes = fragment.pipeline(exchange)
+    assert isinstance(scan.operation, Scan)
+    arrival = batch[stream_read(scan.operation)]
+    operators = [subscribed_operator(each.operation, fragment, tables) for each in nodes]
     pieces = []
     watermark = arrival.watermark
     for part in arrival.parts:
-        batch = Batch(_frame(edge, part), arrival.watermark)
+        passed = Batch(_frame(scan.operation, part), arrival.watermark)
         for operator in operators:
-            batch = operator.transition(0, batch)
-        pieces.append(batch.rows)
-        watermark = batch.watermark_us
+            passed = operator.transition(0, passed)
+        pieces.append(passed.rows)
+        watermark = passed.watermark_us
     rows = pieces[0] if len(pieces) == 1 else pl.concat(pieces)
     return Batch(rows.sort(START, maintain_order=True), watermark)
 
 
-def _frame(edge: Edge, rows: Sequence[Stamped]) -> pl.DataFrame:
-    empty = empty_rows(stored_columns(edge.source))
-    if not rows:
-        return empty
+def _frame(scan: Scan, rows: Sequence[Stamped]) -> pl.DataFrame:
+    whole = empty_rows(scan.columns)
+    empty = whole.drop(COVERED_BY.name, strict=False)
     stamped = [(stamp, stamp + 1, *row) for stamp, row in rows]
-    frame = pl.DataFrame(stamped, schema=empty.schema, orient="row")
+    frame = pl.DataFrame(stamped, schema=empty.schema, orient="row") if rows else empty
+    if whole.width > empty.width:
+        frame = frame.with_columns(pl.lit(None, pl.String).alias(COVERED_BY.name))
     # As a scan reads them.
-    return settled_rows(frame.select(START, END, *edge.columns).sort(START, maintain_order=True))
+    return settled_rows(frame.sort(START, maintain_order=True))

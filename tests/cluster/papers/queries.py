@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cluster.fjord.compilation import check_supported
+from cluster.fjord.supported import check_supported
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate, translate_derived

@@ -15,9 +15,6 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import NEVER, Batch
-from cluster.fjord.compilation import add_downstream, upstream_operators
-from cluster.fjord.edges import edges_of
-from cluster.fjord.graph import Fjord
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
@@ -32,7 +29,6 @@ from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
-from cluster.fjord.queues import PushQueue
 from cluster.language.algebra import AggregateCall, Node, inputs_of
 from cluster.language.algebra import Filter as FilterNode
 from cluster.language.algebra import TimeWindow as TimeWindowNode
@@ -40,9 +36,9 @@ from cluster.language.catalog import Catalog, CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import CreateStream, parse_statement, translate, translate_derived
 from cluster.language.written_scalars import read_scalar
-from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import RULES, rewrite
 from protocols.streams import FieldType
+from tests.cluster.oracle.running import fragment_alone
 from tests.cluster.oracle.searching import search
 from tests.cluster.papers.notation import Rows, answer, frame, physical, snapshots
 from tests.cluster.papers.queries import catalog_of, check_answer, planned, stream
@@ -249,10 +245,7 @@ def test_the_corrected_algorithms() -> None:
 
 def operators_of(text: str) -> list[str]:
     _, better = planned(text, CATALOG)
-    query, fjord = PlannedQuery("q", 1, better), Fjord()
-    add_downstream(fjord, query, {edge.name: PushQueue() for edge in edges_of(query)})
-    upstream = [operator for edge in edges_of(query) for operator in upstream_operators(edge)]
-    return [type(each).__name__ for each in [*upstream, *(placed.operator for placed in fjord.operators)]]
+    return [type(node.operation).__name__ for node in fragment_alone(better).nodes]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from cluster.fjord.compilation import check_supported
+from cluster.fjord.supported import check_supported
 from cluster.language.algebra import (
     Aggregate,
     AggregateCall,

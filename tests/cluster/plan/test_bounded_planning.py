@@ -8,28 +8,29 @@ import time
 import pytest
 
 from cluster.errors import PlanError
-from cluster.fjord.compilation import add_downstream, check_supported
-from cluster.fjord.graph import Fjord
 from cluster.fjord.state_size import kept_by
+from cluster.fjord.supported import check_supported
 from cluster.language.algebra import Node
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.errors import FjordSqlError
 from cluster.language.readings import MOST_READINGS
 from cluster.language.translation import translate, translate_derived
 from cluster.language.walks import nodes_of, written_out
+from cluster.physical.graph import plan_graph
+from cluster.physical.lowering import lower
+from cluster.physical.placement import where_it_runs
+from cluster.physical.sharing import sharing_of
+from cluster.physical.text import plan_text
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.explain import explain
-from cluster.plan.folding import fold
-from cluster.plan.picture import picture_of, plan_text
 from cluster.plan.push_down import MOST_PAIRS
 from cluster.plan.rewrite import Rewritten, rewrite
-from cluster.plan.sharing import sharing_of
-from cluster.plan.where_it_runs import where_it_runs
 from cluster.planning_budget import Budget, PlanningLimitError, limited
 from protocols.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.definition import evaluate, horizon_of
 from tests.cluster.oracle.proving import Tally, prove
+from tests.cluster.oracle.running import fragment_alone
 from tests.cluster.oracle.strategies import COLUMNS, LAST, random_streams
 
 CATALOG = Catalog.of(
@@ -82,9 +83,7 @@ def doubling(step: str, times: int, top: str = "SELECT v FROM") -> str:
 
 
 def operators(node: Node) -> int:
-    fjord = Fjord()
-    add_downstream(fjord, PlannedQuery("q", 1, node), None)
-    return len(fjord.operators)
+    return len(fragment_alone(node).behind)
 
 
 def steps(text: str) -> tuple[int, Rewritten]:
@@ -94,10 +93,9 @@ def steps(text: str) -> tuple[int, Rewritten]:
         node = rewritten.node
         check_supported(node)
         demands_of("q", node)
-        plan = Plan(1, (PlannedQuery("q", 1, node),))
-        fold(plan)
+        plan = lower(Plan(1, (PlannedQuery("q", 1, node),)))
         list(kept_by(plan, {"t": 1.0, "o": 1.0}))
-        picture_of(plan)
+        plan_graph(plan)
         assert all([explain(node), where_it_runs(node), sharing_of(node, plan), plan_text(plan)])
     return budget.steps, rewritten
 

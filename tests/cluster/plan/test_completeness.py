@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import PlanError
-from cluster.fjord.compilation import check_supported
+from cluster.fjord.supported import check_supported
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.physical.lowering import lower
 from cluster.plan.demand import demands_of
-from cluster.plan.epoch import PlannedQuery
-from cluster.plan.pane_folding import fold_panes
-from cluster.plan.pane_query import pane_query_of
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.demands import QueryDemand
 from protocols.streams import Field, FieldType, StreamSchema
@@ -104,7 +103,6 @@ def test_queries_to_which_the_same_is_told_share_a_form() -> None:
 def test_who_asks_shares_panes_but_no_rows_with_those_who_do_not() -> None:
     sqls = [SEEN, SEEN.replace(", COMPLETENESS() AS c", ""), SEEN.replace("2 MINUTES", "4 MINUTES")]
     queries = [PlannedQuery(f"q{number}", number, plan(sql)) for number, sql in enumerate(sqls, 1)]
-    taken_apart = {query: found for query in queries if (found := pane_query_of(query.node)) is not None}
-    (fold,) = fold_panes(taken_apart)
-    asking, not_asking, too = (member.group for member in fold.members)
+    (fragment,) = lower(Plan(3, tuple(queries))).fragments
+    asking, not_asking, too = (each.group for each in fragment.subscribers)
     assert asking == too != not_asking

@@ -9,11 +9,11 @@ from cluster.fjord.scalar_programs import program_of
 from cluster.language.algebra import Filter, Source
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of
+from cluster.physical.lowering import lower
 from cluster.plan import stored_plans
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.explain import explain
-from cluster.plan.folding import fold
 from cluster.plan.rewrite import rewrite
 from tests.cluster.language.example_catalog import CATALOG
 
@@ -36,4 +36,4 @@ def test_a_condition_reaches_the_stream_through_many_levels(computed: str) -> No
     assert stored_plans.read(stored_plans.written(node)) == node
     assert demands_of("q", node)["traffic"][0].fields == ("lane",)
     assert len(stored_plans.encoded(node)) < 100_000
-    assert fold(Plan(1, (PlannedQuery("q", 1, node),))).folds
+    assert lower(Plan(1, (PlannedQuery("q", 1, node),))).fragments

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord.compilation import check_supported
-from cluster.fjord.edges import UnsupportedPlanError
+from cluster.fjord.supported import check_supported
 from cluster.language.algebra import Column, Node
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
+from cluster.physical.unsupported import UnsupportedPlanError
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite

@@ -189,9 +189,24 @@ async def test_operators_of_the_plan_are_listed(api: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "begins"), [("text", "epoch 2: 1 query in 1 plan"), ("mermaid", "flowchart BT"), ("dot", "digraph plan")]
+    ("kind", "begins"),
+    [("text", "epoch 2: 1 query in 1 fragment"), ("mermaid", "flowchart BT"), ("dot", "digraph plan")],
 )
 async def test_the_plan_is_shown(api: httpx.AsyncClient, kind: str, begins: str) -> None:
     await api.post("/v1/queries", json={"sql": GOOD})
     assert (await api.get("/v1/plan", params={"format": kind})).text.startswith(begins)
     assert (await api.get("/v1/plan", params={"format": "crayon"})).status_code == 422
+
+
+async def test_what_has_changed_of_the_plan_is_shown(api: httpx.AsyncClient) -> None:
+    for _ in range(2):
+        await api.post("/v1/queries", json={"sql": GOOD})
+    last = (await api.get("/v1/plan/difference")).text
+    assert last.startswith("from epoch 2 to 3:\n  changes fold-")
+    assert "q2 comes" in last
+    both = (await api.get("/v1/plan/difference", params={"since": 1})).text
+    assert both.startswith("from epoch 1 to 3:\n  comes   fold-")
+    assert "for 2 queries: q1, q2" in both
+    refused = await api.get("/v1/plan/difference", params={"since": 99})
+    assert refused.status_code == 400
+    assert "no plan of epoch 99" in refused.json()["error"]["reason"]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from cluster.fjord.edges import UnsupportedPlanError
 from cluster.fjord.row_limits import RowLimitError, RowLimits
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.errors import FjordSqlError
+from cluster.physical.unsupported import UnsupportedPlanError
 from cluster.service.query_service import QueryService
 from cluster.service.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from cluster.storage.stream_tables import StreamPosition, arrow_schema

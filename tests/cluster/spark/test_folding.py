@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord.placement import parts_of
+from cluster.physical.lowering import lower
+from cluster.physical.operations import PaneAggregate, Panes
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.folding import fold
 from tests.cluster.spark.hosted_run import Run, plan_node
 
 TEMPLATES = [
@@ -140,9 +140,9 @@ def test_folded_zip_joins_answer_what_each_answers_alone(
 def test_members_of_a_zip_join_never_share_tuples() -> None:
     text = ZIPPED[1].format("", "", "FULL ZIP JOIN")
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n in (1, 2)))
-    (found,) = fold(plan).folds
-    assert not found.shares_tuples
-    assert [member.group for member in found.members] == [1, 2], "began at different times, and so pair differently"
+    (found,) = lower(plan).fragments
+    assert not found.shares_rows
+    assert [each.group for each in found.subscribers] == [1, 2], "began at different times, and so pair differently"
 
 
 def check_folded_is_alone(
@@ -174,34 +174,38 @@ def _bag(rows: list[tuple[int, int, dict[str, Any]]]) -> Counter[tuple[Any, ...]
 
 def test_what_differs_in_a_condition_further_up_is_one_fold_too() -> None:
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(OF_TWO[-n].format("", ""))) for n in (1, 2, 3)))
-    (found,) = fold(plan).folds
-    assert len(found.members) == 3
-    assert [len(set(choices.values())) for choices in found.choices] == [3]
+    (found,) = lower(plan).fragments
+    assert len(found.subscribers) == 3
+    assert len({choice for each in found.subscribers for choice in each.choices}) == 3
 
 
 def test_what_differs_in_its_condition_is_one_fold() -> None:
     texts = [TEMPLATES[0].format(condition) for condition in CONDITIONS]
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
-    (found,) = fold(plan).folds
-    assert [member.query.name for member in found.members] == [f"q{n}" for n in range(len(texts))]
-    assert [len(groups) for groups in found.groups] == [len(CONDITIONS)]
-    assert found.members[0].predicates == (None,)
-    assert fold(Plan(2, plan.queries[:1])).folds[0].shared == found.shared, (
-        "the template's name does not depend on who has it"
-    )
+    (found,) = lower(plan).fragments
+    assert [each.query for each in found.subscribers] == [f"q{n}" for n in range(len(texts))]
+    assert len(found.conditions[0]) == len(CONDITIONS)
+    assert found.subscribers[0].conditions == (None,)
+    (alone,) = lower(Plan(2, plan.queries[:1])).fragments
+    assert alone.identity == found.identity, "the template's name does not depend on who has it"
+    assert alone.nodes == found.nodes
+
+
+def pane_widths(plan: Plan) -> list[int]:
+    nodes = (node for fragment in lower(plan).fragments for node in fragment.nodes)
+    return [node.operation.width_us for node in nodes if isinstance(node.operation, Panes)]
 
 
 def test_aggregates_that_differ_in_their_windows_share_panes() -> None:
     texts = [TEMPLATES[2].format(""), TEMPLATES[3].format(" WHERE speed < 5"), TEMPLATES[3].format("")]
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
-    folded = fold(plan)
-    (panes,) = folded.panes
-    assert not folded.folds
-    assert panes.pane_us == 5
+    (panes,) = lower(plan).fragments
+    assert pane_widths(plan) == [5]
     assert len(panes.groups) == 2
-    assert sorted(call.name for call in panes.calls) == ["fjord_count(*)", 'fjord_max("speed")', 'fjord_sum("speed")']
-    (alone,) = fold(Plan(2, plan.queries[:1])).panes
-    assert alone.name == panes.name, "the name does not depend on who is there"
+    (merged,) = (node.operation for node in panes.nodes if isinstance(node.operation, PaneAggregate))
+    assert [call.name for call in merged.calls] == ["fjord_count(*)", 'fjord_max("speed")', 'fjord_sum("speed")']
+    (alone,) = lower(Plan(2, plan.queries[:1])).fragments
+    assert alone.identity == panes.identity, "the name does not depend on who is there"
 
 
 def test_a_window_of_an_hour_does_not_share_panes_of_microseconds() -> None:
@@ -210,7 +214,7 @@ def test_a_window_of_an_hour_does_not_share_panes_of_microseconds() -> None:
         for size, slide in ((10, 5), (3_600_000_000, 60_000_000))
     ]
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
-    assert [each.pane_us for each in fold(plan).panes] == [5, 60_000_000]
+    assert pane_widths(plan) == [5, 60_000_000]
 
 
 def test_joins_that_differ_in_the_conditions_on_their_streams_are_one_fold() -> None:
@@ -219,17 +223,17 @@ def test_joins_that_differ_in_the_conditions_on_their_streams_are_one_fold() -> 
     ]  # a sensor's condition goes to both sides of t.sensor = u.sensor
     texts = [OF_TWO[0].format(left.format("t"), right.format("u")) for left in speeds for right in speeds]
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
-    (found,) = fold(plan).folds
-    assert found.shares_tuples
-    assert [len({predicate for _, predicate in groups}) for groups in found.groups] == [3, 3]
+    (found,) = lower(plan).fragments
+    assert found.shares_rows
+    assert [len({predicate for _, predicate in found.conditions[place]}) for place in (0, 1)] == [3, 3]
 
 
 def test_equal_parts_of_a_query_run_once(tmp_path: Path) -> None:
     half = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 20 US SLIDE 10 US) GROUP BY sensor"
     text = f"SELECT sensor FROM ({half}) a UNION ALL SELECT sensor FROM ({half}) b"
     run = Run(tmp_path, Plan(1, (PlannedQuery("twice", 1, plan_node(text)),)))
-    (part,) = parts_of(run.plans.read(1))
-    assert len(part.edges) == 1
+    (fragment,) = lower(run.plans.read(1)).fragments
+    assert len(fragment.exchanges) == 1
     run.append([(at, "ab"[at % 2], at % 5) for at in range(40)], 40)
     run.step()
     once = Run(tmp_path / "once", Plan(1, (PlannedQuery("once", 1, plan_node(half)),)))

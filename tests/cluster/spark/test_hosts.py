@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from cluster.fjord import bucket_host, stateless_host
 from cluster.fjord.buckets import split_by_bucket
 from cluster.fjord.counters import work_of
+from cluster.physical.lowering import lower
+from cluster.physical.text import plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.folding import fold
-from cluster.plan.picture import plan_text
 from cluster.spark.envelopes import CONTROL
 from cluster.spark.upstream import run_upstream
 from cluster.spark.upstream_task import UpstreamTask
@@ -82,8 +82,8 @@ def test_a_query_that_joins_and_one_that_leaves_disturb_nobody(tmp_path: Path) -
     for name in ("slow", "sensors"):
         assert [start for start, _, _ in run.rows[name]] == [25, 30, 35, 40, 45, 50, 55]
     owners = {name.split("@")[0] for store in run.engine.stores for name in store if name}
-    (sensors,) = fold(Plan(3, (third,))).folds
-    assert owners == {sensors.shared.name}, "the state of a dropped query is removed; some need none"
+    (sensors,) = lower(Plan(3, (third,))).fragments
+    assert owners == {sensors.identity.split("@")[0]}, "the state of a dropped query is removed; some need none"
 
 
 def test_a_query_that_fails_answers_an_error_and_the_others_go_on(
@@ -110,14 +110,15 @@ def test_operators_tell_what_they_did(tmp_path: Path, monkeypatch: pytest.Monkey
     for low in (0, 30):
         run.append([(at, "a", 1) for at in range(low, low + 30)], low + 30)
         run.step(parts=2)
-    (panes,), (slow,) = fold(run.plans.read(1)).panes, fold(run.plans.read(1)).folds
+    plan = lower(run.plans.read(1))
+    slow, panes = plan.fragments
     assert run.counters["scan of traffic"].rows_in == 2 * 60, "one for each host"
-    work = work_of(run.counters)
-    assert work[slow.shared.identity].tuples == 60
-    assert work[slow.shared.identity].answers == len(run.rows["slow"])
-    assert work[panes.name].answers == len(run.rows["means"])
+    work = work_of(plan, run.counters)
+    assert work[slow.identity].tuples == 60
+    assert work[slow.identity].answers == len(run.rows["slow"])
+    assert work[panes.identity].answers == len(run.rows["means"])
     assert all(totals.dropped == 0 for totals in run.counters.values())
-    assert f"{len(run.rows['slow']):,} rows out" in plan_text(run.plans.read(1), work)
+    assert f"{len(run.rows['slow']):,} rows out" in plan_text(plan, work)
 
 
 def test_every_bucket_hears_of_every_micro_batch(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from cluster.fjord.placement import parts_of
 from cluster.language.algebra import Node
+from cluster.physical.lowering import lower
+from cluster.physical.operations import Exchange, Lookup
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.storage.relation_versions import RelationVersions
 from tests.cluster.spark.hosted_run import LIMITS, PLACES, Run, plan_node, queries, relation_rows
@@ -168,7 +169,7 @@ def test_an_error_below_a_window_or_above_it_costs_no_other_row(tmp_path: Path, 
 def test_queries_that_differ_in_conditions_only_share_the_lookup(tmp_path: Path) -> None:
     text = "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor AND p.segment = {}"
     plan = Plan(1, queries(**{f"q{number}": text.format(number) for number in range(1, 4)}))
-    assert len(parts_of(plan)) == 1
+    assert len(lower(plan).fragments) == 1
     run = Run(tmp_path, plan)
     run.change(PLACES, FIRST, 0)
     run.append(ROWS, 41)
@@ -187,7 +188,8 @@ def test_queries_that_select_otherwise_share_the_lookup_too(tmp_path: Path) -> N
             "WHERE p.sensor = t.sensor GROUP BY p.segment",
         ),
     )
-    assert len({edge.source.lookups for part in parts_of(plan) for edge in part.edges}) == 1
+    nodes = (node for fragment in lower(plan).fragments for node in fragment.nodes)
+    assert len({node.operation for node in nodes if isinstance(node.operation, Lookup)}) == 1
     run = Run(tmp_path, plan)
     run.change(PLACES, FIRST, 0)
     run.append(ROWS, 2_000_000)
@@ -232,8 +234,12 @@ LARGE = frozenset({PLACES.identity})
 @pytest.mark.parametrize("spread", [False, True], ids=["next to the scan", "spread by key"])
 def test_a_relation_beyond_memory(tmp_path: Path, kind: str, sql: str, expected: list[Any], *, spread: bool) -> None:
     node = plan_node(sql, LARGE) if spread else plan_node(sql)
-    keys = {edge.partition_by for part in parts_of(Plan(1, (PlannedQuery("q", 1, node),))) for edge in part.edges}
-    assert keys == ({("sensor",)} if spread and kind != "windowed" else {()})
+    (fragment,) = lower(Plan(1, (PlannedQuery("q", 1, node),))).fragments
+    spreads = {
+        (each.operation.spread, each.operation.by) for each in fragment.nodes if isinstance(each.operation, Exchange)
+    }
+    assert (("lookup", ("sensor",)) in spreads) is (spread and kind != "windowed")
+    assert fragment.spread is (spread and kind != "windowed")
     found = answers(tmp_path, node, memory_bytes=10)
     rows = [tuple(row.values()) if len(row) > 1 else next(iter(row.values())) for row in found]
     assert sorted(rows, key=str) == sorted(expected, key=str)
@@ -256,8 +262,9 @@ def test_lookups_that_only_choose_come_first(tmp_path: Path) -> None:
         "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor AND p.segment > 1 "
         "AND EXISTS (SELECT * FROM limits AS l WHERE l.fastest < t.speed)"
     )
-    (part,) = parts_of(Plan(1, queries(q=sql)))
-    assert [each.kind for each in part.edges[0].source.lookups] == ["semi", "inner"]
+    (fragment,) = lower(Plan(1, queries(q=sql))).fragments
+    lookups = [node.operation for node in fragment.next_to_scan if isinstance(node.operation, Lookup)]
+    assert [each.table.kind for each in lookups] == ["semi", "inner"]
     assert [row["speed"] for row in answers(tmp_path, sql)] == [60, 70, 80]
 
 

@@ -12,13 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cluster.fjord.awaited import awaited_windows
 from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.compilation import add_downstream
-from cluster.fjord.edges import edges_of
 from cluster.fjord.graph import Fjord
+from cluster.fjord.instantiation import add_behind
 from cluster.fjord.operators.aggregation import MergeAggregate
-from cluster.fjord.operators.count_window import MOST_LAG_US, CountWindow
+from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.queues import PushQueue
@@ -38,8 +36,9 @@ from cluster.language.algebra import (
 from cluster.language.algebra import CountWindow as CountWindowNode
 from cluster.language.algebra import Join as JoinNode
 from cluster.language.written_scalars import read_scalar
-from cluster.plan.epoch import PlannedQuery
+from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
 from protocols.streams import FieldType
+from tests.cluster.oracle.running import fragment_alone
 
 TEXT, INTEGER, BOOLEAN = FieldType.TEXT, FieldType.INTEGER, FieldType.BOOLEAN
 Row = tuple[Any, ...]
@@ -186,10 +185,10 @@ def test_only_what_something_waits_for_is_cut(node: Node, awaited: bool) -> None
 
 @pytest.mark.parametrize("node", [WINDOW, Aggregate(WINDOW, ("k",), COUNT)])
 def test_a_plan_cuts_after_a_second_where_something_waits(node: Node) -> None:
-    query = PlannedQuery("q", 1, node)
-    (edge,) = edges_of(query)
+    fragment = fragment_alone(node)
+    (exchange,) = fragment.exchanges
     arrival, fjord = PushQueue(), Fjord()
-    outlet = fjord.outlet(add_downstream(fjord, query, {edge.name: arrival}))
+    outlet = fjord.outlet(add_behind(fjord, fragment, {exchange.id: arrival}))
     found = []
     for watermark in (1, MOST_LAG_US, MOST_LAG_US + 1, MOST_LAG_US + 2):
         arrival.put(batch(watermark, *([(0, "a", 1)] if watermark == 1 else [])))

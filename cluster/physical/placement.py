@@ -1,19 +1,22 @@
-"""Which part of a query runs on the motes, at their proxies, upstream and downstream in Spark, and why, in words."""
+"""Where each part of a query runs and why, in words: on motes, at proxies, next to the scan, behind the shuffle."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Aggregate, Node, Source, inputs_of
+from cluster.language.algebra import Node
 from cluster.language.plans import plain_column
-from cluster.language.walks import from_below
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.physical.operations import Columns, Panes, PartialAggregate, PreaggregatedFilter, Sample, Scan
+from cluster.physical.words import ALL_ROWS, describe, scan_words
 from cluster.plan.completeness import check_completeness
-from cluster.plan.cuts import cuts_of, is_cut
 from cluster.plan.demand import demands_of
-from cluster.plan.explain import describe, readable
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of, conjuncts_of
-from cluster.plan.hosts import Host, host_of
+from cluster.plan.hosts import Host
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import MEASURES, chosen_by, fixed_columns, pushed_of
 from protocols.acquisition.words import band_words
@@ -49,16 +52,28 @@ def where_it_runs(node: Node) -> str:
         "at the proxy: the cheapest sampling program for this and all other queries together; samples that motes leave "
         "out because nothing has changed, and events they cannot see, are filled in"
     )
-    if host_of(node) is Host.STATELESS:
-        lines.append(f"in Spark, next to the scan: {'; '.join(_chain(node, None))}")
-        lines.append(
-            "  no state is kept: tuples are read in the order of their stamps, as far as the watermark has come"
-        )
-        return "\n".join(f"  {line}" for line in lines)
-    for chain, aggregate in cuts_of(node):
-        lines.append(f"upstream in Spark, next to the scan: {'; '.join(_chain(chain, aggregate))}")
-    lines.append(f"downstream in Spark, keyed: {_downstream(node, windowed)}")
+    lines += _in_spark(node)
     return "\n".join(f"  {line}" for line in lines)
+
+
+def _in_spark(node: Node) -> Iterator[str]:
+    """Say what runs next to the scans, and what behind the shuffle."""
+    try:
+        (fragment,) = lower(Plan(0, (PlannedQuery("explained", 0, node),))).fragments
+    except PlanError as error:
+        yield f"it would be refused: {error}"
+        return
+    if fragment.host is Host.STATELESS:
+        yield f"in Spark, next to the scan: {_pipeline(fragment, fragment.sink)}"
+        yield "  no state is kept: tuples are read in the order of their stamps, as far as the watermark has come"
+        return
+    for exchange in fragment.exchanges:
+        yield f"upstream in Spark, next to the scan: {_pipeline(fragment, exchange)}"
+    if fragment.shares_panes:
+        yield "downstream in Spark, keyed: windows are merged from panes, those of motes and those made here alike"
+    else:
+        steps = (each for each in fragment.behind if not isinstance(each.operation, PartialAggregate))
+        yield f"downstream in Spark, keyed: {'; '.join(describe(each, fragment) for each in steps)}"
 
 
 def _asked(demand: QueryDemand) -> str:
@@ -126,18 +141,14 @@ def _why(windowed: PaneQuery) -> Iterator[str]:
             yield f"motes cannot aggregate: {readable(part)} is no interval of one field's values"
 
 
-def _chain(node: Node, aggregate: Aggregate | None) -> list[str]:
+def _pipeline(fragment: Fragment, end: OperatorNode) -> str:
+    """Say what a pipeline does, the scan first; of an aggregate it is the first half."""
     words: list[str] = []
-    while not isinstance(node, Source):
-        words.append(describe(node))
-        (node,) = inputs_of(node)
-    words.append(describe(node))
-    words.reverse()
-    return [*words, "first half of the aggregate, one partial row per key and pane"] if aggregate else words
-
-
-def _downstream(node: Node, windowed: PaneQuery | None) -> str:
-    if windowed is not None:
-        return "windows are merged from panes, those of motes and those made here alike"
-    parts = from_below(node, within=lambda part: not is_cut(part))
-    return "; ".join(describe(part) for part in parts if not is_cut(part))
+    for node in fragment.pipeline(end):
+        if isinstance(node.operation, Scan):
+            words.append(scan_words(fragment, node))
+        elif isinstance(node.operation, PartialAggregate):
+            words.append("first half of the aggregate, one partial row per key and pane")
+        elif not isinstance(node.operation, Columns | Sample | Panes | PreaggregatedFilter):
+            words.append(describe(node, fragment).removeprefix("grouped "))
+    return "; ".join(word for word in words if word != ALL_ROWS)

@@ -6,8 +6,8 @@ import pytest
 
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.physical.placement import where_it_runs
 from cluster.plan.rewrite import rewrite
-from cluster.plan.where_it_runs import where_it_runs
 from protocols.streams import Field, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema(

@@ -18,6 +18,9 @@ from cluster.language.algebra import (
     inputs_of,
 )
 
+MOST_LAG_US = 1_000_000
+"""How far such a window may stay behind its input, in application time, before tuples that stay are cut: 1 s."""
+
 
 def awaited_windows(root: Node) -> frozenset[Node]:
     """Return the windows by count of a plan for whose progress another operator waits."""

@@ -1,0 +1,194 @@
+"""From nodes of the physical plan to operators: which class runs which kind. Nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from cluster.fjord.batch import INTERVAL
+from cluster.fjord.graph import Fjord, Placed
+from cluster.fjord.operator import Operator
+from cluster.fjord.operators.aggregation import MergeAggregate
+from cluster.fjord.operators.changes import Changes
+from cluster.fjord.operators.count_window import CountWindow
+from cluster.fjord.operators.distinct import Distinct
+from cluster.fjord.operators.filtering import Filter
+from cluster.fjord.operators.granularity import Granularity
+from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.operators.joining import Join
+from cluster.fjord.operators.lookup import Lookup, Tables
+from cluster.fjord.operators.member_filter import MemberFilter
+from cluster.fjord.operators.multiplexing import Multiplex
+from cluster.fjord.operators.multiplicities import difference, intersection
+from cluster.fjord.operators.pane_aggregation import Audience, PaneAggregate
+from cluster.fjord.operators.panes import Panes
+from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.operators.projection import Project
+from cluster.fjord.operators.reordering import Reorder
+from cluster.fjord.operators.sampling import Sample
+from cluster.fjord.operators.semi_joining import SemiJoin
+from cluster.fjord.operators.splitting import Split
+from cluster.fjord.operators.time_window import TimeWindow
+from cluster.fjord.operators.told_aggregates import ToldAggregates, ToldTo
+from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.without_told import WithoutTold
+from cluster.fjord.operators.zipping import Zip
+from cluster.fjord.queues import Queue
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import Schema
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.physical.operations import Operation
+
+
+def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:  # noqa: C901, PLR0911, PLR0912 - a case per kind
+    """Return the operator of a node, as far as that depends on no subscriber.
+
+    Parameters
+    ----------
+    operation
+        What the node does.
+    tables
+        Where lookups find what they look up; None to try only.
+    """
+    match operation:
+        case kinds.Scan() | kinds.ScanAggregates():
+            return Multiplex()
+        case kinds.Sample():
+            return Sample(operation.period_us)
+        case kinds.Columns():
+            return Project.columns_of(operation.columns)
+        case kinds.Filter():
+            return Filter(operation.predicate)
+        case kinds.Project():
+            return Project(operation.outputs)
+        case kinds.TimeWindow():
+            return TimeWindow(operation.size_us, operation.slide_us)
+        case kinds.CountWindow():
+            rows = empty_rows(operation.columns)
+            return CountWindow(rows, operation.rows, operation.slide_rows, operation.keys, lag_us=operation.lag_us)
+        case kinds.Panes():
+            return Panes(operation.width_us)
+        case kinds.PartialAggregate():
+            return PartialAggregate(operation.keys, operation.calls)
+        case kinds.Reorder():
+            return Reorder(operation.columns)
+        case kinds.Split():
+            return Split(empty_rows(operation.columns))
+        case kinds.MergeAggregate():
+            return MergeAggregate(operation.keys, operation.calls, slide_us=operation.slide_us)
+        case kinds.Union():
+            return Union(empty_rows(operation.columns))
+        case kinds.Distinct():
+            return Distinct(empty_rows(operation.columns))
+        case kinds.Difference():
+            return difference(empty_rows(operation.columns))
+        case kinds.Intersection():
+            return intersection(empty_rows(operation.columns))
+        case kinds.Join():
+            return Join(empty_rows(operation.left), empty_rows(operation.right), operation.predicate)
+        case kinds.SemiJoin():
+            sides = empty_rows(operation.left), empty_rows(operation.right)
+            return SemiJoin(*sides, operation.predicate, anti=operation.anti)
+        case kinds.Zip():
+            sides, bounds_us = (
+                (empty_rows(operation.left), empty_rows(operation.right)),
+                (operation.low_us, operation.high_us),
+            )
+            return Zip(*sides, keys=operation.keys, bounds_us=bounds_us, kind=operation.kind, apart=operation.apart)
+        case kinds.Lookup():
+            return Lookup(operation.table, frozenset(operation.streams), tables)
+        case kinds.Granularity():
+            return Granularity(operation.granule_us)
+        case kinds.Changes():
+            return Changes(empty_rows(operation.columns), insertions=operation.insertions)
+        case _:
+            raise TypeError(f"{type(operation).__name__} is instantiated with its fragment")
+
+
+def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables | None = None) -> Operator:
+    """Return the operator of a node of a fragment.
+
+    Parameters
+    ----------
+    operation
+        What the node does.
+    fragment
+        Whose subscribers some operators are made for.
+    tables
+        As for :func:`operator_of`.
+    """
+    match operation:
+        case kinds.GroupedFilter():
+            newest = fragment.newest if operation.visible_from else None
+            return GroupedFilter(fragment.conditions[operation.place], operation.columns, newest)
+        case kinds.PerQueryFilter():
+            return MemberFilter({each.group: each.choices[operation.place] for each in fragment.subscribers})
+        case kinds.PreaggregatedFilter():
+            given = {each.group: each.devices for each in fragment.subscribers if each.devices is not None}
+            only = frozenset(group for group, devices in given.items() if devices.only)
+            return WithoutTold({group: devices.form for group, devices in given.items()}, only)
+        case kinds.DeviceAggregates():
+            return _device_aggregates(operation, fragment)
+        case kinds.PaneAggregate():
+            return PaneAggregate(operation.keys, operation.calls, _audiences(fragment))
+        case _:
+            return operator_of(operation, tables)
+
+
+def _audiences(fragment: Fragment) -> list[Audience]:
+    return [
+        Audience(each.group, each.window.size_us, each.window.slide_us, each.visible_from)
+        for each in fragment.subscribers
+        if each.window is not None
+    ]
+
+
+def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) -> ToldAggregates:
+    asked = [(each, each.missing if operation.missing else each.devices) for each in fragment.subscribers]
+    told_to = [
+        ToldTo(each.group, found.form, found.fixed, each.visible_from, found.own_pane_us, found.measures)
+        for each, found in asked
+        if found is not None
+    ]
+    return ToldAggregates(
+        told_to, operation.columns, keys=operation.keys, calls=operation.calls, pane_us=operation.pane_us
+    )  # fmt: skip
+
+
+def add_behind(fjord: Fjord, fragment: Fragment, arrivals: Mapping[str, Queue], tables: Tables | None = None) -> Placed:
+    """Add to a Fjord what runs behind the exchanges of a fragment; return the operator that has its answers.
+
+    Parameters
+    ----------
+    fjord
+        Where to.
+    fragment
+        The fragment.
+    arrivals
+        By exchange: the queue on which what crosses it arrives.
+    tables
+        Where lookups find what they look up.
+    """
+    placed: dict[str, Placed] = {}
+    for node in fragment.behind:
+        inputs = [arrivals[each] if each in arrivals else placed[each] for each in node.inputs]
+        operator = subscribed_operator(node.operation, fragment, tables)
+        placed[node.id] = fjord.add(node.id, operator, inputs, owner=fragment.identity)
+    return placed[fragment.sink.inputs[0]]
+
+
+def empty_rows(schema: Schema) -> pl.DataFrame:
+    """Return no rows, with these columns and the interval."""
+    return pl.DataFrame(schema={**INTERVAL, **{column.name: POLARS_TYPES[column.type] for column in schema}})
+
+
+def empty_crossing(fragment: Fragment, exchange: OperatorNode) -> pl.DataFrame:
+    """Return no rows, with the columns that cross an exchange of a fragment."""
+    assert isinstance(exchange.operation, kinds.Exchange)  # noqa: S101 - what an exchange is
+    rows = empty_rows(exchange.operation.columns)
+    below = fragment.by_id[exchange.inputs[0]].operation
+    if isinstance(below, kinds.PartialAggregate):
+        return PartialAggregate(below.keys, below.calls).empty(rows)
+    return rows

@@ -1,0 +1,89 @@
+"""From the logical plan of an epoch to its physical plan: in one pass each query goes to the fragment of its kind.
+
+The only place that decides what runs where; whoever runs it instantiates (:mod:`cluster.fjord.instantiation`).
+"""
+
+from __future__ import annotations
+
+from cluster.language.algebra import Node
+from cluster.physical.nodes import NOTHING, Fragment, PhysicalPlan, Subscriber
+from cluster.physical.rules.folded_queries import FoldedQuery
+from cluster.physical.rules.shared_panes import WindowedQuery
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.pane_query import pane_query_of
+from cluster.shared_nodes import remembered
+
+Lowered = FoldedQuery | WindowedQuery
+"""A query as one of those that share its fragment."""
+
+
+def lower(plan: Plan, before: PhysicalPlan = NOTHING) -> PhysicalPlan:
+    """Return what runs of a plan.
+
+    Parameters
+    ----------
+    plan
+        The logical plans of an epoch.
+    before
+        What ran of an earlier epoch. Fragments in which nothing changes are taken over as they are, and of the others
+        the queries that stay; so that lowering costs what has changed.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If something cannot be run; says why.
+    """
+    kinds: dict[str, Lowered] = {}
+    subscribers: dict[str, list[Subscriber]] = {}
+    known = before.subscribers
+    for query in plan.queries:
+        lowered, identity = _lowered(query.node)
+        kinds.setdefault(identity, lowered)
+        subscriber = known.get(query.identity)
+        subscribers.setdefault(identity, []).append(lowered.subscriber(query) if subscriber is None else subscriber)
+    # Folded queries first; else in the order of each one's oldest query.
+    ordered = sorted(kinds.items(), key=lambda each: isinstance(each[1], WindowedQuery))
+    fragments = [
+        _fragment(kind, tuple(subscribers[identity]), before.by_identity.get(identity)) for identity, kind in ordered
+    ]
+    return PhysicalPlan(plan.epoch, tuple(fragments))
+
+
+def with_query(running: PhysicalPlan, query: PlannedQuery) -> PhysicalPlan:
+    """Return what would run if a query was added.
+
+    Parameters
+    ----------
+    running
+        What runs.
+    query
+        The query; it comes last.
+    """
+    kind, identity = _lowered(query.node)
+    before = running.by_identity.get(identity)
+    subscriber = kind.subscriber(query)
+    if before is not None:
+        added = kind.fragment((*before.subscribers, subscriber))
+        fragments = tuple(added if each is before else each for each in running.fragments)
+        return PhysicalPlan(running.epoch + 1, fragments)
+    fragments = running.fragments
+    place = len(fragments)
+    if isinstance(kind, FoldedQuery):
+        place = next((at for at, each in enumerate(fragments) if each.shares_panes), place)
+    return PhysicalPlan(
+        running.epoch + 1, (*fragments[:place], kind.fragment((subscriber,)), *fragments[place:])
+    )  # fmt: skip
+
+
+@remembered
+def _lowered(node: Node) -> tuple[Lowered, str]:
+    """Return how a query is folded, and the identity of its fragment."""
+    windowed = pane_query_of(node)
+    found: Lowered = FoldedQuery.of(node) if windowed is None else WindowedQuery(windowed)
+    return found, found.identity
+
+
+def _fragment(kind: Lowered, subscribers: tuple[Subscriber, ...], before: Fragment | None) -> Fragment:
+    if before is not None and before.subscribers == subscribers:
+        return before
+    return kind.fragment(subscribers)

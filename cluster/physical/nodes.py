@@ -1,0 +1,264 @@
+"""The physical plan of an epoch: fragments, the nodes they consist of, and the queries that subscribe to their rows.
+
+    fragment   scan -> ... -> exchange -> ... -> sink -> subscribers       keeps state: behind an exchange
+    fragment   scan -> ... -> sink -> subscribers                          keeps none: all of it next to the scan
+
+Values: a plan is written and read by msgspec, and two are compared node by node (:mod:`cluster.physical.difference`).
+What is estimated or measured of a node stands beside the plan, by the node's id.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+from msgspec.structs import replace
+
+from cluster.language.algebra import AggregateCall, Scalar
+from cluster.physical.operations import Exchange, Filter, Measures, Operation, Project, Scan, Sink
+from cluster.plan.hosts import Host
+
+
+class OperatorNode(msgspec.Struct, frozen=True):
+    """One operator, or one end of what crosses between machines.
+
+    Parameters
+    ----------
+    id
+        Under which its state, and what is measured of it, is kept: the same for ever.
+    operation
+        What it does.
+    inputs
+        Ids of the nodes of the same fragment that feed it, which come before it.
+    """
+
+    id: str
+    operation: Operation
+    inputs: tuple[str, ...] = ()
+
+
+class PaneWindow(msgspec.Struct, frozen=True):
+    """The window of a query that shares panes."""
+
+    size_us: int
+    slide_us: int
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """What devices or proxies report to a query in the place of samples.
+
+    Parameters
+    ----------
+    form
+        The push-down fingerprint: names the samples that are aggregated.
+    fixed
+        The part of its condition that is about fixed columns; None for none.
+    own_pane_us
+        Its windows are made of whole panes of this width.
+    measures
+        What it has to know.
+    only
+        True if it is given nothing else, no samples.
+    """
+
+    form: str
+    fixed: Scalar | None
+    own_pane_us: int
+    measures: Measures = ()
+    only: bool = False
+
+
+class Subscriber(msgspec.Struct, frozen=True):
+    """A query, and which rows of a fragment are its own.
+
+    Parameters
+    ----------
+    query
+        Its name.
+    visible_from
+        The epoch with which it began: rows from before are not its own. Tells it from earlier queries of its name.
+    group
+        Its query group: rows with this number are its own. Queries with equal conditions may have the same.
+    conditions
+        By grouped filter of the fragment: its own; None for all rows.
+    choices
+        By per-query filter: its own.
+    window
+        Whose answers are its own, where windows share panes.
+    calls
+        The aggregates it needs of these.
+    devices, missing
+        What devices report to it, and what proxies report of missing samples.
+    finish
+        What is left to do to its rows.
+    """
+
+    query: str
+    visible_from: int
+    group: int
+    conditions: tuple[Scalar | None, ...]
+    choices: tuple[Scalar, ...] = ()
+    window: PaneWindow | None = None
+    calls: tuple[AggregateCall, ...] = ()
+    devices: Reported | None = None
+    missing: Reported | None = None
+    finish: tuple[Filter | Project, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """A name no other query of this Fjord ever has."""
+        return f"{self.query}@{self.visible_from}"
+
+    def home(self, buckets: int) -> int:
+        """Return the bucket that speaks for it when there is nothing but an error to say."""
+        return self.group % buckets
+
+
+Conditions = tuple[tuple[int, Scalar | None], ...]
+"""By query group."""
+
+
+class Fragment(msgspec.Struct, frozen=True, dict=True):
+    """A piece of the plan that is scheduled, fails and is answered from as one.
+
+    Parameters
+    ----------
+    identity
+        A name no other fragment of this Fjord ever has.
+    host
+        Which of the two Spark queries runs it.
+    nodes
+        Inputs before what reads them; the last one is the sink.
+    subscribers
+        Whom it answers, oldest first.
+    shares_rows
+        True if several subscribers may have the same query group; then rows say which of these they are for.
+    """
+
+    identity: str
+    host: Host
+    nodes: tuple[OperatorNode, ...]
+    subscribers: tuple[Subscriber, ...]
+    shares_rows: bool
+
+    @cached_property
+    def by_id(self) -> dict[str, OperatorNode]:
+        """Its nodes."""
+        return {node.id: node for node in self.nodes}
+
+    @property
+    def sink(self) -> OperatorNode:
+        """Its last node."""
+        return self.nodes[-1]
+
+    @cached_property
+    def exchanges(self) -> tuple[OperatorNode, ...]:
+        """Where it crosses the shuffle."""
+        return tuple(node for node in self.nodes if isinstance(node.operation, Exchange))
+
+    @cached_property
+    def behind(self) -> tuple[OperatorNode, ...]:
+        """What runs behind its exchanges, without the sink."""
+        found: dict[str, OperatorNode] = {}
+        ends = {node.id for node in self.exchanges}
+        for node in self.nodes:
+            if any(each in found or each in ends for each in node.inputs):
+                found[node.id] = node
+        return tuple(node for node in found.values() if not isinstance(node.operation, Sink))
+
+    @cached_property
+    def next_to_scan(self) -> tuple[OperatorNode, ...]:
+        """What runs where its streams are read, exchanges and, if there are none, the sink included."""
+        behind = {node.id for node in self.behind}
+        last = {self.sink.id} if self.exchanges else set()
+        return tuple(node for node in self.nodes if node.id not in behind | last)
+
+    def pipeline(self, end: OperatorNode) -> tuple[OperatorNode, ...]:
+        """Return what leads from a scan to an exchange, or to the sink of a fragment that has none; the scan first."""
+        found = [self.by_id[end.inputs[0]]]
+        while found[-1].inputs:
+            found.append(self.by_id[found[-1].inputs[0]])
+        return tuple(reversed(found))
+
+    @property
+    def shares_panes(self) -> bool:
+        """True if its subscribers' windows are made of the same panes."""
+        return self.subscribers[0].window is not None
+
+    @cached_property
+    def streams(self) -> tuple[str, ...]:
+        """The streams it reads."""
+        return tuple(dict.fromkeys(node.operation.stream for node in self.nodes if isinstance(node.operation, Scan)))
+
+    @cached_property
+    def spread(self) -> bool:
+        """True if its rows go to buckets by their values, so that each bucket has a share."""
+        return any(isinstance(node.operation, Exchange) and node.operation.spread != "group" for node in self.nodes)
+
+    @cached_property
+    def groups(self) -> frozenset[int]:
+        """The query groups it keeps apart."""
+        return frozenset(each.group for each in self.subscribers)
+
+    @cached_property
+    def conditions(self) -> tuple[Conditions, ...]:
+        """The conditions of each of its grouped filters."""
+        places = range(len(self.subscribers[0].conditions))
+        return tuple(
+            tuple({each.group: each.conditions[place] for each in self.subscribers}.items()) for place in places
+        )
+
+    @cached_property
+    def newest(self) -> dict[int, int]:
+        """By query group: the newest epoch that sees its rows."""
+        found: dict[int, int] = {}
+        for each in self.subscribers:
+            found[each.group] = max(found.get(each.group, 0), each.visible_from)
+        return found
+
+    def in_bucket(self, bucket: int, buckets: int) -> bool:
+        """Return whether a bucket has anything to do for it."""
+        return self.spread or any(each.home(buckets) == bucket for each in self.subscribers)
+
+
+class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
+    """What runs of an epoch.
+
+    Parameters
+    ----------
+    epoch
+        Of the plan that it was lowered from.
+    fragments
+        Those of folded queries, then those that share panes; each by the oldest of its subscribers.
+    """
+
+    epoch: int
+    fragments: tuple[Fragment, ...] = ()
+
+    def hosted(self, host: Host) -> tuple[Fragment, ...]:
+        """Return what one of the two Spark queries runs."""
+        return tuple(each for each in self.fragments if each.host is host)
+
+    @cached_property
+    def by_identity(self) -> dict[str, Fragment]:
+        """Its fragments."""
+        return {each.identity: each for each in self.fragments}
+
+    @cached_property
+    def by_query(self) -> dict[str, Fragment]:
+        """Which fragment answers a query, by the query's identity."""
+        return {each.identity: fragment for fragment in self.fragments for each in fragment.subscribers}
+
+    def alone(self, query: str) -> Fragment:
+        """Return the fragment that answers a query, by the query's identity, as if nobody else subscribed to it."""
+        own = tuple(each for each in self.by_query[query].subscribers if each.identity == query)
+        return replace(self.by_query[query], subscribers=own)
+
+    @cached_property
+    def subscribers(self) -> dict[str, Subscriber]:
+        """By identity of the query."""
+        return {each.identity: each for fragment in self.fragments for each in fragment.subscribers}
+
+
+NOTHING = PhysicalPlan(0)
+"""The plan of a Fjord that has never had a query."""

@@ -1,0 +1,366 @@
+"""What a node of a physical plan does: one kind per operator, with everything that the operator is built from.
+
+Plain data. What a kind is called in the names of state never changes: running state is found by it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from cluster.language.algebra import AggregateCall, Detector, History, Output, Scalar, Schema, TableLookup, ZipKind
+from protocols.programs import Measure
+
+Measures = tuple[tuple[str, tuple[Measure, ...]], ...]
+"""By field: what has to be known of it."""
+
+
+class _Operation(msgspec.Struct, frozen=True, tag=True):
+    """Base of all kinds."""
+
+    called: ClassVar[str] = ""
+
+    @classmethod
+    def state_name(cls) -> str:
+        """Return what the kind is called in the names of state."""
+        return cls.called or cls.__name__
+
+
+class Scan(_Operation, frozen=True):
+    """The rows of a stream; read once for all that read the same of it.
+
+    Parameters
+    ----------
+    stream
+        Its name.
+    events
+        The form of the events that are read; None for samples.
+    detector
+        What sees these events.
+    columns
+        What is read of each row.
+    history
+        The past that is read first, if any.
+    """
+
+    stream: str
+    columns: Schema
+    events: str | None = None
+    detector: Detector | None = None
+    history: History | None = None
+
+
+class ScanAggregates(_Operation, frozen=True):
+    """Partial aggregates that devices and proxies have stored in a stream's table.
+
+    Parameters
+    ----------
+    stream, columns, history
+        As of :class:`Scan`.
+    measures
+        What is read of them.
+    """
+
+    stream: str
+    columns: Schema
+    measures: Measures
+    history: History | None = None
+
+
+class Sample(_Operation, frozen=True):
+    """The samples of a period; None: those that each mote takes at its default rate."""
+
+    period_us: int | None
+
+
+class Columns(_Operation, frozen=True):
+    """The columns that a pipeline reads, of all that the shared scan has; the stamp is one if it is asked for."""
+
+    columns: Schema
+    called: ClassVar[str] = "Project"
+
+
+class GroupedFilter(_Operation, frozen=True):
+    """A row for each query group whose condition holds.
+
+    Parameters
+    ----------
+    place
+        Which of the subscribers' conditions it is about.
+    columns
+        What these may read.
+    visible_from
+        True if rows say which epoch is the newest that sees them.
+    """
+
+    place: int
+    columns: Schema
+    visible_from: bool
+
+
+class PreaggregatedFilter(_Operation, frozen=True):
+    """Takes from each query group the samples that are part of aggregates it is given."""
+
+    called: ClassVar[str] = "WithoutTold"
+
+
+class Filter(_Operation, frozen=True):
+    """Rows for which the predicate is true."""
+
+    predicate: Scalar
+
+
+class PerQueryFilter(_Operation, frozen=True):
+    """Of each query group the rows for which its own condition is true; `place` says which of its conditions."""
+
+    place: int
+    called: ClassVar[str] = "MemberFilter"
+
+
+class Project(_Operation, frozen=True):
+    """Rows mapped to new ones."""
+
+    outputs: tuple[Output, ...]
+
+
+class TimeWindow(_Operation, frozen=True):
+    """Rows valid for `size_us` (None: for ever), moving by `slide_us`."""
+
+    size_us: int | None
+    slide_us: int
+
+
+class CountWindow(_Operation, frozen=True):
+    """The last `rows` rows (None: all) of each combination of `keys`.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    rows, slide_rows, keys
+        The window.
+    lag_us
+        How far it may stay behind its input; None for any distance.
+    """
+
+    columns: Schema
+    rows: int | None
+    slide_rows: int
+    keys: tuple[str, ...]
+    lag_us: int | None
+
+
+class Panes(_Operation, frozen=True):
+    """One stamp for all rows of a pane."""
+
+    width_us: int
+
+
+class PartialAggregate(_Operation, frozen=True):
+    """The first half of an aggregate: a partial row per key and interval."""
+
+    keys: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+
+
+class DeviceAggregates(_Operation, frozen=True):
+    """Device partial aggregates as partial rows of the query groups that can use them.
+
+    Parameters
+    ----------
+    missing
+        True for counts of missing samples, which only those are given that ask for them.
+    columns
+        Fixed columns that conditions and keys may read.
+    keys, calls, pane_us
+        Of the panes.
+    """
+
+    missing: bool
+    columns: Schema
+    keys: tuple[Output, ...]
+    calls: tuple[AggregateCall, ...]
+    pane_us: int
+    called: ClassVar[str] = "ToldAggregates"
+
+
+Spread = Literal["keys", "group", "lookup"]
+"""By the values of keys; by query group; by the values by which a relation beyond memory is cut."""
+
+
+class Exchange(_Operation, frozen=True):
+    """Where rows cross Spark's shuffle, to the bucket that their values say (hash partitioning).
+
+    Parameters
+    ----------
+    spread
+        What says to which bucket a row goes.
+    by
+        The columns that say it.
+    columns
+        Of the rows, before an aggregate's first half if there is one.
+    """
+
+    spread: Spread
+    by: tuple[str, ...]
+    columns: Schema
+
+
+class Reorder(_Operation, frozen=True):
+    """Rows in the order of their starts, as far as the watermark has come."""
+
+    columns: Schema
+
+
+class Split(_Operation, frozen=True):
+    """Rows that last cut into one for each instant."""
+
+    columns: Schema
+
+
+class MergeAggregate(_Operation, frozen=True):
+    """The second half of an aggregate.
+
+    Parameters
+    ----------
+    keys, calls
+        Of the aggregate.
+    slide_us
+        Of the window below, if it moves in steps.
+    """
+
+    keys: Schema
+    calls: tuple[AggregateCall, ...]
+    slide_us: int = 1
+
+
+class PaneAggregate(_Operation, frozen=True):
+    """The windows of all subscribers, merged from shared panes."""
+
+    keys: Schema
+    calls: tuple[AggregateCall, ...]
+
+
+class Union(_Operation, frozen=True):
+    """The rows of both inputs."""
+
+    columns: Schema
+
+
+class Distinct(_Operation, frozen=True):
+    """Each row once per instant."""
+
+    columns: Schema
+
+
+class Difference(_Operation, frozen=True):
+    """Rows of the left input without those of the right one."""
+
+    columns: Schema
+    called: ClassVar[str] = "Multiplicities"
+
+
+class Intersection(_Operation, frozen=True):
+    """Rows that both inputs have."""
+
+    columns: Schema
+    called: ClassVar[str] = "Multiplicities"
+
+
+class Join(_Operation, frozen=True):
+    """Pairs of rows that are valid together and meet the predicate."""
+
+    left: Schema
+    right: Schema
+    predicate: Scalar | None
+
+
+class SemiJoin(_Operation, frozen=True):
+    """Rows of the left input that have a partner, or that have none (`anti`)."""
+
+    left: Schema
+    right: Schema
+    predicate: Scalar | None
+    anti: bool
+
+
+class Zip(_Operation, frozen=True):
+    """Rows paired one to one in the order of their stamps; fields as of the algebra's node."""
+
+    left: Schema
+    right: Schema
+    keys: tuple[tuple[str, str], ...]
+    low_us: int
+    high_us: int
+    kind: ZipKind
+    apart: str
+
+
+class Lookup(_Operation, frozen=True):
+    """Rows with what a table of relations has for them.
+
+    Parameters
+    ----------
+    table
+        What they are looked up in, how, and what becomes of them.
+    streams
+        Which streams' instants say what version of the table counts.
+    """
+
+    table: TableLookup
+    streams: tuple[str, ...]
+
+
+class Granularity(_Operation, frozen=True):
+    """Snapshots at whole multiples of `granule_us`."""
+
+    granule_us: int
+
+
+class Changes(_Operation, frozen=True):
+    """Rows that begin to be valid (`insertions`), or that cease to be."""
+
+    columns: Schema
+    insertions: bool
+
+
+class Sink(_Operation, frozen=True):
+    """Answers: each subscriber's own rows, finished, under its name."""
+
+    called: ClassVar[str] = "Answers"
+
+
+Operation = (
+    Scan
+    | ScanAggregates
+    | Sample
+    | Columns
+    | GroupedFilter
+    | PreaggregatedFilter
+    | Filter
+    | PerQueryFilter
+    | Project
+    | TimeWindow
+    | CountWindow
+    | Panes
+    | PartialAggregate
+    | DeviceAggregates
+    | Exchange
+    | Reorder
+    | Split
+    | MergeAggregate
+    | PaneAggregate
+    | Union
+    | Distinct
+    | Difference
+    | Intersection
+    | Join
+    | SemiJoin
+    | Zip
+    | Lookup
+    | Granularity
+    | Changes
+    | Sink
+)
+"""Any kind."""

@@ -1,0 +1,137 @@
+"""What runs behind the exchanges of a plan: everything that keeps state, and what stands above it.
+
+Numbered from the leaves up, so that state is found again after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cluster.language.algebra import (
+    Aggregate,
+    CountWindow,
+    Lookup,
+    Node,
+    PartitionedWindow,
+    TableLookup,
+    TimeWindow,
+    inputs_of,
+    schema_of,
+)
+from cluster.language.bounds import named_operator
+from cluster.language.instants import has_chronons
+from cluster.physical import operations
+from cluster.physical.nodes import OperatorNode
+from cluster.physical.operations import MergeAggregate, Operation, PartialAggregate, Reorder, Split
+from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
+from cluster.physical.rules.operations import operation_of
+from cluster.physical.unsupported import UnsupportedPlanError
+from cluster.physical.validity import copies_that_matter, longest_validity_us
+from cluster.plan.cuts import is_chain, slide_of
+from cluster.plan.demand import streams_of
+from cluster.planning_budget import spend
+
+LONGEST_SPLIT_US = 100_000
+"""Rows that last longer are not cut into one per microsecond: 0.1 s is a hundred thousand rows already."""
+
+Exchanges = Mapping[tuple[Node, Aggregate | None], str]
+"""By what is left next to a scan: the id of the exchange above it."""
+
+
+def behind_exchange(
+    identity: str, plan: Node, exchanges: Exchanges, *, lag_us: int = MOST_LAG_US
+) -> tuple[OperatorNode, ...]:
+    """Return the nodes behind the exchanges of a plan; the last one has its answer.
+
+    Parameters
+    ----------
+    identity
+        Of the fragment: part of the name of all state.
+    plan
+        The plan.
+    exchanges
+        Where it is cut.
+    lag_us
+        How far windows by count may stay behind their inputs where other operators wait for them.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If something cannot be run; says why.
+    """
+    lowering = _Lowering(identity, plan, exchanges, lag_us)
+    lowering.add(plan, copies_matter=True)
+    return tuple(lowering.nodes)
+
+
+class _Lowering:
+    """Adds nodes from the leaves up."""
+
+    def __init__(self, identity: str, plan: Node, exchanges: Exchanges, lag_us: int) -> None:
+        self.nodes: list[OperatorNode] = []
+        self._identity = identity
+        self._exchanges = exchanges
+        self._lag_us = lag_us
+        self._awaited = awaited_windows(plan)
+        self._added: dict[tuple[Node, bool], str] = {}
+
+    def add(self, node: Node, *, copies_matter: bool) -> str:
+        """Add what runs for a node, or find that of an equal node: equal parts of a plan run once.
+
+        Parameters
+        ----------
+        node
+            What to add.
+        copies_matter
+            False if what is above asks only whether there is a tuple, not how many copies of it there are.
+        """
+        # What begins on a queue of its own does not depend on what is above.
+        key = (node, copies_matter or isinstance(node, Aggregate) or is_chain(node))
+        if key not in self._added:
+            self._added[key] = self._add(node, copies_matter=copies_matter)
+        return self._added[key]
+
+    def _add(self, node: Node, *, copies_matter: bool) -> str:
+        spend()
+        if is_chain(node):
+            return self._place(Reorder(schema_of(node)), self._exchanges[node, None])
+        if isinstance(node, Aggregate):
+            return self._add_aggregate(node)
+        inputs = [
+            self.add(child, copies_matter=matter)
+            for child, matter in zip(inputs_of(node), copies_that_matter(node, above=copies_matter), strict=True)
+        ]
+        if isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and not has_chronons(node.input):
+            exact = copies_matter or not isinstance(node, TimeWindow)
+            inputs = [self._split(node.input, inputs[0])] if exact else inputs
+        if isinstance(node, Lookup):
+            table = TableLookup(node.table, node.predicate, node.kind)
+            return self._place(operations.Lookup(table, tuple(sorted(streams_of(node)))), *inputs)
+        return self._place(operation_of(node, self._lag_us if node in self._awaited else None), *inputs)
+
+    def _split(self, node: Node, below: str) -> str:
+        """Cut rows that last into one per instant, as a window above counts them (papers/pipes_algebra.md 5.12)."""
+        lasting_us = longest_validity_us(node)
+        if lasting_us is None or lasting_us > LONGEST_SPLIT_US:
+            raise UnsupportedPlanError(
+                f"a window over a subquery with {named_operator(node)} would count a row once for every microsecond "
+                "for which it is valid",
+                hint="put the window on the stream itself, or ISTREAM(...) around the subquery to count a row once, "
+                "or ask for DISTINCT, MIN or MAX only, for which copies do not count",
+            )
+        return self._place(Split(schema_of(node)), below)
+
+    def _add_aggregate(self, node: Aggregate) -> str:
+        keys = schema_of(node)[: len(node.keys)]
+        if is_chain(node.input):
+            below = self._exchanges[node.input, node]
+            return self._place(MergeAggregate(keys, node.calls, slide_of(node.input)), below)
+        (matter,) = copies_that_matter(node, above=True)
+        below = self.add(node.input, copies_matter=matter)
+        partial = self._place(PartialAggregate(node.keys, node.calls), below)
+        return self._place(MergeAggregate(keys, node.calls), partial)
+
+    def _place(self, operation: Operation, *inputs: str) -> str:
+        name = f"{self._identity}/{len(self.nodes)} {operation.state_name()}"
+        self.nodes.append(OperatorNode(name, operation, inputs))
+        return name

@@ -1,0 +1,54 @@
+"""What is left to do to the rows of one query, where its windows share panes with others."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cluster.language.algebra import (
+    Filter,
+    Node,
+    Project,
+    Schema,
+    Source,
+    inputs_of,
+    with_inputs,
+)
+from cluster.physical import operations
+from cluster.physical.columns import MARKS
+from cluster.physical.rules.marks import handed_on
+
+Finish = tuple[operations.Filter | operations.Project, ...]
+
+
+def finish_of(top: Node) -> Finish:
+    """Return what is left to do, first things first; the marks of the rows are handed on.
+
+    Parameters
+    ----------
+    top
+        The rest of a query's plan: filters and projections above a source with what the windows answer.
+    """
+    node = carrying(top, MARKS)
+    found: list[operations.Filter | operations.Project] = []
+    while not isinstance(node, Source):
+        match node:
+            case Filter():
+                found.append(operations.Filter(node.predicate))
+                node = node.input
+            case Project():
+                found.append(operations.Project(node.outputs))
+                node = node.input
+            case _:
+                raise AssertionError(f"{type(node).__name__} above shared panes")
+    return tuple(reversed(found))
+
+
+def carrying(node: Node, columns: Schema) -> Node:
+    """Return a plan of filters, projections and a source that hands these columns on."""
+    match node:
+        case Source():
+            return replace(node, columns=(*node.columns, *columns))
+        case Project():
+            return replace(node, input=carrying(node.input, columns), outputs=(*node.outputs, *handed_on(columns)))
+        case _:
+            return with_inputs(node, tuple(carrying(each, columns) for each in inputs_of(node)))

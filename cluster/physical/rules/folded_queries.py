@@ -1,0 +1,116 @@
+"""Queries with one template as one fragment: the template's pipelines, exchanges and operators, and who subscribes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cluster.language.algebra import MEMBER, SINCE, Aggregate, Node, Scalar
+from cluster.physical.nodes import Fragment, OperatorNode, Subscriber
+from cluster.physical.operations import Sink
+from cluster.physical.rules.awaited_windows import MOST_LAG_US
+from cluster.physical.rules.behind_exchange import behind_exchange
+from cluster.physical.rules.marks import marked
+from cluster.physical.rules.partitioning import exchange_of
+from cluster.physical.rules.pipelines import pipeline
+from cluster.physical.rules.query_groups import group_of
+from cluster.physical.rules.templates import shares_tuples, template_of
+from cluster.plan.cuts import cuts_of
+from cluster.plan.epoch import PlannedQuery
+from cluster.plan.hosts import Host, host_of
+from cluster.plan.stored_plans import encoded
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedQuery:
+    """A query as one of those with its template.
+
+    Parameters
+    ----------
+    template
+        What they have in common.
+    conditions
+        By source of the template: which tuples are its own; None for all.
+    choices
+        By filter of the template: its own condition.
+    """
+
+    template: Node
+    conditions: tuple[Scalar | None, ...]
+    choices: tuple[Scalar, ...]
+
+    @classmethod
+    def of(cls, node: Node) -> FoldedQuery:
+        """Take a query's plan apart."""
+        return cls(*template_of(node))
+
+    @property
+    def identity(self) -> str:
+        """Name of the fragment; depends on the template only."""
+        return _identity(self.template)
+
+    def subscriber(self, query: PlannedQuery) -> Subscriber:
+        """Return the query as a subscriber.
+
+        Where queries may share tuples, its group is a digest of its conditions; else the epoch with which it began,
+        which no other query of the Fjord ever has.
+        """
+        shared = shares_tuples(self.template)
+        group = group_of((*self.conditions, *self.choices)) if shared else query.since_epoch
+        return Subscriber(query.name, query.since_epoch, group, self.conditions, self.choices)
+
+    def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
+        """Return the fragment that answers some queries with this template."""
+        nodes, host = _nodes(self.template)
+        return Fragment(self.identity, host, nodes, tuple(subscribers), shares_tuples(self.template))
+
+
+@lru_cache(maxsize=16_384)
+def _identity(template: Node) -> str:
+    return f"fold-{hashlib.blake2b(encoded(template), digest_size=8).hexdigest()}@0"
+
+
+@lru_cache(maxsize=4096)
+def _nodes(template: Node) -> tuple[tuple[OperatorNode, ...], Host]:
+    marks = (MEMBER, SINCE) if shares_tuples(template) else (MEMBER,)
+    host = host_of(template)
+    return nodes_of(_identity(template), marked(template, marks), host), host
+
+
+def nodes_of(identity: str, plan: Node, host: Host, *, lag_us: int = MOST_LAG_US) -> tuple[OperatorNode, ...]:
+    """Return the nodes of a fragment with one plan, marked or not.
+
+    Parameters
+    ----------
+    identity
+        Of the fragment.
+    plan
+        What it runs.
+    host
+        Where.
+    lag_us
+        How far windows by count may stay behind their inputs where other operators wait for them.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If it cannot be run; says why.
+    """
+    cuts = cuts_of(plan)
+    if host is Host.STATELESS:
+        ((chain, _),) = cuts
+        nodes = pipeline(f"{identity}/0", chain, None)
+        return (*nodes, OperatorNode(f"{identity}/1 {Sink.state_name()}", Sink(), (nodes[-1].id,)))
+    exchanges = {cut: f"{identity}/{number}" for number, cut in enumerate(cuts)}
+    upstream = tuple(node for cut, name in exchanges.items() for node in _pipeline(plan, name, *cut))
+    behind = behind_exchange(identity, plan, exchanges, lag_us=lag_us)
+    sink = OperatorNode(f"{identity} {Sink.state_name()}", Sink(), (behind[-1].id,))
+    return (*upstream, *behind, sink)
+
+
+def _pipeline(plan: Node, name: str, chain: Node, aggregate: Aggregate | None) -> Iterator[OperatorNode]:
+    nodes = pipeline(name, chain, aggregate)
+    yield from nodes
+    yield OperatorNode(name, exchange_of(plan, chain, aggregate), (nodes[-1].id,))

@@ -1,0 +1,103 @@
+"""Templates as plans that keep query groups apart: every operator hands on whose a row is."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cluster.expressions import nodes as expressions
+from cluster.expressions.nodes import Binary, Call
+from cluster.language.algebra import (
+    MEMBER,
+    SINCE,
+    Aggregate,
+    AntiJoin,
+    Column,
+    CountWindow,
+    Join,
+    Node,
+    Output,
+    PartitionedWindow,
+    Project,
+    Scalar,
+    Schema,
+    SemiJoin,
+    Source,
+    Zip,
+    inputs_of,
+    schema_of,
+    with_inputs,
+)
+from cluster.language.plans import column_scalar
+from cluster.physical.columns import RIGHT
+from cluster.plan.expressions import conjunction_of, conjuncts_of
+from protocols.streams import FieldType
+
+
+def marked(template: Node, marks: Schema) -> Node:
+    """Return a template as a plan that keeps members apart.
+
+    Parameters
+    ----------
+    template
+        The template.
+    marks
+        What rows carry: MEMBER; and SINCE, if the template shares tuples.
+    """
+    return _marked(template, marks, {})
+
+
+def _marked(template: Node, marks: Schema, done: dict[int, Node]) -> Node:
+    if id(template) not in done:
+        inputs = tuple([_marked(each, marks, done) for each in inputs_of(template)])
+        done[id(template)] = _marked_above(template, inputs, marks)
+    return done[id(template)]
+
+
+def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> Node:
+    match template:
+        case Source():
+            return replace(template, columns=(*template.columns, *marks))
+        case Project():
+            return replace(template, input=inputs[0], outputs=(*template.outputs, *handed_on(marks)))
+        case Aggregate() | PartitionedWindow():
+            return replace(template, input=inputs[0], keys=(*template.keys, MEMBER.name))
+        case CountWindow(rows=int(rows)):
+            return PartitionedWindow(inputs[0], (MEMBER.name,), rows, template.slide_rows)
+        case Join() | SemiJoin() | AntiJoin():
+            renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
+            right = Project(inputs[1], (*handed_on(schema_of(template.right)), *renamed))
+            same = Scalar(Binary("=", *_sides(MEMBER)), FieldType.BOOLEAN)
+            predicate = conjunction_of((same, *conjuncts_of(template.predicate)))
+            pairs = replace(template, left=inputs[0], right=right, predicate=predicate)
+            return _seen_by_both(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
+        case Zip():
+            return _zipped_apart(template, inputs, marks)
+        case _:
+            return with_inputs(template, inputs)
+
+
+def _zipped_apart(template: Zip, inputs: tuple[Node, ...], marks: Schema) -> Node:
+    """Return pairs of one member; a lone tuple has the mark of its own side."""
+    renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
+    right = Project(inputs[1], (*handed_on(schema_of(template.right)), *renamed))
+    keys = (*template.keys, (MEMBER.name, RIGHT + MEMBER.name))
+    pairs = replace(template, left=inputs[0], right=right, keys=keys)
+    outputs = (Output(mark.name, Scalar(Call("COALESCE", _sides(mark)), mark.type)) for mark in marks)
+    return Project(pairs, (*handed_on(schema_of(template)), *outputs))
+
+
+def _seen_by_both(pairs: Node, columns: Schema, marks: Schema) -> Node:
+    """Return pairs with the marks of one tuple: a query sees a pair if it sees both."""
+    since = Scalar(Call("LEAST", _sides(SINCE)), SINCE.type)
+    outputs = (Output(mark.name, since if mark == SINCE else column_scalar(mark)) for mark in marks)
+    return Project(pairs, (*handed_on(columns), *outputs))
+
+
+def _sides(mark: Column) -> tuple[expressions.Column, expressions.Column]:
+    """Return a mark of the left and of the right."""
+    return expressions.Column(mark.name), expressions.Column(RIGHT + mark.name)
+
+
+def handed_on(columns: Schema) -> tuple[Output, ...]:
+    """Return the outputs of a projection that hand columns on as they are."""
+    return tuple(Output(column.name, column_scalar(column), column.unit) for column in columns)

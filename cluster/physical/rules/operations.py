@@ -1,0 +1,89 @@
+"""Which operation a node of the algebra is, between operations for its inputs and its consumer."""
+
+from __future__ import annotations
+
+from cluster.language.algebra import (
+    Aggregate,
+    AntiJoin,
+    CountWindow,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Lookup,
+    Node,
+    PartitionedWindow,
+    Project,
+    Relation,
+    SemiJoin,
+    Source,
+    TimeWindow,
+    Union,
+    Zip,
+    schema_of,
+)
+from cluster.language.bounds import named_operator
+from cluster.physical import operations
+from cluster.physical.operations import Operation
+from cluster.physical.unsupported import UnsupportedPlanError
+
+
+def operation_of(node: Node, lag_us: int | None = None) -> Operation:
+    """Return what runs for a node.
+
+    Parameters
+    ----------
+    node
+        The node.
+    lag_us
+        How far a window by count may stay behind its input; None for any distance.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If it cannot be run by itself; says why.
+    """
+    match node:
+        case Filter():
+            return _filter(node)
+        case Project():
+            return operations.Project(node.outputs)
+        case TimeWindow():
+            return operations.TimeWindow(node.size_us, node.slide_us)
+        case CountWindow() | PartitionedWindow():
+            keys = node.keys if isinstance(node, PartitionedWindow) else ()
+            return operations.CountWindow(schema_of(node), node.rows, node.slide_rows, keys, lag_us)
+        case Union():
+            return operations.Union(schema_of(node))
+        case Distinct():
+            return operations.Distinct(schema_of(node))
+        case Difference():
+            return operations.Difference(schema_of(node))
+        case Intersection():
+            return operations.Intersection(schema_of(node))
+        case Join():
+            return operations.Join(schema_of(node.left), schema_of(node.right), node.predicate)
+        case Zip():
+            return _zip(node)
+        case SemiJoin() | AntiJoin():
+            left, right = schema_of(node.left), schema_of(node.right)
+            return operations.SemiJoin(left, right, node.predicate, isinstance(node, AntiJoin))
+        case Granularity():
+            return operations.Granularity(node.granule_us)
+        case Istream() | Dstream():
+            return operations.Changes(schema_of(node), isinstance(node, Istream))
+        case Source() | Aggregate() | Relation() | Lookup():
+            raise UnsupportedPlanError(f"{named_operator(node)} cannot be run here")
+
+
+def _filter(node: Filter) -> Operation:
+    return operations.Filter(node.predicate) if node.choice is None else operations.PerQueryFilter(node.choice)
+
+
+def _zip(node: Zip) -> Operation:
+    left, right = schema_of(node.left), schema_of(node.right)
+    return operations.Zip(left, right, node.keys, node.low_us, node.high_us, node.kind, node.apart)

@@ -1,0 +1,29 @@
+"""Where rows go at an exchange: to the bucket of their keys, so that each has a share, or of their query group."""
+
+from __future__ import annotations
+
+from cluster.language.algebra import MEMBER, Aggregate, Lookup, Node, schema_of
+from cluster.physical.columns import RIGHT
+from cluster.physical.operations import Exchange
+from cluster.plan.cuts import partition_keys, partitioned_by
+
+
+def exchange_of(plan: Node, chain: Node, aggregate: Aggregate | None) -> Exchange:
+    """Return the exchange above what is left next to the scan.
+
+    Parameters
+    ----------
+    plan
+        The whole plan of the fragment: what is at its top decides.
+    chain
+        The stateless part above the stream.
+    aggregate
+        The aggregate above that, the first half of which runs next to the scan, too; None if there is none.
+    """
+    keys = partition_keys(plan)
+    columns = schema_of(chain)
+    if keys:
+        return Exchange("lookup" if isinstance(partitioned_by(plan), Lookup) else "keys", keys, columns)
+    crossing = {column.name for column in columns} if aggregate is None else set(aggregate.keys)
+    marks = (MEMBER.name, RIGHT + MEMBER.name)
+    return Exchange("group", tuple([mark for mark in marks if mark in crossing][:1]), columns)

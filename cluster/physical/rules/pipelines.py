@@ -1,0 +1,89 @@
+"""What runs next to a scan: a stateless pipeline, from the stream to an exchange or to the answers.
+
+scan -> lookups -> sample -> columns -> grouped filter -> filters, projections, windows -> first half of an aggregate
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.language.algebra import MEMBER, SINCE, Aggregate, Filter, Node, Project, Schema, Source, TimeWindow
+from cluster.language.bounds import named_operator
+from cluster.physical.columns import COVERED_BY, MADE
+from cluster.physical.nodes import OperatorNode
+from cluster.physical.operations import (
+    Columns,
+    GroupedFilter,
+    Lookup,
+    Operation,
+    Panes,
+    PartialAggregate,
+    PreaggregatedFilter,
+    Sample,
+    Scan,
+)
+from cluster.physical.rules.operations import operation_of
+from cluster.physical.unsupported import UnsupportedPlanError
+from cluster.plan.push_down import event_form
+
+
+def pipeline(
+    name: str, chain: Node, aggregate: Aggregate | None, *, pane_us: int | None = None, preaggregated: bool = False
+) -> tuple[OperatorNode, ...]:
+    """Return the nodes of a pipeline, the scan first.
+
+    Parameters
+    ----------
+    name
+        Of the pipeline, and of the exchange above it: unique among all of a Fjord, for ever.
+    chain
+        What it does. If its source says of which query group a row is, a grouped filter stands above the scan.
+    aggregate
+        The aggregate above, the first half of which is part of it; or None.
+    pane_us
+        Width of the panes in which the aggregate begins; None if it has none.
+    preaggregated
+        True if devices may have aggregated samples already.
+    """
+    found: list[OperatorNode] = []
+    for operation in _operations(chain, aggregate, pane_us, preaggregated=preaggregated):
+        below = (found[-1].id,) if found else ()
+        found.append(OperatorNode(f"{name}/{len(found)} {type(operation).__name__}", operation, below))
+    return tuple(found)
+
+
+def _operations(
+    chain: Node, aggregate: Aggregate | None, pane_us: int | None, *, preaggregated: bool
+) -> Iterator[Operation]:
+    above: list[Node] = []
+    node = chain
+    while not isinstance(node, Source):
+        if not isinstance(node, Filter | Project | TimeWindow):
+            raise UnsupportedPlanError(f"{named_operator(node)} cannot be run where the stream is read")
+        above.append(node)
+        node = node.input
+    covered = (COVERED_BY,) if preaggregated and node.detector is None else ()
+    events = None if node.detector is None else event_form(node)
+    yield Scan(node.stream, (*stored_columns(node), *covered), events, node.detector, node.history)
+    for lookup in node.lookups:
+        yield Lookup(lookup, (node.stream,))
+    # The period of a detector is that of the samples it looks at; events come when they come.
+    yield Sample(node.sample_period_us if node.detector is None else None)
+    # The scan is shared: others may have made it read more columns than these.
+    yield Columns((*(column for column in node.columns if column not in (MEMBER, SINCE)), *covered))
+    if MEMBER in node.columns:
+        readable = tuple(column for column in node.columns if column not in MADE)
+        yield GroupedFilter(node.occurrence, readable, SINCE in node.columns)
+    if preaggregated:
+        yield PreaggregatedFilter()
+    for each in reversed(above):
+        yield operation_of(each)
+    if pane_us is not None:
+        yield Panes(pane_us)
+    if aggregate is not None:
+        yield PartialAggregate(aggregate.keys, aggregate.calls)
+
+
+def stored_columns(source: Source) -> Schema:
+    """Return the columns that the stream's table holds."""
+    return tuple(column for column in source.sampled if column not in MADE)

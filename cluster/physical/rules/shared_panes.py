@@ -1,0 +1,208 @@
+"""Panes: windowed aggregates of one stream by the same keys are one, whatever their windows, conditions and aggregates.
+
+    AVG(speed) over 5 minutes, every minute              panes of a minute: one partial row per key, pane and condition,
+    MAX(speed) over 1 hour, every 10 minutes       ->    with what all aggregates need; each window is made of whole
+    COUNT(*) WHERE lane = 1, 15 minutes, every 15        panes, and the rest of each query is made of its window's rows
+
+A tuple stamped t lies in the pane that ends with the least multiple of the pane's width above t. Where that divides
+slide and size of a window, all tuples of a pane enter and leave the window together (papers/pipes_algebra.md section 3,
+with advance), so a window over panes holds exactly the tuples of a window over the stream: a coarser slide is answered
+from a finer one's panes.
+
+Queries with equal conditions share their tuples: such a *group* is known by a digest of its condition. A query that
+comes later must not see what came before it; so partial rows carry the newest query's epoch at their arrival
+(``SINCE``), and an answer says which queries it is for: those visible from after ``AFTER``, up to ``SINCE``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from cluster.language.algebra import (
+    MEMBER,
+    SINCE,
+    STAMP,
+    Aggregate,
+    AggregateCall,
+    Output,
+    Project,
+    Scalar,
+    Source,
+    schema_of,
+)
+from cluster.language.plans import column_scalar
+from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow, Reported, Subscriber
+from cluster.physical.operations import (
+    DeviceAggregates,
+    Exchange,
+    Measures,
+    PaneAggregate,
+    ScanAggregates,
+    Sink,
+)
+from cluster.physical.rules.finishing import finish_of
+from cluster.physical.rules.pipelines import pipeline
+from cluster.physical.rules.query_groups import Form, group_of
+from cluster.plan.completeness import count_form
+from cluster.plan.epoch import PlannedQuery
+from cluster.plan.expressions import columns_of
+from cluster.plan.hosts import Host
+from cluster.plan.pane_query import PaneQuery, key_name
+from cluster.plan.push_down import chosen_by, fixed_columns, pushed_of
+from protocols.programs import Measure
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedQuery:
+    """A windowed aggregate as one of those that share panes."""
+
+    pane_query: PaneQuery
+
+    @property
+    def identity(self) -> str:
+        """Name of the fragment; depends on stream, keys and the class of pane widths only."""
+        return self.pane_query.family
+
+    def subscriber(self, query: PlannedQuery) -> Subscriber:
+        """Return the query as a subscriber; its group is a digest of all that says which samples are its own."""
+        asked = self.pane_query
+        pushed, counted = pushed_of(asked), count_form(asked)
+        # Samples that sensors have aggregated already count for some and not for others, whatever their condition.
+        marks: list[Scalar | Form | None] = [asked.predicate, None if pushed is None else Form(pushed.form)]
+        devices = missing = None
+        if pushed is not None:
+            fixed = pushed.chosen.fixed
+            devices = Reported(pushed.form, fixed, asked.own_pane_us, pushed.measures, pushed.counts_events)
+        if counted is not None:
+            # What is reported of missing samples is for those only who ask for it, in panes of their width.
+            marks.append(Form(counted))
+            missing = Reported(counted, chosen_by(asked.source, asked.predicate).fixed, asked.own_pane_us)
+        return Subscriber(
+            query.name,
+            query.since_epoch,
+            group_of(tuple(marks)),
+            (asked.predicate,),
+            window=PaneWindow(asked.size_us, asked.slide_us),
+            calls=asked.calls,
+            devices=devices,
+            missing=missing,
+            finish=finish_of(asked.top),
+        )
+
+    def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
+        """Return the fragment that answers some queries of this family."""
+        calls = {call.name: call for each in subscribers for call in each.calls}
+        windows = [each.window for each in subscribers if each.window is not None]
+        panes = _Panes(
+            self.identity,
+            self.pane_query.source,
+            self.pane_query.keys,
+            tuple(calls[name] for name in sorted(calls)),
+            math.gcd(*(length for window in windows for length in (window.size_us, window.slide_us))),
+            _measures(subscribers),
+            any(each.missing is not None for each in subscribers),
+        )
+        return Fragment(self.identity, Host.STATEFUL, _nodes(panes), tuple(subscribers), shares_rows=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Panes:
+    """What some windowed aggregates need together.
+
+    Parameters
+    ----------
+    name
+        Of the fragment.
+    source, keys
+        What they have in common.
+    calls
+        All their aggregates, by name.
+    pane_us
+        The width of their panes.
+    measures
+        What devices report to them; None if nothing.
+    missing
+        True if proxies report missing samples to any of them.
+    """
+
+    name: str
+    source: Source
+    keys: tuple[Scalar, ...]
+    calls: tuple[AggregateCall, ...]
+    pane_us: int
+    measures: Measures | None
+    missing: bool
+
+    @property
+    def named_keys(self) -> tuple[Output, ...]:
+        """What they group by, with the names the partial rows have for it."""
+        return tuple(Output(key_name(key), key) for key in self.keys)
+
+    @property
+    def chain(self) -> Project:
+        """What runs next to the scan: the stream's tuples with keys and what the aggregates read."""
+        read = {name for call in self.calls for scalar in call.reads for name in columns_of(scalar)}
+        columns = [*self.source.columns, *([STAMP] if STAMP.name in read else []), MEMBER, SINCE]
+        kept = [column for column in columns if column.name in read or column in (MEMBER, SINCE)]
+        outputs = (*self.named_keys, *(Output(column.name, column_scalar(column), column.unit) for column in kept))
+        return Project(replace(self.source, columns=tuple(columns)), outputs)
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """The first half of which makes the panes."""
+        return Aggregate(self.chain, (*(key.name for key in self.named_keys), MEMBER.name, SINCE.name), self.calls)
+
+
+def _measures(subscribers: Sequence[Subscriber]) -> Measures | None:
+    """Return what devices report to all of them together; None if nothing."""
+    reported = [each.devices for each in subscribers if each.devices is not None]
+    if not reported:
+        return None
+    found: dict[str, tuple[Measure, ...]] = {}
+    for each in reported:
+        for field, measures in each.measures:
+            found[field] = tuple(dict.fromkeys((*found.get(field, ()), *measures)))
+    return tuple(found.items())
+
+
+@lru_cache(maxsize=4096)
+def _nodes(panes: _Panes) -> tuple[OperatorNode, ...]:
+    name, aggregate = f"{panes.name}/0", panes.aggregate
+    upstream = pipeline(
+        name, panes.chain, aggregate, pane_us=panes.pane_us, preaggregated=panes.measures is not None
+    )  # fmt: skip
+    reported = tuple(_reported(panes, name))
+    keys = tuple(key.name for key in panes.named_keys)
+    crossing = (upstream[-1].id, *(node.id for node in reported if isinstance(node.operation, DeviceAggregates)))
+    spread = (
+        Exchange("keys", keys, schema_of(panes.chain))
+        if keys
+        else Exchange("group", (MEMBER.name,), schema_of(panes.chain))
+    )
+    merged = OperatorNode(
+        f"{name} {PaneAggregate.state_name()}", PaneAggregate(schema_of(panes.chain)[: len(keys)], panes.calls), (name,)
+    )
+    sink = OperatorNode(f"{panes.name} {Sink.state_name()}", Sink(), (merged.id,))
+    return (*upstream, *reported, OperatorNode(name, spread, crossing), merged, sink)
+
+
+def _reported(panes: _Panes, name: str) -> Iterator[OperatorNode]:
+    """Yield what takes up the aggregates that devices made, and the missing samples that proxies have counted."""
+    names = fixed_columns(panes.source)
+    fixed = tuple(column for column in panes.source.columns if column.name in names)
+    keys = tuple(key for key in panes.named_keys if columns_of(key.scalar) <= {column.name for column in fixed})
+    if len(keys) < len(panes.keys):
+        return
+    for missing, called in ((False, "ToldAggregates"), (True, "ToldCounts")):
+        if not (panes.missing if missing else panes.measures is not None):
+            continue
+        scan = ScanAggregates(panes.source.stream, fixed, panes.measures or (), panes.source.history)
+        below = OperatorNode(f"{name} {type(scan).__name__}{' 2' if missing else ''}", scan)
+        yield below
+        aggregates = DeviceAggregates(missing, fixed, keys, panes.calls, panes.pane_us)
+        yield OperatorNode(f"{name} {called}", aggregates, (below.id,))

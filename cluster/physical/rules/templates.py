@@ -1,0 +1,103 @@
+"""Templates: queries that differ in what they filter, and in nothing else, have one (docs/architecture.md, Folding).
+
+    SELECT sensor FROM traffic WHERE speed < 20          q1: speed < 20
+    SELECT sensor FROM traffic WHERE speed < 10    ->    q2: speed < 10       one template:  project sensor
+    SELECT sensor FROM traffic WHERE lane = 1            q3: lane = 1                        `- groups of traffic
+
+A *template* is a plan without the conditions next to its streams. Queries with one template are one fragment. A tuple
+becomes one row per query group whose condition holds, with the group's number in an extra column, and every operator
+above keeps groups apart (:mod:`cluster.physical.rules.marks`): it is one more column of a projection, of a key, of
+equality, one more equation of a join. A filter further up (HAVING, a condition on both sides of a join) keeps each
+group's rows by the group's own condition. All operators work instant by instant on whole tuples
+(papers/pipes_algebra.md section 3), so each query's rows are exactly those it would have alone; and a query that comes
+later has no rows from before.
+
+Zip joins pair tuples one to one: with whom depends on all that came before, so queries that began at different times
+never share tuples there.
+
+Where a plan only filters, projects, joins and unites, queries with equal conditions share their tuples and the state of
+their joins: rows say from when on they are seen. Windowed aggregates fold further
+(:mod:`cluster.physical.rules.shared_panes`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from cluster.expressions.nodes import TRUE
+from cluster.language.algebra import (
+    Filter,
+    Join,
+    Lookup,
+    Node,
+    Project,
+    Scalar,
+    Source,
+    TimeWindow,
+    Union,
+    inputs_of,
+    with_inputs,
+)
+from cluster.language.walks import nodes_of
+from cluster.plan.cuts import is_cut
+from cluster.plan.expressions import conjunction_of, conjuncts_of
+from cluster.plan.pane_query import without_wishes
+from protocols.streams import FieldType
+
+ANYTHING = Scalar(TRUE, FieldType.BOOLEAN)
+"""What a template's filter says in the place of its queries' conditions."""
+
+
+@lru_cache(maxsize=4096)
+def shares_tuples(template: Node) -> bool:
+    """Return whether a plan only filters, projects, joins and unites: then what came when decides who sees a row."""
+    kinds = Source | Filter | Project | TimeWindow | Join | Union | Lookup
+    return all(isinstance(each, kinds) for each in nodes_of(template))
+
+
+@lru_cache(maxsize=65_536)
+def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...], tuple[Scalar, ...]]:
+    """Return a plan's template, by source the conditions it was freed of, and the conditions of filters further up.
+
+    What runs upstream more than once, conditions and all, is one source of the template: equal parts of a plan stay
+    equal.
+    """
+    places: dict[Node, int] = {}
+    choices: dict[tuple[Node, Scalar], int] = {}
+    done: dict[tuple[int, int | None], Node] = {}
+
+    def freed(part: Node, place: int | None) -> Node:
+        key = (id(part), place)
+        if key not in done:
+            done[key] = without_conditions(part, place)
+        return done[key]
+
+    def without_conditions(part: Node, place: int | None) -> Node:
+        if place is None and is_cut(part):
+            place = places.setdefault(part, len(places))
+        if place is not None and isinstance(source := _without_filters(part), Source):
+            return replace(without_wishes(source), occurrence=place)
+        inputs = tuple([freed(each, place) for each in inputs_of(part)])
+        if place is None and isinstance(part, Filter):
+            return Filter(inputs[0], ANYTHING, choices.setdefault((inputs[0], part.predicate), len(choices)))
+        return with_inputs(part, inputs)
+
+    template = freed(node, None)
+    return template, tuple(map(_condition_of, places)), tuple(predicate for _, predicate in choices)
+
+
+def _without_filters(node: Node) -> Node:
+    while isinstance(node, Filter):
+        node = node.input
+    return node
+
+
+def _condition_of(cut: Node) -> Scalar | None:
+    """Return the condition right above the source of what one cut leaves upstream."""
+    conditions: list[Scalar] = []
+    while not isinstance(cut, Source):
+        conditions = [*conjuncts_of(cut.predicate), *conditions] if isinstance(cut, Filter) else []
+        (cut,) = inputs_of(cut)
+    return conjunction_of(conditions)

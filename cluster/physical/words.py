@@ -1,0 +1,185 @@
+"""Nodes of a physical plan in words: one line each, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from cluster.language.algebra import MEMBER, SINCE, Output, Scalar
+from cluster.physical import operations as kinds
+from cluster.physical.columns import COVERED_BY, MARKS, RIGHT
+from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.plan.explain import (
+    aggregate_words,
+    count_window_words,
+    described_lookup,
+    listed,
+    output_words,
+    readable,
+    since_words,
+    window_words,
+    zip_words,
+)
+from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
+from protocols.durations import format_duration
+
+NAMED = 5
+"""Queries named; of more, only how many there are."""
+
+ALL_ROWS = "all rows"
+"""What a grouped filter does where everybody wants everything."""
+
+_MADE = frozenset({*(mark.name for mark in MARKS), RIGHT + MEMBER.name, RIGHT + SINCE.name, COVERED_BY.name})
+"""Columns that no query has written."""
+
+
+def describe(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per kind
+    """Return one line about a node of a fragment."""
+    match node.operation:
+        case kinds.Scan() as scan:
+            return _scan(scan)
+        case kinds.ScanAggregates(stream=stream):
+            return f"aggregates stored in {stream}"
+        case kinds.Sample(period_us=period_us):
+            return "samples at the default rate" if period_us is None else f"samples every {format_duration(period_us)}"
+        case kinds.Columns(columns=columns):
+            return f"columns {_names(column.name for column in columns)}"
+        case kinds.GroupedFilter(place=place):
+            return filter_words([condition for _, condition in fragment.conditions[place]]) or ALL_ROWS
+        case kinds.PreaggregatedFilter():
+            return "without samples that devices have aggregated"
+        case kinds.Filter(predicate=predicate):
+            return f"filter {readable(predicate)}"
+        case kinds.PerQueryFilter(place=place):
+            return _choices([each.choices[place] for each in fragment.subscribers])
+        case kinds.Project(outputs=outputs):
+            return f"project {_outputs(outputs)}"
+        case kinds.TimeWindow(size_us=size_us, slide_us=slide_us):
+            return window_words(size_us, slide_us)
+        case kinds.CountWindow(rows=rows, slide_rows=slide_rows, keys=keys):
+            return count_window_words(rows, slide_rows, tuple(key for key in keys if key not in _MADE))
+        case kinds.Panes(width_us=width_us):
+            return f"panes of {format_duration(width_us)}"
+        case kinds.PartialAggregate(keys=keys, calls=calls):
+            return f"first half of {aggregate_words(calls, _keys(keys))}"
+        case kinds.DeviceAggregates(missing=missing):
+            return "missing samples, by query group" if missing else "device partial aggregates, by query group"
+        case kinds.Exchange() as exchange:
+            return _exchange(exchange)
+        case kinds.Reorder():
+            return "in the order of their stamps"
+        case kinds.Split():
+            return "cut into instants"
+        case kinds.MergeAggregate(keys=columns, calls=calls) | kinds.PaneAggregate(keys=columns, calls=calls):
+            return aggregate_words(calls, _keys(column.name for column in columns))
+        case kinds.Union():
+            return "union"
+        case kinds.Distinct():
+            return "distinct"
+        case kinds.Difference():
+            return "difference"
+        case kinds.Intersection():
+            return "intersection"
+        case kinds.Join(predicate=predicate):
+            return f"join{_condition(predicate)}" if _condition(predicate) else "product"
+        case kinds.SemiJoin(predicate=predicate, anti=anti):
+            return f"keep if {'none' if anti else 'any'}{_condition(predicate)}"
+        case kinds.Zip(kind=kind, low_us=low_us, high_us=high_us, keys=pairs):
+            return zip_words(kind, low_us, high_us, tuple(pair for pair in pairs if pair[0] not in _MADE))
+        case kinds.Lookup(table=table):
+            return described_lookup(table)
+        case kinds.Granularity(granule_us=granule_us):
+            return f"granularity of {format_duration(granule_us)}"
+        case kinds.Changes(insertions=insertions):
+            return "insertions" if insertions else "deletions"
+        case kinds.Sink():
+            return "answers"
+
+
+def scan_words(fragment: Fragment, scan: OperatorNode) -> str:
+    """Return one line about a scan, and which samples the pipeline above takes of it."""
+    above = scan.id
+    for node in fragment.nodes:
+        if above in node.inputs:
+            if isinstance(node.operation, kinds.Sample):
+                period_us = node.operation.period_us
+                sampled = "" if period_us is None else f", sampled every {format_duration(period_us)}"
+                return f"{describe(scan, fragment)}{sampled}"
+            above = node.id
+    return describe(scan, fragment)
+
+
+def filter_words(conditions: list[Scalar | None]) -> str | None:
+    """Return what a grouped filter does; None where everybody wants everything."""
+    if set(conditions) == {None}:
+        return None
+    everything = ", and queries that want everything" if None in conditions else ""
+    some = [condition for condition in conditions if condition is not None]
+    which = readable(some[0]) if len(some) == 1 else f"{len(set(some)):,} conditions"
+    return f"grouped filter: {which}{everything}"
+
+
+def pane_window_words(size_us: int, slide_us: int) -> str:
+    """Return a window whose answers are made of shared panes."""
+    return f"window of {format_duration(size_us)}, moving every {format_duration(slide_us)}"
+
+
+def named(names: list[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def queries_counted(count: int) -> str:
+    """Return a number of queries in words."""
+    return "1 query" if count == 1 else f"{count:,} queries"
+
+
+def _scan(scan: kinds.Scan) -> str:
+    past = "" if scan.history is None else f", since {since_words(scan.history)}"
+    if scan.detector is None:
+        return f"stream {scan.stream}{past}"
+    field, above, below = msgspec.structs.astuple(scan.detector)
+    return f"events of {scan.stream} where {field} rises to {above:g} and falls to {below:g}{past}"
+
+
+def _exchange(exchange: kinds.Exchange) -> str:
+    match exchange.spread:
+        case "keys":
+            return f"exchange by {_names(_keys(exchange.by))}"
+        case "lookup":
+            return f"exchange by {_names(exchange.by)}, as the relation is cut"
+        case "group":
+            return "exchange by query group"
+
+
+def _choices(choices: list[Scalar]) -> str:
+    different = set(choices)
+    return f"filter {readable(choices[0])}" if len(different) == 1 else f"filter by {len(different):,} own conditions"
+
+
+def _outputs(outputs: tuple[Output, ...]) -> str:
+    kept = (output for output in outputs if output.name not in _MADE)
+    return listed(
+        tuple(readable(each.scalar) if each.name.startswith("fjord_key(") else output_words(each) for each in kept)
+    )
+
+
+def _condition(predicate: Scalar | None) -> str:
+    own = conjunction_of([part for part in conjuncts_of(predicate) if not columns_of(part) <= _MADE])
+    return "" if own is None else f" {readable(own)}"
+
+
+def _keys(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_key(name) for name in names if name not in _MADE)
+
+
+def _key(name: str) -> str:
+    if not name.startswith("fjord_key("):
+        return name
+    return name.removeprefix("fjord_key(").removesuffix(")").replace('"', "")
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(name for name in names if name not in _MADE) or "nothing"
