@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from cluster.expressions.nodes import NULL
 from cluster.language.algebra import (
     AntiJoin,
     Join,
@@ -104,7 +105,7 @@ def _joined(node: Lookup) -> Node:
     assert node.kind == "left"
     pairs = Join(node.input, node.table, node.predicate)
     own = [Output(column.name, column_scalar(column)) for column in schema_of(node.input)]
-    nothing = [Output(column.name, Scalar("NULL", column.type)) for column in schema_of(node.table)]
+    nothing = [Output(column.name, Scalar(NULL, column.type)) for column in schema_of(node.table)]
     return Union(pairs, Project(AntiJoin(node.input, node.table, node.predicate), (*own, *nothing)))
 
 
