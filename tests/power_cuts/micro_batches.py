@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from cluster.local.memory_store import MemoryStore
 from cluster.plan.hosts import Host
 from cluster.spark import downstream
 from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
@@ -33,17 +34,6 @@ class _Answers:
 
     def __init__(self, run: Callable[[], pa.Table]) -> None:
         self.toArrow = run
-
-
-class _Memory(dict[str, bytes]):
-    def put(self, name: str, value: bytes) -> None:
-        self[name] = value
-
-    def remove(self, name: str) -> None:
-        del self[name]
-
-    def names(self) -> list[str]:
-        return list(self)
 
 
 class MicroBatches:
@@ -120,11 +110,11 @@ class MicroBatches:
             self._write(f"state/{bucket}", number + 1, msgspec.msgpack.encode(dict(state)))
         return pa.Table.from_pylist(answers, RESULT_SCHEMA)
 
-    def _state(self, bucket: int, version: int) -> _Memory:
+    def _state(self, bucket: int, version: int) -> MemoryStore:
         if not version:
-            return _Memory()
+            return MemoryStore()
         path = self._checkpoint / "state" / str(bucket) / str(version)
-        return _Memory(msgspec.msgpack.decode(path.read_bytes(), type=dict[str, bytes]))
+        return MemoryStore(msgspec.msgpack.decode(path.read_bytes(), type=dict[str, bytes]))
 
     def _offset(self, number: int) -> dict[str, Any]:
         return dict(json.loads((self._checkpoint / "offsets" / str(number)).read_text().splitlines()[2]))
