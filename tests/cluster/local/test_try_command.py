@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -191,18 +192,32 @@ def test_an_output_that_cannot_be_written_is_an_error(day: Path, tmp_path: Path)
     assert "cannot be written: No such file or directory" in " ".join(result.stderr.split())
 
 
-def test_nothing_is_said_when_nobody_reads_on(tmp_path: Path) -> None:
+@pytest.fixture
+def printing(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The command, which prints more than a pipe holds."""
     path = tmp_path / "day.csv"
     path.write_text("time,x\n" + "".join(f"{at},{at}\n" for at in range(50_000)))
     script = "from protocols.command_line import main; main()"
     command = [sys.executable, "-c", script, "query", "try", "SELECT x FROM s", "--on", str(path), "--format", "json"]
-    reading, writing = os.pipe()
-    with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE) as process:
-        os.close(writing)
-        os.read(reading, 10)
-        os.close(reading)
-        _, said = process.communicate()
-    assert (process.returncode, said) == (0, b"")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().endswith(b'"row":{"x":0}}\n')
+        yield process
+        process.kill()
+
+
+def test_nothing_is_said_when_nobody_reads_on(printing: subprocess.Popen[bytes]) -> None:
+    assert printing.stdout is not None
+    assert printing.stderr is not None
+    printing.stdout.close()
+    assert printing.stderr.read() == b""
+    assert printing.wait() == 0
+
+
+def test_it_ends_quietly_when_it_is_interrupted(printing: subprocess.Popen[bytes]) -> None:
+    printing.send_signal(signal.SIGINT)
+    _, said = printing.communicate()
+    assert (printing.returncode, said) == (130, b"")
 
 
 def test_a_failing_operator_is_an_error_not_an_answer(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
