@@ -1,0 +1,197 @@
+"""What an expression means, in DuckDB's words: made of nodes, and of nothing that the compiler to Polars is made of.
+
+DuckDB refuses what leaves the range of integers, and has infinite reals: here integers are computed with 128 bits and
+wrapped around at 64, and what is no finite real is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cluster.expressions.nodes import (
+    Among,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Cast,
+    Chain,
+    Column,
+    Expression,
+    Group,
+    Like,
+    Literal,
+    Negative,
+    Not,
+)
+from protocols.streams import FieldType
+
+BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
+TYPES = {BOOLEAN: "BOOLEAN", INTEGER: "BIGINT", REAL: "DOUBLE", TEXT: "VARCHAR"}
+LARGEST = 10_000
+"""Characters of a text that is made of others."""
+
+WRAPS, HALF = 2**64, 2**63
+MACROS = (
+    # A remainder has the sign of what is divided: one more time around, and none is negative.
+    f"CREATE MACRO wrapped(n) AS CAST((n % {WRAPS} + {WRAPS + HALF}) % {WRAPS} - {HALF} AS BIGINT)",
+    "CREATE MACRO settled(x) AS CASE WHEN isfinite(TRY(x)) THEN TRY(x) + 0.0 END",
+    f"CREATE MACRO short(s) AS CASE WHEN length(s) <= {LARGEST} THEN s END",
+)
+Meaning = tuple[str, FieldType]
+
+
+def in_duckdb(expression: Expression, columns: Mapping[str, FieldType]) -> Meaning:
+    """Return an expression as DuckDB computes it, and its type."""
+    operands = [in_duckdb(each, columns) for each in expression.operands]
+    match expression:
+        case Column(name):
+            return '"' + name.replace('"', '""') + '"', columns[name]
+        case Literal():
+            return _constant(expression)
+        case Group():
+            return operands[0]
+        case Negative():
+            return _computed(operands[0][1], f"-{_wide(operands[0])}"), operands[0][1]
+        case Binary() if expression.sign in "+-*/%":
+            return _arithmetic(expression.sign, *operands)
+        case Chain(word="||"):
+            return f"short({' || '.join(sql for sql, _ in operands)})", TEXT
+        case Cast():
+            return _cast(operands[0], expression.target), expression.target
+        case Case():
+            return _case(expression, operands)
+        case Call():
+            return _called(expression.function, operands)
+        case _:
+            return f"({_condition(expression, operands)})", BOOLEAN
+
+
+def _condition(expression: Expression, operands: Sequence[Meaning]) -> str:
+    match expression:
+        case Not():
+            return f"NOT {operands[0][0]}"
+        case Binary(sign="IS"):
+            return f"{operands[0][0]} IS NULL"
+        case Binary():
+            return _compared(expression.sign, *operands)
+        case Chain():
+            return f" {expression.word} ".join(sql for sql, _ in operands)
+        case Between():
+            value, low, high = operands
+            return f"{_compared('>=', value, low)} AND {_compared('<=', value, high)}"
+        case Among():
+            return " OR ".join(_compared("=", operands[0], each) for each in operands[1:])
+        case Like():
+            escape = "" if expression.escape is None else f" ESCAPE {_quoted(expression.escape)}"
+            return f"{operands[0][0]} LIKE {_quoted(expression.pattern)}{escape}"
+        case _:
+            raise AssertionError(expression)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _constant(literal: Literal) -> Meaning:
+    if literal.kind is None:
+        return "NULL", BOOLEAN
+    if literal.kind is BOOLEAN:
+        return literal.text, BOOLEAN
+    return f"CAST({_quoted(literal.text)} AS {TYPES[literal.kind]})", literal.kind
+
+
+def _wide(operand: Meaning) -> str:
+    return f"CAST({operand[0]} AS HUGEINT)" if operand[1] is INTEGER else operand[0]
+
+
+def _computed(kind: FieldType, sql: str) -> str:
+    return f"wrapped({sql})" if kind is INTEGER else f"settled({sql})"
+
+
+def _arithmetic(sign: str, left: Meaning, right: Meaning) -> Meaning:
+    kind = INTEGER if left[1] is right[1] is INTEGER and sign != "/" else REAL
+    if kind is INTEGER:
+        return _computed(kind, f"({_wide(left)} {sign} {_wide(right)})"), kind
+    one, other = (f"CAST({sql} AS DOUBLE)" for sql, _ in (left, right))
+    return _computed(kind, f"({one} {sign} {other})"), kind
+
+
+def _compared(sign: str, left: Meaning, right: Meaning) -> str:
+    return f"({left[0]} {sign} {right[0]})"
+
+
+def _cast(operand: Meaning, target: FieldType) -> str:
+    sql, kind = operand
+    number = f"TRY_CAST({sql} AS DOUBLE)"
+    real = f"settled({number})"
+    match kind, target:
+        case _ if kind is target:
+            return sql
+        case FieldType.TEXT, FieldType.REAL:
+            return real
+        case FieldType.TEXT, FieldType.INTEGER:
+            # A half becomes the even one, in a text as in a number.
+            whole = f"regexp_full_match(trim({sql}), '[+-]?[0-9]+')"
+            exact = f"TRY_CAST(trim({sql}) AS BIGINT)"
+            return f"CASE WHEN {whole} AND {exact} IS NOT NULL THEN {exact} ELSE TRY_CAST({real} AS BIGINT) END"
+        case FieldType.TEXT, FieldType.BOOLEAN:
+            word = f"lower(trim({sql}))"
+            true, false = f"{word} IN ('true', 't', 'yes', 'y')", f"{word} IN ('false', 'f', 'no', 'n')"
+            return f"CASE WHEN {true} THEN TRUE WHEN {false} THEN FALSE ELSE {real} <> 0 END"
+        case FieldType.REAL, FieldType.BOOLEAN:
+            return f"({sql} <> 0)"
+        case _:
+            return f"TRY_CAST({sql} AS {TYPES[target]})"
+
+
+def _case(case: Case, operands: Sequence[Meaning]) -> Meaning:
+    first = int(case.subject is not None)
+    branches = operands[first : first + 2 * len(case.conditions)]
+    conditions, results = branches[::2], branches[1::2]
+    tests = [each[0] if case.subject is None else _compared("=", operands[0], each) for each in conditions]
+    written = " ".join(f"WHEN {test} THEN {sql}" for test, (sql, _) in zip(tests, results, strict=True))
+    default = "" if case.default is None else f" ELSE {operands[-1][0]}"
+    return f"CASE {written}{default} END", results[0][1]
+
+
+def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
+    (sql, kind), *_ = operands
+    together = ", ".join(each for each, _ in operands)
+    match function:
+        case "COALESCE" | "LEAST" | "GREATEST" | "NULLIF":
+            return f"{function.lower()}({together})", kind
+        case "ABS":
+            return _computed(kind, f"abs({_wide(operands[0])})"), kind
+        case "ROUND" if kind is REAL:
+            decimals = "".join(f", CAST({each} AS INTEGER)" for each, _ in operands[1:])
+            return _computed(kind, f"round({sql}{decimals})"), kind
+        case "FLOOR" | "CEIL":
+            return _computed(kind, f"{function.lower()}({together})"), kind
+        case "ROUND":
+            return sql, kind
+        case "SQRT" | "LN" | "EXP" | "POWER":
+            return _computed(REAL, f"{function.lower()}({together})"), REAL
+        case "LENGTH":
+            return f"length({sql})", INTEGER
+        case "CONCAT":
+            return f"short({' || '.join(_present(each) for each, _ in operands)})", TEXT
+        case "SUBSTRING":
+            return _substring(*(each for each, _ in operands)), TEXT
+        case _:
+            return f"{function.lower()}({together})", kind
+
+
+def _present(sql: str) -> str:
+    return f"coalesce({sql}, '')"
+
+
+def _substring(text: str, start: str, count: str | None = None) -> str:
+    """Places before the first count towards the length, and there is nothing there."""
+    first = f"least(greatest({start}, 1), 1000000)"
+    if count is None:
+        return f"CASE WHEN {start} IS NOT NULL THEN substring({text}, {first}) END"
+    letters = f"CAST(greatest({count}, 0) AS HUGEINT) + least(CAST({start} AS HUGEINT), 1) - 1"
+    known = f"{start} IS NOT NULL AND {count} IS NOT NULL"
+    wanted = f"CAST(least(greatest({letters}, 0), 1000000) AS BIGINT)"
+    return f"CASE WHEN {known} THEN substring({text}, {first}, {wanted}) END"
