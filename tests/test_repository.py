@@ -65,7 +65,7 @@ def test_hosts_of_a_plan_know_nothing_of_each_other_and_of_the_service():
 def test_the_local_host_needs_no_spark():
     script = "import sys, cluster.local.trying, cluster.local.answer_formats; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"pyspark", "pandas", "deltalake", "fastapi"} & set(loaded)
+    assert not {"pyspark", "pandas", "pyarrow", "deltalake", "fastapi"} & set(loaded)
 
 
 def test_sources_of_relations_know_nothing_of_plans_and_hosts():

@@ -16,7 +16,7 @@ import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
-from cluster.fjord.operators.lookup import LookupTable, Parts
+from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelationError
 from cluster.fjord.pull_plan import is_scan, pulled
 from cluster.fjord.real_values import settled_scan
 from cluster.fjord.scalars import POLARS_TYPES
@@ -32,10 +32,6 @@ SLICING = 2
 """By which rule rows are in slices: 1 had integers apart that are one real."""
 TABLES_KEPT = 4
 """All tables of a worker take at most as much as so many of the largest; then those not asked for longest go."""
-
-
-class UnreadableRelationError(PlanError):
-    """A relation that cannot be looked up: not read yet, or not for longer than its author allows."""
 
 
 class RelationTables:

@@ -9,10 +9,9 @@ import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
-from cluster.fjord.operators.lookup import LookupTable, Parts
+from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelationError
 from cluster.fjord.pull_plan import pulled
 from cluster.fjord.real_values import settled_scan
-from cluster.fjord.relation_tables import UnreadableRelationError
 from cluster.language.algebra import Node, Relation
 from cluster.plan.relations_read import relations_of
 from protocols.streams import FieldType

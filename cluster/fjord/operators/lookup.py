@@ -32,6 +32,10 @@ MOST_PAIRS = 2_000_000
 _ROW = "fjord_row"
 
 
+class UnreadableRelationError(PlanError):
+    """A relation that cannot be looked up: not read yet, or not for longer than its author allows."""
+
+
 class LookupTable:
     """What tuples are looked up in.
 

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from cluster.fjord import relation_tables
-from cluster.fjord.operators.lookup import LookupTable
-from cluster.fjord.relation_tables import TABLES_KEPT, RelationTables, UnreadableRelationError
+from cluster.fjord.operators.lookup import LookupTable, UnreadableRelationError
+from cluster.fjord.relation_tables import TABLES_KEPT, RelationTables
 from cluster.fjord.sliced_table import SlicedTable
 from cluster.language.algebra import Column, Distinct, Join, Node, Relation
 from cluster.storage.relation_versions import RelationVersions
