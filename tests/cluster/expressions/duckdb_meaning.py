@@ -123,8 +123,8 @@ def _compared(sign: str, left: Meaning, right: Meaning) -> str:
 
 def _cast(operand: Meaning, target: FieldType) -> str:
     sql, kind = operand
-    number = f"TRY_CAST({sql} AS DOUBLE)"
-    real = f"settled({number})"
+    text = f"replace({sql}, '_', '?')"  # DuckDB reads numbers with underscores between their digits
+    real = f"settled(TRY_CAST({text if kind is TEXT else sql} AS DOUBLE))"
     match kind, target:
         case _ if kind is target:
             return sql
