@@ -209,4 +209,4 @@ async def test_what_has_changed_of_the_plan_is_shown(api: httpx.AsyncClient) -> 
     assert "for 2 queries: q1, q2" in both
     refused = await api.get("/v1/plan/difference", params={"since": 99})
     assert refused.status_code == 400
-    assert "no plan of epoch 99" in refused.json()["error"]["reason"]
+    assert "no plan of epoch 99" in refused.json()["message"]
