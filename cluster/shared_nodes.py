@@ -39,11 +39,17 @@ def _written(node: SharedNode, seen: set[int]) -> str:
     if id(node) in seen:
         return f"{type(node).__name__}(...)"
     seen.add(id(node))
-    parts = []
-    for name in node.__struct_fields__:
-        value = getattr(node, name)
-        parts.append(f"{name}={_written(value, seen) if isinstance(value, SharedNode) else repr(value)}")
+    parts = [f"{name}={_value_written(getattr(node, name), seen)}" for name in node.__struct_fields__]
     return f"{type(node).__name__}({', '.join(parts)})"
+
+
+def _value_written(value: object, seen: set[int]) -> str:
+    if isinstance(value, SharedNode):
+        return _written(value, seen)
+    if _several(value):
+        parts = [_value_written(each, seen) for each in value]
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    return repr(value)
 
 
 def _equal(one: SharedNode, other: SharedNode) -> bool:

@@ -33,10 +33,6 @@ class Expression(SharedNode, frozen=True):
         del operands
         return self
 
-    def __repr__(self) -> str:
-        """Return the kinds and values of the nodes, of each object once."""
-        return SharedNode.__repr__(self)
-
 
 class Column(Expression, frozen=True):
     """A column of the input, by its name there."""

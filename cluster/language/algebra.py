@@ -86,6 +86,10 @@ class Scalar:
         """Return a number that is the same for equal expressions."""
         return self._hash
 
+    def __reduce__(self) -> tuple[type[Scalar], tuple[Expression, FieldType]]:
+        """Return how to make it again, in a process where hashes may be others."""
+        return Scalar, (self.expression, self.type)
+
     def __repr__(self) -> str:
         """Return it as it is written."""
         return f"Scalar({self.sql!r}, {self.type.value})"

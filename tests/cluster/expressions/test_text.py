@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
+import subprocess
+import sys
+
 import pytest
 
-from cluster.expressions.nodes import Binary, Column, Expression, Group, Negative, chain, grouped
+from cluster.expressions.nodes import Binary, Call, Column, Expression, Group, Negative, chain, grouped
 from cluster.expressions.reading import expression_of
 from cluster.expressions.storing import restored, stored
 from cluster.expressions.text import LONGEST_WRITTEN, letters, text_of
 from cluster.expressions.walks import substituted
+from cluster.language.algebra import Scalar
 from cluster.language.dialect import parse_scalar
+from protocols.streams import FieldType
 from tests.cluster.expressions.drawing import drawn
 from tests.cluster.language.sqlglot_text import canonical
 
@@ -78,3 +86,31 @@ def test_chains_have_no_chains_of_the_same_word_in_them() -> None:
     assert chain("AND", (chain("AND", (a, b)), c)) == chain("AND", (a, chain("AND", (b, c))))
     assert chain("AND", (a, chain("OR", (b, c)))) != chain("AND", (a, b, c))
     assert chain("AND", (a, Group(chain("AND", (b, c))))) != chain("AND", (a, b, c))
+
+
+def test_an_expression_that_is_shown_in_an_error_is_no_longer_than_its_parts() -> None:
+    found: Expression = Column("a")
+    for _ in range(100):
+        found = chain("||", (Group(found), Group(found)))
+    assert len(repr(found)) < 20_000
+    assert repr(Call("ABS", (Column("a"),))) == "Call(function='ABS', arguments=(Column(name='a'),))"
+
+
+def test_an_expression_is_made_again_in_another_process() -> None:
+    """Where the hashes of its names are others."""
+    scalar = Scalar(doubled(60), FieldType.TEXT)
+    code = """
+import pickle, sys
+found = pickle.load(sys.stdin.buffer)
+print({found: 1}[type(found)(found.expression, found.type)])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps(scalar),
+        capture_output=True,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        check=True,
+    )
+    assert ran.stdout == b"1\n"
+    assert pickle.loads(pickle.dumps(scalar)) == scalar
+    assert copy.deepcopy(scalar) == scalar
