@@ -12,6 +12,8 @@ import pytest
 from cluster.fjord.batch import START
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import TableFileError, open_table
+from cluster.local.trying import Files, Trial
+from protocols.errors import FjordError
 from protocols.streams import FieldType
 
 SEVEN_US = 1_330_585_200_000_000
@@ -155,3 +157,53 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(TableFileError, match="Is a directory"):
         open_table(tmp_path / "folder.csv")
+
+
+ODD_TEXTS = {
+    ".csv": [
+        b"\n\n", b"time\n", b"time,x\n", b"\xff\xfe\x00time,x\n1,2\n", b"time,x\n1,\xff\n", b"time,time,x\n1,2,3\n",
+        b'"time,x\n1,2\n', b"time;x\n1;2\n", b"\xef\xbb\xbftime,x\n1,2\n", b'time,x\n1,"a\n', b",\n,\n",
+        b"time,x\n1,1e400\n2,nan\n", b"time,x\n1,99999999999999999999\n", b"time,x\n0,1\ntime,x\n",
+    ],
+    ".jsonl": [
+        b"\n", b"{}\n", b'{"time":1}\n', b'{"time":1,"x":{"a":1}}\n', b'{"time":1,"x":1}\n{"time":2,"x":"a"}\n',
+        b'{"time":true,"x":1}', b'{"time":[1],"x":1}', b'{"time":1,"x":99999999999999999999999}\n',
+        b'{"time":1,"x":1e999}\n', b'\xff{"time":1}\n', b'{"time":1,"x":1}{"time":2,"x":2}\n',
+    ],
+    ".parquet": [b"PAR1PAR1", b"x" * 100],
+}  # fmt: skip
+ODD_COLUMNS = [
+    (pl.Series([1]), pl.Series([b"a"])),
+    (pl.Series([None]), pl.Series([1])),
+    (pl.Series([2**63], dtype=pl.UInt64), pl.Series([1])),
+    (pl.Series([1], dtype=pl.Int128), pl.Series([2**70], dtype=pl.Int128)),
+    (pl.Series([1]), pl.Series([2**63 + 5], dtype=pl.UInt64)),
+    (pl.Series([1]), pl.Series([1]).cast(pl.Duration("us"))),
+    (pl.Series([1]).cast(pl.Time), pl.Series([1])),
+    (pl.Series(["2012-03-01"], dtype=pl.Categorical), pl.Series([1])),
+    (pl.Series([], dtype=pl.Null), pl.Series([], dtype=pl.Null)),
+]
+
+
+def answered_or_refused(path: Path, texts: tuple[str, ...]) -> bool:
+    try:
+        file = StreamFile(open_table(path, texts=texts, instants="time"))
+        list(Trial("SELECT x FROM s WINDOW(RANGE 5 US)", Files({}, unnamed=file)).answers())
+    except FjordError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("texts", [(), ("x",)])
+def test_an_odd_file_raises_nothing_but_errors_of_ours(tmp_path: Path, texts: tuple[str, ...]) -> None:
+    outcomes = set()
+    for suffix, contents in ODD_TEXTS.items():
+        for number, content in enumerate(contents):
+            path = tmp_path / f"{number}{suffix}"
+            path.write_bytes(content)
+            outcomes.add(answered_or_refused(path, texts))
+    for number, (time, x) in enumerate(ODD_COLUMNS):
+        path = tmp_path / f"columns-{number}.parquet"
+        pl.DataFrame({"time": time, "x": x}).write_parquet(path)
+        outcomes.add(answered_or_refused(path, texts))
+    assert outcomes == {True, False}
