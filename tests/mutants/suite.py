@@ -20,6 +20,8 @@ SUITE = (
     "tests/test_docstrings.py::test_examples_are_true[cluster/fjord]",
     "tests/test_docstrings.py::test_examples_are_true[cluster/language]",
     "tests/test_docstrings.py::test_examples_are_true[cluster/plan]",
+    # What brings rows to the operators, keeps their state, and puts their answers together.
+    "tests/cluster/local/test_engine.py",
     # Random queries, from one seed; other oracles are added in there.
     "tests/mutants/seeded_oracles.py",
 )
