@@ -22,7 +22,7 @@ from cluster.fjord.real_values import settled_scan
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.language.algebra import Node, Relation, identity_of, schema_of
-from cluster.plan.lookup_choices import slices_of
+from cluster.plan.relation_slices import slices_of
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.byte_sizes import format_byte_size

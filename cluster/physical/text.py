@@ -1,21 +1,23 @@
 """A physical plan as text: for people who want to know what runs where, and for tests that compare it whole.
 
-epoch 9: 3 queries in 2 fragments
+    epoch 9: 3 queries in 2 fragments
 
-2 queries: slow, slower                                  who gets the answers
-  fragment fold-0f3a@0, without state                    what runs as one, and where
-  answers                                                everything below runs next to the scan
-  └─ project sensor
-     └─ grouped filter: 2 conditions
-        └─ stream traffic: sensor, speed
+    2 queries: slow, slower                                      who gets the answers
+      fragment fold-0f3a@0, without state                        what runs as one, and where
+      answers                                                    all of it next to the scan
+      └─ project sensor
+         └─ grouped filter: 2 conditions
+            └─ stream traffic: sensor, speed
 
-1 query: totals
-  fragment fold-77e2@0, with state in the bucket of its keys
-  answers
-  └─ aggregate SUM(speed) by sensor [0 MergeAggregate]   operators behind an exchange: under what state is kept
-     └─ exchange by sensor [0]                           here rows cross to the bucket of their sensor
-        └─ first half of aggregate SUM(speed) by sensor
-           └─ ...
+    1 query: totals
+      fragment fold-77e2@0, with state, spread over buckets
+      answers
+      └─ aggregate SUM(speed) by sensor [0 MergeAggregate]       behind the exchange; in brackets, the name of its state
+         └─ exchange by sensor [0]                               here rows go to the bucket of their sensor
+            └─ first half of aggregate SUM(speed) by sensor      next to the scan
+               └─ ...
+
+What a pipeline takes of a scan, samples of a period and some of the columns, is said in the scan's line.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import Query
 from cluster.physical.difference import diff
+from cluster.physical.lookup_choices import lookup_choices
 from cluster.physical.lowering import with_query
 from cluster.physical.placement import where_it_runs
 from cluster.physical.sharing import sharing_of
 from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explained
-from cluster.plan.lookup_choices import lookup_choices
 from cluster.plan.relation_sizes import RelationSize, large_relations
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of
 from cluster.service.demand_reports import DemandReports

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.plan.lookup_choices import lookup_choices
+from cluster.physical.lookup_choices import lookup_choices
 from cluster.plan.relation_sizes import RelationSize, large_relations
 from tests.cluster.spark.hosted_run import LIMITS, PLACES, plan_node
 

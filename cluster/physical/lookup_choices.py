@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from cluster.language.algebra import Lookup, Node, Source, TableLookup, schema_of
-from cluster.language.walks import from_below
+from cluster.errors import PlanError
+from cluster.language.algebra import Node, TableLookup, schema_of
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import Fragment
+from cluster.physical.operations import Exchange, Lookup, Reorder
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.explain import described_lookup
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
 from cluster.plan.lookup_order import partners_of
 from cluster.plan.relation_sizes import RelationSize
+from cluster.plan.relation_slices import slices_of
 from cluster.plan.relations_read import relations_of
 from protocols.byte_sizes import format_byte_size
-
-SLICES_IN_MEMORY = 4
-"""A slice of a table beyond memory takes at most one part in so many of what a table may take."""
-
-
-def slices_of(size_bytes: int, memory_bytes: int, buckets: int) -> int:
-    """Return into how many slices a table beyond memory is cut: a multiple of the number of buckets."""
-    return buckets * math.ceil(SLICES_IN_MEMORY * size_bytes / memory_bytes / buckets)
 
 
 def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_bytes: int, buckets: int) -> str:
@@ -37,8 +34,12 @@ def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_byte
     buckets
         How many there are downstream.
     """
+    try:
+        (fragment,) = lower(Plan(0, (PlannedQuery("explained", 0, node),))).fragments
+    except PlanError:
+        return ""  # EXPLAIN says elsewhere why it would be refused
     lines: list[str] = []
-    for lookup in dict.fromkeys(_lookups(node)):
+    for lookup, spread in _lookups(fragment).items():
         lines.append(f"  {described_lookup(lookup)}")
         found = [(each.name, sizes.get(each.identity)) for each in relations_of(lookup.table)]
         lines += [f"    {name}: {_size(size)}" for name, size in found]
@@ -46,17 +47,24 @@ def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_byte
         if lookup.kind in ("inner", "left") and math.isfinite(partners):
             lines.append(f"    about {_rows(round(partners))} for a tuple that finds any")
         total = sum(size.bytes for _, size in found if size is not None)
-        lines.append(f"    {_choice(lookup, total, memory_bytes, buckets)}")
+        lines.append(f"    {_choice(lookup, total, memory_bytes, buckets, spread=spread)}")
     return "\n".join(lines)
 
 
-def _lookups(node: Node) -> Iterator[Lookup | TableLookup]:
-    for each in from_below(node):
-        match each:
-            case Source():
-                yield from each.lookups
-            case Lookup():
-                yield each
+def _lookups(fragment: Fragment) -> dict[TableLookup, bool]:
+    """Return what is looked up, and whether Spark spreads the tuples by the values that are."""
+    spread = {
+        node.id
+        for node in fragment.exchanges
+        if isinstance(node.operation, Exchange) and node.operation.spread == "lookup"
+    }
+    found: dict[TableLookup, bool] = {}
+    for node in fragment.nodes:
+        if isinstance(node.operation, Reorder) and spread.issuperset(node.inputs):
+            spread.add(node.id)
+        elif isinstance(node.operation, Lookup):
+            found.setdefault(node.operation.table, spread.issuperset(node.inputs))
+    return found
 
 
 def _size(size: RelationSize | None) -> str:
@@ -69,7 +77,7 @@ def _rows(count: int) -> str:
     return f"{count:,} row{'' if count == 1 else 's'}"
 
 
-def _choice(lookup: Lookup | TableLookup, total: int, memory_bytes: int, buckets: int) -> str:
+def _choice(lookup: TableLookup, total: int, memory_bytes: int, buckets: int, *, spread: bool) -> str:
     key = _key(lookup)
     limit = format_byte_size(memory_bytes)
     if total <= memory_bytes:
@@ -78,12 +86,12 @@ def _choice(lookup: Lookup | TableLookup, total: int, memory_bytes: int, buckets
     if key is None:
         return f"cannot run: larger than {limit}, and no equality of columns by which it could be partitioned"
     slices = f"in {slices_of(total, memory_bytes, buckets)} slices by {key}, as it is larger than {limit}"
-    if isinstance(lookup, Lookup) and lookup.by:
+    if spread:
         return f"{slices}; Spark spreads the tuples over {buckets} buckets by the same key"
     return f"{slices}; each worker loads those that its tuples need, one after the other"
 
 
-def _key(lookup: Lookup | TableLookup) -> str | None:
+def _key(lookup: TableLookup) -> str | None:
     """Return the column of the table that is looked up by equality."""
     right = frozenset(column.name for column in schema_of(lookup.table))
     for part in conjuncts_of(lookup.predicate):
