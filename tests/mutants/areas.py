@@ -6,7 +6,13 @@ from pathlib import Path
 
 AREAS: dict[str, tuple[str, ...]] = {
     "translator": ("cluster/language/*.py",),
-    "rules": ("cluster/plan/*.py", "cluster/plan/rules/*.py", "cluster/physical/*.py", "cluster/physical/rules/*.py"),
+    "rules": (
+        "cluster/expressions/*.py",
+        "cluster/plan/*.py",
+        "cluster/plan/rules/*.py",
+        "cluster/physical/*.py",
+        "cluster/physical/rules/*.py",
+    ),
     "operators": ("cluster/fjord/*.py", "cluster/fjord/operators/*.py"),
 }
 LEFT_OUT = frozenset(

@@ -13,6 +13,7 @@ SUITE = (
     "tests/cluster/language/test_docs.py",
     "tests/cluster/plan/test_rewrite.py",
     # One unit after the other.
+    "tests/cluster/expressions",
     "tests/cluster/language",
     "tests/cluster/plan",
     "tests/cluster/papers",
