@@ -36,6 +36,7 @@ MACROS = (
     # A remainder has the sign of what is divided: one more time around, and none is negative.
     f"CREATE MACRO wrapped(n) AS CAST((n % {WRAPS} + {WRAPS + HALF}) % {WRAPS} - {HALF} AS BIGINT)",
     "CREATE MACRO settled(x) AS CASE WHEN isfinite(TRY(x)) THEN TRY(x) + 0.0 END",
+    "CREATE MACRO trimmed(s) AS trim(s, chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || ' ')",
     f"CREATE MACRO short(s) AS CASE WHEN length(s) <= {LARGEST} THEN s END",
 )
 Meaning = tuple[str, FieldType]
@@ -123,26 +124,28 @@ def _compared(sign: str, left: Meaning, right: Meaning) -> str:
 
 def _cast(operand: Meaning, target: FieldType) -> str:
     sql, kind = operand
-    text = f"replace({sql}, '_', '?')"  # DuckDB reads numbers with underscores between their digits
-    real = f"settled(TRY_CAST({text if kind is TEXT else sql} AS DOUBLE))"
-    match kind, target:
-        case _ if kind is target:
-            return sql
-        case FieldType.TEXT, FieldType.REAL:
+    if kind is target:
+        return sql
+    if kind is TEXT:
+        return _read(f"trimmed({sql})", target)
+    return f"({sql} <> 0)" if (kind, target) == (REAL, BOOLEAN) else f"TRY_CAST({sql} AS {TYPES[target]})"
+
+
+def _read(text: str, target: FieldType) -> str:
+    """Return what a text without spaces around it says."""
+    real = f"settled(TRY_CAST(replace({text}, '_', '?') AS DOUBLE))"  # DuckDB reads 1_000, too
+    match target:
+        case FieldType.REAL:
             return real
-        case FieldType.TEXT, FieldType.INTEGER:
+        case FieldType.INTEGER:
             # A half becomes the even one, in a text as in a number.
-            whole = f"regexp_full_match(trim({sql}), '[+-]?[0-9]+')"
-            exact = f"TRY_CAST(trim({sql}) AS BIGINT)"
+            whole, exact = f"regexp_full_match({text}, '[+-]?[0-9]+')", f"TRY_CAST({text} AS BIGINT)"
             return f"CASE WHEN {whole} AND {exact} IS NOT NULL THEN {exact} ELSE TRY_CAST({real} AS BIGINT) END"
-        case FieldType.TEXT, FieldType.BOOLEAN:
-            word = f"lower(trim({sql}))"
-            true, false = f"{word} IN ('true', 't', 'yes', 'y')", f"{word} IN ('false', 'f', 'no', 'n')"
-            return f"CASE WHEN {true} THEN TRUE WHEN {false} THEN FALSE ELSE {real} <> 0 END"
-        case FieldType.REAL, FieldType.BOOLEAN:
-            return f"({sql} <> 0)"
         case _:
-            return f"TRY_CAST({sql} AS {TYPES[target]})"
+            true, false = (
+                f"lower({text}) IN {words}" for words in (("true", "t", "yes", "y"), ("false", "f", "no", "n"))
+            )
+            return f"CASE WHEN {true} THEN TRUE WHEN {false} THEN FALSE ELSE {real} <> 0 END"
 
 
 def _case(case: Case, operands: Sequence[Meaning]) -> Meaning:
