@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -134,30 +134,39 @@ def _print(lines: Iterable[str]) -> None:
         for line in lines:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # What is still in the buffer has nowhere to go either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise ClusterError(f"the answer cannot be printed: {error.strerror or error}") from None
 
 
 def _write(trial: Trial, kind: Format, output: Path) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file that is there as a whole or not at all; into a device or a pipe, write as it comes."""
     from cluster.local.answer_formats import Format, json_lines, table_lines, write_parquet
 
-    unfinished = output.with_name(f".{output.name}.unfinished")
+    target = output.resolve()
+    is_whole = target.is_file() or not target.exists()
+    if kind is Format.PARQUET and not is_whole:
+        raise ClusterError(f"{output} is no file, and Parquet is written to files only", hint="use --format json")
+    written = target.with_name(f".{target.name}.unfinished") if is_whole else target
     try:
         with _progress(trial.rows) as progress:
             pieces = trial.answers(progress=progress)
             if kind is Format.PARQUET:
-                write_parquet(pieces, trial.columns, unfinished)
+                write_parquet(pieces, trial.columns, written)
             else:
                 lines = json_lines(pieces) if kind is Format.JSON else table_lines(pieces, trial.columns)
-                with unfinished.open("w", encoding="utf-8") as file:
+                with written.open("w", encoding="utf-8") as file:
                     file.writelines(f"{line}\n" for line in lines)
-        unfinished.replace(output)
+        if is_whole:
+            written.replace(target)
     except OSError as error:
         raise ClusterError(f"{output} cannot be written: {error.strerror or error}") from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        if is_whole:
+            with suppress(OSError):
+                written.unlink()
     typer.echo(f"written: {output}", err=True)
 
 

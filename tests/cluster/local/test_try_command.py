@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -204,6 +206,46 @@ def printing(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         assert process.stdout.readline().endswith(b'"row":{"x":0}}\n')
         yield process
         process.kill()
+
+
+def test_an_output_that_is_a_pipe_or_a_link_stays_one(day: Path, tmp_path: Path) -> None:
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link.jsonl", tmp_path / "target.jsonl"
+    os.mkfifo(pipe)
+    target.write_text("before")
+    link.symlink_to(target)
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit(pipe.read_text)
+        assert run("SELECT * FROM traffic", "--on", str(day), "--output", str(pipe), "--format", "json").exit_code == 0
+        assert len(read.result(30).splitlines()) == 3
+    assert run("SELECT * FROM traffic", "--on", str(day), "--output", str(link)).exit_code == 0
+    assert (pipe.is_fifo(), link.is_symlink(), len(target.read_text().splitlines())) == (True, True, 3)
+    refused = run("SELECT * FROM traffic", "--on", str(day), "--output", str(pipe), "--format", "parquet")
+    assert (refused.exit_code, pipe.is_fifo()) == (1, True)
+    assert "is no file, and Parquet is written to files only" in refused.stderr
+
+
+def test_a_name_too_long_for_a_file_beside_it_is_an_error(day: Path, tmp_path: Path) -> None:
+    result = run("SELECT * FROM traffic", "--on", str(day), "--output", str(tmp_path / f"{'a' * 243}.jsonl"))
+    assert result.exit_code == 1
+    assert "cannot be written: File name too long" in result.stderr
+
+
+def test_standard_output_that_is_full_is_an_error(day: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "protocols.command_line",
+        "query",
+        "try",
+        "SELECT * FROM traffic",
+        "--on",
+        str(day),
+    ]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert "the answer cannot be printed: No space left on device" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_nothing_is_said_when_nobody_reads_on(printing: subprocess.Popen[bytes]) -> None:
