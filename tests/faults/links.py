@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 CHUNK_BYTES = 64 * 1024
+ROUNDS = 3
+"""Of the loop, until what was closed or reset is: a transport ends in the round after."""
 CHUNKS_HELD = 64
 """What waits in one direction of one connection at most; more has to wait at the sender."""
 LONGEST_SECONDS = 30.0
@@ -38,6 +40,7 @@ class Link:
         self._open = asyncio.Event()
         self._delay = 0.0
         self._writers: set[asyncio.StreamWriter] = set()
+        self._connected_tasks: set[asyncio.Task[None]] = set()
         self.connections = 0
         """Made since it began."""
         self.held = 0
@@ -88,20 +91,31 @@ class Link:
         else:
             self._open.clear()
         if self._server is None:
-            self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
 
     async def _end_tasks(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for writer in self._writers:
+            _reset(writer)
+        for _ in range(ROUNDS):
+            await asyncio.sleep(0)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.add(writer)  # from now on, as a task may be cancelled before it begins
+        connected = asyncio.create_task(self._connected(reader, writer))
+        self._connected_tasks.add(connected)
+        connected.add_done_callback(self._connected_tasks.discard)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:
             _reset(writer)
+            self._writers.discard(writer)
             return
         ends = {writer, far_writer}
         self._writers |= ends
@@ -110,9 +124,7 @@ class Link:
             asyncio.create_task(self._pump(far_reader, writer)),
         ]
         try:
-            # Python 3.11's streams log the task of a connection that is cancelled, as if it had failed.
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for pump in pumps:
                 pump.cancel()
