@@ -5,10 +5,9 @@ from __future__ import annotations
 from cluster.fjord.instantiation import subscribed_operator
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Node
-from cluster.physical.lowering import lower
+from cluster.physical.lowering import lower_alone
 from cluster.physical.operations import Exchange, GroupedFilter, Sink
 from cluster.plan.completeness import check_completeness
-from cluster.plan.epoch import Plan, PlannedQuery
 
 
 def check_supported(node: Node) -> None:
@@ -20,12 +19,12 @@ def check_supported(node: Node) -> None:
         An UnsupportedPlanError names the operator.
     """
     check_completeness(node)
-    for fragment in lower(Plan(0, (PlannedQuery("check", 0, node),))).fragments:
-        for each in fragment.nodes:
-            if not isinstance(each.operation, Exchange | GroupedFilter | Sink):
-                subscribed_operator(each.operation, fragment)
-        for subscriber in fragment.subscribers:
-            for condition in filter(None, subscriber.conditions):
-                compile_scalar(condition)  # which a grouped filter does with the first tuple
-            for step in subscriber.finish:
-                subscribed_operator(step, fragment)
+    fragment = lower_alone(node)
+    for each in fragment.nodes:
+        if not isinstance(each.operation, Exchange | GroupedFilter | Sink):
+            subscribed_operator(each.operation, fragment)
+    for subscriber in fragment.subscribers:
+        for condition in filter(None, subscriber.conditions):
+            compile_scalar(condition)  # which a grouped filter does with the first tuple
+        for step in subscriber.finish:
+            subscribed_operator(step, fragment)

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 from cluster.errors import PlanError
 from cluster.language.algebra import Node, TableLookup, schema_of
-from cluster.physical.lowering import lower
+from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment
 from cluster.physical.operations import Exchange, Lookup, Reorder
-from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.explain import described_lookup
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
 from cluster.plan.lookup_order import partners_of
@@ -35,7 +34,7 @@ def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_byte
         How many there are downstream.
     """
     try:
-        (fragment,) = lower(Plan(0, (PlannedQuery("explained", 0, node),))).fragments
+        fragment = lower_alone(node)
     except PlanError:
         return ""  # EXPLAIN says elsewhere why it would be refused
     lines: list[str] = []

@@ -75,6 +75,18 @@ def with_query(running: PhysicalPlan, query: PlannedQuery) -> PhysicalPlan:
     )  # fmt: skip
 
 
+def lower_alone(node: Node) -> Fragment:
+    """Return what would run of a query if there was no other.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If something cannot be run; says why.
+    """
+    (fragment,) = lower(Plan(0, (PlannedQuery("alone", 0, node),))).fragments
+    return fragment
+
+
 @remembered
 def _lowered(node: Node) -> tuple[Lowered, str]:
     """Return how a query is folded, and the identity of its fragment."""

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from cluster.errors import PlanError
 from cluster.language.algebra import Node
 from cluster.language.plans import plain_column
-from cluster.physical.lowering import lower
+from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Columns, Panes, PartialAggregate, PreaggregatedFilter, Sample, Scan
 from cluster.physical.words import ALL_ROWS, describe, scan_words
 from cluster.plan.completeness import check_completeness
 from cluster.plan.demand import demands_of
-from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of, conjuncts_of
 from cluster.plan.hosts import Host
@@ -59,7 +58,7 @@ def where_it_runs(node: Node) -> str:
 def _in_spark(node: Node) -> Iterator[str]:
     """Say what runs next to the scans, and what behind the shuffle."""
     try:
-        (fragment,) = lower(Plan(0, (PlannedQuery("explained", 0, node),))).fragments
+        fragment = lower_alone(node)
     except PlanError as error:
         yield f"it would be refused: {error}"
         return
