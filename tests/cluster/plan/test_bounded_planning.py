@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 
@@ -246,13 +245,6 @@ def test_large_queries_take_steps_in_proportion_to_their_text(kind: str) -> None
     counted, made = steps(BIG[kind])
     assert counted < 60 * len(BIG[kind])
     assert len(made.applied) < 5_000
-
-
-def test_ten_thousand_values_are_planned_in_a_fraction_of_the_time_they_took() -> None:
-    """They took 4 to 8 s, and may take half a second; processor time, so that others on the machine do not count."""
-    begun = time.process_time()
-    steps(BIG["values"])
-    assert time.process_time() - begun < 1.5
 
 
 @pytest.mark.parametrize("kind", ["values", "texts"])
