@@ -27,7 +27,7 @@ class FjordError(Exception):
 
 
 class ProtocolError(FjordError):
-    """Bytes or values that do not follow the wire formats of docs/protocol.md."""
+    """Bytes or values that do not follow the wire formats of docs/reference/protocol.md."""
 
 
 class FrameError(ProtocolError):

@@ -17,8 +17,8 @@ topic                                     from -> to                 kept     pa
 ``proxies/<proxy>/demands/<stream>``      proxy -> all               yes      see :mod:`protocols.demand_reports`
 ``clusters/<cluster>/status``             cluster -> all             yes      :class:`protocols.catalog.Status`
 ``demands/<stream>``                      cluster -> proxies         yes      :class:`protocols.demands.StreamDemand`
-``results/<query>``                       cluster -> subscribers     no       JSON, see docs/protocol.md
-``errors/<query>``                        cluster -> subscribers     no       JSON, see docs/protocol.md
+``results/<query>``                       cluster -> subscribers     no       JSON, see docs/reference/protocol.md
+``errors/<query>``                        cluster -> subscribers     no       JSON, see docs/reference/protocol.md
 ========================================  =========================  =======  ================================
 
 Every topic starts with ``fjord/v1/``. "Kept" means an MQTT retained message.
@@ -187,7 +187,9 @@ def parse(topic: str) -> ParsedTopic:
         case ["errors", query]:
             kind, names = "query_errors", (query,)
         case _:
-            raise TopicError(f"{topic[:120]!r} is not a topic of Fjord", hint="see docs/protocol.md for the list")
+            raise TopicError(
+                f"{topic[:120]!r} is not a topic of Fjord", hint="see docs/reference/protocol.md for the list"
+            )
     for name in names:
         check_name(name, f"name in topic {topic[:120]!r},")
     return ParsedTopic(kind, names)

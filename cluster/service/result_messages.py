@@ -1,4 +1,4 @@
-"""The JSON in which results and errors are published (docs/protocol.md)."""
+"""The JSON in which results and errors are published (docs/reference/protocol.md)."""
 
 from __future__ import annotations
 

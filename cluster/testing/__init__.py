@@ -1,4 +1,6 @@
-"""For tests of your own queries: scripted streams and relations, a clock that stands still (docs/testing-queries.md).
+"""For tests of your own queries: scripted streams and relations, a clock that stands still.
+
+docs/how-to/try-and-test-queries.md shows how.
 
 >>> from cluster.testing import EOF, ScriptedSource, answers
 >>> traffic = ScriptedSource({"speed": float}, [("2012-03-01T07:00", {"speed": 30.0}), EOF()])

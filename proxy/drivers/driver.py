@@ -80,7 +80,7 @@ class Refusal:
     Parameters
     ----------
     reason
-        One of a small fixed set of words, fit to be a metric label: see docs/devices.md.
+        One of a small fixed set of words, fit to be a metric label: see docs/how-to/connect-devices.md.
     detail
         A sentence for people.
     mote

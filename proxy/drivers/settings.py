@@ -26,7 +26,7 @@ from proxy.drivers.topic_pattern import TopicPattern
 from proxy.drivers.zigbee2mqtt import Zigbee2MqttDriver, ZigbeeDriverPlan
 from proxy.errors import ConfigurationError
 
-_HINT = "docs/devices.md describes every setting"
+_HINT = "docs/how-to/connect-devices.md describes every setting"
 
 
 def _duration(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What a zip join means, tuple by tuple, from its words alone (docs/sql.md, Zip joins)."""
+"""What a zip join means, tuple by tuple, from its words alone (docs/reference/sql.md, Zip joins)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that docs/motes.md shows are files that work."""
+"""The files that docs/reference/motes.md shows are files that work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmware_sim.radio.channel import read_faults
 from protocols.power.component import Component
 from protocols.power.profiles import preset_names
 
-TEXT = (Path(__file__).parents[2] / "docs" / "motes.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "motes.md").read_text()
 FLEET, PROGRAM, FAULTS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 
 

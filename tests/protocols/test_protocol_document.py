@@ -1,4 +1,4 @@
-"""The worked examples of docs/protocol.md are what the code writes and reads, byte for byte."""
+"""The worked examples of docs/reference/protocol.md are what the code writes and reads, byte for byte."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocols.frames import Frame, FrameDecoder, encode
 from protocols.programs import SamplingProgram
 from protocols.streams import Field, FieldType, StreamSchema
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 SPEED = Field("speed", FieldType.REAL, "mph")
 TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), SPEED))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -15,22 +13,18 @@ from urllib.parse import unquote, urlsplit
 import duckdb
 import pytest
 
-from cluster.demo.parts import Parts, accepts, is_ready
-from cluster.demo.processes import Child, Children
+from cluster.demo.processes import Children
 from cluster.service.client import ApiClient
 from tests.postgres_server import find_postgres, running_postgres
-from tests.system.followed_page import Terminals, differences, steps_of, type_in
+from tests.system.followed_page import Terminals, differences, steps_of
+from tests.system.page_reader import ROOT, Reader
 from tests.system.recorded_day import DAY
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "examples" / "traffic" / "README.md"
-SECONDS = 120.0
 KNOWN = ("716339", "717458", "767350")
 INCIDENTS = {"716339": "road works", "717458": "crash", "767350": "crash"}
-STREAM_SECONDS = 30.0
-"""A reader who goes to another terminal takes longer than a mote that announces itself."""
 
 
 @contextmanager
@@ -52,68 +46,6 @@ def database() -> Iterator[tuple[str, dict[str, str]]]:
                 "PATH": f"{programs}:{os.environ['PATH']}",
             },
         )
-
-
-class Reader:
-    """Types what the page says into terminals, where ports and folders are those of a test.
-
-    Parameters
-    ----------
-    children
-        Holds what goes on.
-    folder
-        Where the page is read.
-    environment
-        What the reader's database asks for.
-    """
-
-    def __init__(self, children: Children, folder: Path, environment: dict[str, str]) -> None:
-        self.parts = Parts.on_free_ports(children, folder)
-        (folder / "examples").symlink_to(ROOT / "examples")
-        programs = folder / "bin"
-        programs.mkdir()
-        (programs / "python").symlink_to(sys.executable)
-        fjord = programs / "fjord"
-        fjord.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m protocols.command_line "$@"\n')
-        fjord.chmod(0o755)
-        self.environment = {
-            **os.environ,
-            **environment,
-            "PATH": f"{programs}:{environment.get('PATH', os.environ['PATH'])}",
-            "PYTHONPATH": str(ROOT),
-            "FJORD_BROKER": str(self.parts.broker),
-            "FJORD_API": self.parts.api_address,
-            "FJORD_API_PORT": self.parts.api_address.rpartition(":")[2],
-        }
-
-    def open_terminal(self, command: str) -> None:
-        """Start a command that goes on, and wait as the page says."""
-        fjord, name, *rest = command.split()
-        assert fjord == "fjord"
-        if name == "broker":
-            rest = ["--port", str(self.parts.broker.port), *rest]
-        child = self.parts.children.start(name, [name, *rest], self.environment)
-        if name == "broker":
-            self.parts.children.wait_until(lambda: accepts(self.parts.broker), child, seconds=SECONDS)
-        if name == "cluster":
-            self._wait_for_cluster(child)
-
-    def type(self, command: str) -> list[str]:
-        """Type a command and return the lines it prints."""
-        name, is_variable, value = command.partition("=")
-        if is_variable and name.isidentifier():
-            self.environment[name] = value
-            return []
-        deadline = time.monotonic() + STREAM_SECONDS
-        while True:
-            lines = type_in(command, self.parts.folder, self.environment)
-            if not any("there is no stream 'road'" in line for line in lines) or time.monotonic() > deadline:
-                return lines
-            time.sleep(0.5)
-
-    def _wait_for_cluster(self, child: Child) -> None:
-        with ApiClient(self.parts.api_address) as api:
-            self.parts.children.wait_until(lambda: is_ready(api), child, seconds=SECONDS)
 
 
 def test_every_command_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

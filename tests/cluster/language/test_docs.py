@@ -1,4 +1,4 @@
-"""Every example of docs/sql.md does what the page says."""
+"""Every example of docs/reference/sql.md does what the page says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cluster.language.translation import (
 from cluster.plan.rewrite import rewrite
 from protocols.streams import FieldType
 
-PAGE = (Path(__file__).parents[3] / "docs" / "sql.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "sql.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```(sql[a-z ]*)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 

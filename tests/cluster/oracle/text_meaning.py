@@ -1,4 +1,6 @@
-"""Forms as SQL for DuckDB, over snapshots: what a text means at every instant (docs/sql.md; papers/pipes_algebra.md 3).
+"""Forms as SQL for DuckDB, over snapshots: what a text means at every instant.
+
+The meaning is that of docs/reference/sql.md and papers/pipes_algebra.md section 3.
 
 Every query is a table with a row for each tuple, and for each copy of it, at each instant at which it is valid:
 

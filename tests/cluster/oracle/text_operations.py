@@ -1,4 +1,4 @@
-"""Operators and functions of FjordSQL: every way to write them, and what they mean in DuckDB (docs/sql.md).
+"""Operators and functions of FjordSQL: every way to write them, and what they mean in DuckDB (docs/reference/sql.md).
 
 Integers wrap at 64 bits; what is infinite or no number is NULL, and no zero is negative; texts are counted and ordered
 by code point; what cannot be converted is NULL.

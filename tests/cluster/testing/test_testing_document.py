@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from protocols.command_line import app
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "testing-queries.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "try-and-test-queries.md").read_text(encoding="utf-8")
 CONSOLES = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -32,7 +32,7 @@ def test_commands_print_what_is_shown(command: str, shown: str, monkeypatch: pyt
 
 def test_examples_do_what_they_say() -> None:
     examples = "\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
-    test = doctest.DocTestParser().get_doctest(examples, {}, "testing-queries.md", None, None)
+    test = doctest.DocTestParser().get_doctest(examples, {}, "try-and-test-queries.md", None, None)
     assert len(test.examples) > 10
     found = doctest.DocTestRunner().run(test)
     assert found.failed == 0

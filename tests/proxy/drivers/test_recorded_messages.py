@@ -1,4 +1,4 @@
-"""The configuration of docs/devices.md reads messages that real devices sent."""
+"""The configuration of docs/how-to/connect-devices.md reads messages that real devices sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocols.packets import Announcement
 from proxy.drivers.settings import load_drivers, read_drivers
 from proxy.errors import ConfigurationError
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "devices.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "how-to" / "connect-devices.md"
 
 
 def documented():
@@ -22,7 +22,7 @@ def documented():
 
 @pytest.fixture
 def drivers():
-    return {each.name: each for each in read_drivers(documented(), "docs/devices.md")}
+    return {each.name: each for each in read_drivers(documented(), "docs/how-to/connect-devices.md")}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""Somebody who follows a page of documentation: terminals, commands, and what the page's commands need around them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from cluster.demo.parts import Parts, accepts, is_ready
+from cluster.demo.processes import Child, Children
+from cluster.service.client import ApiClient
+from tests.system.followed_page import type_in
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 120.0
+STREAM_SECONDS = 30.0
+"""A reader who goes to another terminal takes longer than a mote that announces itself."""
+
+
+class Reader:
+    """Types what the page says into terminals, where ports and folders are those of a test.
+
+    Parameters
+    ----------
+    children
+        Holds what goes on.
+    folder
+        Where the page is read.
+    environment
+        What the reader's database asks for.
+    """
+
+    def __init__(self, children: Children, folder: Path, environment: dict[str, str]) -> None:
+        self.parts = Parts.on_free_ports(children, folder)
+        (folder / "examples").symlink_to(ROOT / "examples")
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "python").symlink_to(sys.executable)
+        fjord = programs / "fjord"
+        fjord.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m protocols.command_line "$@"\n')
+        fjord.chmod(0o755)
+        self.environment = {
+            **os.environ,
+            **environment,
+            "PATH": f"{programs}:{environment.get('PATH', os.environ['PATH'])}",
+            "PYTHONPATH": str(ROOT),
+            "FJORD_BROKER": str(self.parts.broker),
+            "FJORD_API": self.parts.api_address,
+            "FJORD_API_PORT": self.parts.api_address.rpartition(":")[2],
+        }
+
+    def open_terminal(self, command: str) -> None:
+        """Start a command that goes on, and wait as the page says."""
+        fjord, name, *rest = command.split()
+        assert fjord == "fjord"
+        if name == "broker":
+            rest = ["--port", str(self.parts.broker.port), *rest]
+        child = self.parts.children.start(name, [name, *rest], self.environment)
+        if name == "broker":
+            self.parts.children.wait_until(lambda: accepts(self.parts.broker), child, seconds=SECONDS)
+        if name == "cluster":
+            self._wait_for_cluster(child)
+
+    def type(self, command: str) -> list[str]:
+        """Type a command and return the lines it prints."""
+        name, is_variable, value = command.partition("=")
+        if is_variable and name.isidentifier():
+            self.environment[name] = value
+            return []
+        deadline = time.monotonic() + STREAM_SECONDS
+        while True:
+            lines = type_in(command, self.parts.folder, self.environment)
+            if not any("there is no stream '" in line for line in lines) or time.monotonic() > deadline:
+                return lines
+            time.sleep(0.5)
+
+    def _wait_for_cluster(self, child: Child) -> None:
+        with ApiClient(self.parts.api_address) as api:
+            self.parts.children.wait_until(lambda: is_ready(api), child, seconds=SECONDS)
