@@ -62,6 +62,7 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Round: "ROUND",
     exp.Floor: "FLOOR",
     exp.Ceil: "CEIL",
+    exp.Sign: "SIGN",
     exp.Sqrt: "SQRT",
     exp.Pow: "POWER",
     exp.Ln: "LN",

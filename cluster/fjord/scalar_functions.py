@@ -75,6 +75,11 @@ def absolute(value: pl.Series) -> pl.Series:
     return value if value.dtype == pl.Null else value.abs()
 
 
+def sign(value: pl.Series) -> pl.Series:
+    """Return -1, 0 or 1."""
+    return value if value.dtype == pl.Null else value.sign().cast(pl.Int64)
+
+
 def round_to(decimals: int) -> Callable[[pl.Series], pl.Series]:
     """Return the function that rounds to so many decimals, a half away from zero."""
     count = min(decimals, MOST_DECIMALS)

@@ -169,6 +169,7 @@ _CALLED: dict[str, Function] = {
     "COALESCE": functions.coalesce,
     "NULLIF": functions.null_if,
     "ABS": functions.absolute,
+    "SIGN": functions.sign,
     "FLOOR": functions.floor,
     "CEIL": functions.ceil,
     "SQRT": functions.square_root,

@@ -35,7 +35,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
         *("TO_CHAR", "TO_NUMBER", "TO_INTEGER", "CONVERT", "STR", "FORMAT", "SAFE_CAST", "TRY_CONVERT"),
     ),
     _EITHER_NULL: ("ISNULL",),
-    _CHOICE: ("NVL2", "DECODE", "CHOOSE", "SIGN"),
+    _CHOICE: ("NVL2", "DECODE", "CHOOSE"),
     _LOGARITHM: ("LOG", "LOG10", "LOG2", "LOG1P"),
     "write FLOOR(x), CEIL(x) or ROUND(x)": ("TRUNC", "TRUNCATE", "INT"),
     "write SQRT(x) or POWER(x, y)": ("CBRT", "SQUARE"),

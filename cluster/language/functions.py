@@ -105,6 +105,7 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Round: Function("ROUND", ("this", "decimals"), (_NUMBER, _INTEGER), 1, Result.FIRST, keeps_unit=True),
     exp.Floor: Function("FLOOR", ("this",), (_NUMBER,), 1, Result.FIRST, keeps_unit=True),
     exp.Ceil: Function("CEIL", ("this",), (_NUMBER,), 1, Result.FIRST, keeps_unit=True),
+    exp.Sign: Function("SIGN", ("this",), (_NUMBER,), 1, FieldType.INTEGER),
     exp.Sqrt: Function("SQRT", ("this",), (_NUMBER,), 1, FieldType.REAL, null_if_null=False),
     exp.Pow: Function("POWER", ("this", "expression"), (_NUMBER, _NUMBER), 2, FieldType.REAL, null_if_null=False),
     exp.Ln: Function("LN", ("this",), (_NUMBER,), 1, FieldType.REAL, null_if_null=False),

@@ -175,6 +175,8 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
     INTEGER: (
         *(_binary(sign, INTEGER, INTEGER) for sign in "+-*%"),
         _call("ABS", INTEGER),
+        _call("SIGN", INTEGER),
+        _call("SIGN", REAL),
         _call("LENGTH", TEXT),
         _call("ROUND", INTEGER),
         lambda drawing, depth: Negative(drawing.of(INTEGER, depth)),

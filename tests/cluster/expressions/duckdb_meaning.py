@@ -166,6 +166,8 @@ def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
             return f"{function.lower()}({together})", kind
         case "ABS":
             return _computed(kind, f"abs({_wide(operands[0])})"), kind
+        case "SIGN":
+            return f"CAST(sign({sql}) AS BIGINT)", INTEGER
         case "ROUND" if kind is REAL:
             decimals = "".join(f", CAST({each} AS INTEGER)" for each, _ in operands[1:])
             return _computed(kind, f"round({sql}{decimals})"), kind

@@ -271,6 +271,7 @@ _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
     exp.Mod: _remainder,
     exp.Neg: _signed(lambda value: -value),
     exp.Abs: _signed(abs),
+    exp.Sign: lambda value: (value > 0) - (value < 0),
     exp.Floor: _whole(math.floor),
     exp.Ceil: _whole(math.ceil),
     exp.Sqrt: _computed(math.sqrt),

@@ -139,6 +139,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, FieldType], ...]] = {
     ),
     exp.Floor: (("FLOOR({r})", REAL), ("FLOOR({i})", INTEGER)),
     exp.Ceil: (("CEIL({r})", REAL), ("CEIL({i})", INTEGER)),
+    exp.Sign: (("SIGN({r})", INTEGER), ("SIGN({i})", INTEGER)),
     exp.Sqrt: (("SQRT({r})", REAL), ("SQRT({i})", REAL)),
     exp.Pow: (("POWER({r}, {r})", REAL), ("POWER({i}, {i})", REAL), ("POWER({r}, {i})", REAL)),
     exp.Ln: (("LN({r})", REAL), ("LN({i})", REAL)),

@@ -14,7 +14,7 @@ SELECT GREATEST(speed, 1) AS g, NULLIF(speed, 0) AS n, TRY_CAST(sensor AS INTEGE
 SELECT sensor FROM traffic WHERE sensor LIKE 'I-%' AND lane IN (1, 2) AND (speed BETWEEN 10 AND 90 OR NOT open)
 SELECT sensor FROM traffic WHERE sensor NOT LIKE 'a!%' ESCAPE '!' AND lane NOT IN (3) AND speed NOT BETWEEN 1 AND 2
 SELECT CONCAT(sensor, 'x') AS c, LENGTH(sensor) AS l, ABS(speed) AS a, FLOOR(speed) AS f FROM traffic
-SELECT LOWER(sensor) AS l, CEIL(speed) AS c, LEAST(speed, lane) AS s, LN(speed) AS n, SQRT(speed) AS q, EXP(speed) AS e FROM traffic WHERE speed <= 90
+SELECT LOWER(sensor) AS l, CEIL(speed) AS c, LEAST(speed, lane) AS s, LN(speed) AS n, SQRT(speed) AS q, EXP(speed) AS e, SIGN(speed) AS g FROM traffic WHERE speed <= 90
 
 -- Windows
 SELECT speed FROM traffic WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE) AS t

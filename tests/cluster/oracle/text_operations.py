@@ -138,6 +138,7 @@ def _arithmetic() -> Iterator[Operation]:
             kept = Exactness.EVEN if exact else Exactness.SAME
             spelling = f"ROUND({{0}}, {decimals})"
             yield _operation("ROUND+", kind, (kind,), (spelling,), sql, exactness=kept, typed_by=(0,))
+        yield _operation("SIGN", INTEGER, (kind,), ("SIGN({0})",), "CAST(sign({0}) AS BIGINT)")
         yield _operation(
             "SQRT", REAL, (kind,), ("SQRT({0})",), f"CASE WHEN {{0}} >= 0 THEN f_real(sqrt({_D0})) END",
             exactness=Exactness.SAME,
