@@ -1,6 +1,6 @@
 """Which drivers a proxy has: a TOML file with one ``[[driver]]`` per kind of device.
 
-Docs/devices.md explains every setting with an example that a test reads.
+Every setting, with examples that a test reads, is in docs/how-to/connect-devices.md.
 """
 
 from __future__ import annotations
