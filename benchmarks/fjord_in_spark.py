@@ -16,7 +16,9 @@ import polars as pl
 from hosted_fjord import READINGS, append
 from pyspark.sql import SparkSession
 
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.physical.lowering import lower
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.hosts import Host
 from cluster.spark.hosting import start_fjord
 from cluster.spark.source import SourceOptions
@@ -42,7 +44,7 @@ class FjordInSpark:
         self.table = StreamTable(str(folder / "streams" / READINGS.name), READINGS)
         self.results = ResultsTable(str(folder / "results"), "benchmark")
         self.epoch = 1
-        self._plans.write(Plan(1))
+        self._plans.write(lower(Plan(1)))
         self._fjord = start_fjord(
             spark,
             options=SourceOptions(
@@ -59,7 +61,7 @@ class FjordInSpark:
         """Let these queries run from now on; queries that are new begin after a version of the stream's table."""
         self.epoch += 1
         version = self.table.version if after_version is None else after_version
-        self._plans.write(Plan(self.epoch, tuple(queries), {READINGS.name: version}))
+        self._plans.write(lower(Plan(self.epoch, tuple(queries), {READINGS.name: version})))
 
     def append(self, rows: pl.DataFrame, watermark_us: int) -> None:
         """Store rows."""

@@ -204,7 +204,7 @@ class LocalEngine:
     def _begin(self, plan: Plan) -> None:
         self._plan = plan
         self._physical = lower(plan, self._physical)
-        self._fragments = {host: self._physical.hosted(host) for host in Host}
+        self._fragments = {host: self._physical.hosted(host).fragments for host in Host}
         self._stateless = StatelessHost(self._fragments[Host.STATELESS], clock=self._clock)
 
     def _without_state(

@@ -5,6 +5,8 @@ The only place that decides what runs where; whoever runs it instantiates (:mod:
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from cluster.language.algebra import Node
 from cluster.physical.nodes import NOTHING, Fragment, PhysicalPlan, Subscriber
 from cluster.physical.rules.folded_queries import FoldedQuery
@@ -46,7 +48,7 @@ def lower(plan: Plan, before: PhysicalPlan = NOTHING) -> PhysicalPlan:
     fragments = [
         _fragment(kind, tuple(subscribers[identity]), before.by_identity.get(identity)) for identity, kind in ordered
     ]
-    return PhysicalPlan(plan.epoch, tuple(fragments))
+    return PhysicalPlan(plan.epoch, tuple(fragments), plan.positions)
 
 
 def with_query(running: PhysicalPlan, query: PlannedQuery) -> PhysicalPlan:
@@ -65,14 +67,13 @@ def with_query(running: PhysicalPlan, query: PlannedQuery) -> PhysicalPlan:
     if before is not None:
         added = kind.fragment((*before.subscribers, subscriber))
         fragments = tuple(added if each is before else each for each in running.fragments)
-        return PhysicalPlan(running.epoch + 1, fragments)
+        return replace(running, epoch=running.epoch + 1, fragments=fragments)
     fragments = running.fragments
     place = len(fragments)
     if isinstance(kind, FoldedQuery):
         place = next((at for at, each in enumerate(fragments) if each.shares_panes), place)
-    return PhysicalPlan(
-        running.epoch + 1, (*fragments[:place], kind.fragment((subscriber,)), *fragments[place:])
-    )  # fmt: skip
+    fragments = (*fragments[:place], kind.fragment((subscriber,)), *fragments[place:])
+    return replace(running, epoch=running.epoch + 1, fragments=fragments)
 
 
 def lower_alone(node: Node) -> Fragment:

@@ -9,17 +9,20 @@ What is estimated or measured of a node stands beside the plan, by the node's id
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
 
 from cluster.language.algebra import AggregateCall, Scalar
-from cluster.physical.operations import Exchange, Filter, Measures, Operation, Project, Scan, Sink
+from cluster.physical.operations import Exchange, Filter, Lookup, Measures, Operation, Project, Scan, Sink
+from cluster.plan.history import EVER_US
 from cluster.plan.hosts import Host
+from cluster.plan.relations_read import relations_of
 
 
-class OperatorNode(msgspec.Struct, frozen=True):
+class OperatorNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """One operator, or one end of what crosses between machines.
 
     Parameters
@@ -44,7 +47,7 @@ class PaneWindow(msgspec.Struct, frozen=True):
     slide_us: int
 
 
-class Reported(msgspec.Struct, frozen=True):
+class Reported(msgspec.Struct, frozen=True, omit_defaults=True):
     """What devices or proxies report to a query in the place of samples.
 
     Parameters
@@ -68,7 +71,7 @@ class Reported(msgspec.Struct, frozen=True):
     only: bool = False
 
 
-class Subscriber(msgspec.Struct, frozen=True):
+class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     """A query, and which rows of a fragment are its own.
 
     Parameters
@@ -191,6 +194,22 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
         return tuple(dict.fromkeys(node.operation.stream for node in self.nodes if isinstance(node.operation, Scan)))
 
     @cached_property
+    def relations(self) -> frozenset[str]:
+        """Identities of the relations in which it looks rows up."""
+        tables = (node.operation.table.table for node in self.nodes if isinstance(node.operation, Lookup))
+        return frozenset(each.identity for table in tables for each in relations_of(table))
+
+    @cached_property
+    def beginnings(self) -> Mapping[str, int]:
+        """From which instant on it reads what is stored, by stream; streams that it reads live only are left out."""
+        found: dict[str, int] = {}
+        for node in self.nodes:
+            if isinstance(node.operation, Scan) and (history := node.operation.history) is not None:
+                begins = EVER_US if history.begins_us is None else history.begins_us
+                found[node.operation.stream] = min(begins, found.get(node.operation.stream, begins))
+        return found
+
+    @cached_property
     def spread(self) -> bool:
         """True if its rows go to buckets by their values, so that each bucket has a share."""
         return any(isinstance(node.operation, Exchange) and node.operation.spread != "group" for node in self.nodes)
@@ -230,14 +249,33 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
         Of the plan that it was lowered from.
     fragments
         Those of folded queries, then those that share panes; each by the oldest of its subscribers.
+    positions
+        By stream: the last table version that belongs to the epoch before.
     """
 
     epoch: int
     fragments: tuple[Fragment, ...] = ()
+    positions: Mapping[str, int] = {}
 
-    def hosted(self, host: Host) -> tuple[Fragment, ...]:
-        """Return what one of the two Spark queries runs."""
-        return tuple(each for each in self.fragments if each.host is host)
+    def hosted(self, host: Host) -> PhysicalPlan:
+        """Return the part of it that one of the two Spark queries runs."""
+        return replace(self, fragments=tuple(each for each in self.fragments if each.host is host))
+
+    @cached_property
+    def streams(self) -> frozenset[str]:
+        """The streams that are read."""
+        return frozenset(stream for fragment in self.fragments for stream in fragment.streams)
+
+    @cached_property
+    def relations(self) -> frozenset[str]:
+        """Identities of the relations that are read."""
+        return frozenset(identity for fragment in self.fragments for identity in fragment.relations)
+
+    @cached_property
+    def with_history(self) -> tuple[tuple[Subscriber, Mapping[str, int]], ...]:
+        """The queries that begin with the past, oldest first; by stream, from which instant on they read it."""
+        found = [(each, part.beginnings) for part in self.fragments if part.beginnings for each in part.subscribers]
+        return tuple(sorted(found, key=lambda each: each[0].visible_from))
 
     @cached_property
     def by_identity(self) -> dict[str, Fragment]:

@@ -331,7 +331,7 @@ class Sink(_Operation, frozen=True):
     called: ClassVar[str] = "Answers"
 
 
-Operation = (
+PlainOperation = (
     Scan
     | ScanAggregates
     | Sample
@@ -358,9 +358,11 @@ Operation = (
     | Join
     | SemiJoin
     | Zip
-    | Lookup
     | Granularity
     | Changes
     | Sink
 )
+"""Any kind but a look-up."""
+
+Operation = PlainOperation | Lookup
 """Any kind."""

@@ -1,34 +1,30 @@
 """Plan epochs: the immutable plan under which a Fjord runs from an exact position of its streams.
 
-Adding or dropping a query writes a new plan with the next epoch number. A plan names, for each stream it reads, the
+Adding or dropping a query makes a new plan with the next epoch number. A plan names, for each stream it reads, the
 table version up to which the plan before it holds; so where a query begins does not depend on how the stream happens
 to be cut into micro-batches, and a replay after a crash meets the same plans at the same places.
+
+Here is what the queries of an epoch mean, as the registry keeps it. What runs of it is in the epoch's file
+(:mod:`cluster.physical.plan_files`); files of formats up to 4 have the queries, too.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
-from cluster.errors import PlanError, UnwritableError
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
 from cluster.plan.relations_read import relations_of
 from cluster.plan.stored_plans import Stored, from_nodes, restored, written
-from cluster.synced_files import make_folder, sync
 
 FORMAT = 4
 """1 had a whole plan in every file; 2 and 3 have expressions that are texts."""
 
 FORMATS_READ = (2, 3, FORMAT)
-"""Those of files that can be read; 3 is 2 with queries that are lists of distinct nodes."""
-
-WHOLE_EVERY = 64
-"""Epochs between two files with a whole plan; the others say what has changed since the epoch before."""
+"""Those that can be read; 3 is 2 with queries that are lists of distinct nodes."""
 
 
 class PlannedQuery(msgspec.Struct, frozen=True):
@@ -185,149 +181,3 @@ def decode_plan(text: bytes | str) -> Plan | PlanChange:
     if isinstance(found, _StoredPlan):
         return Plan(found.epoch, queries, found.positions, form)
     return PlanChange(found.epoch, queries, found.dropped, found.positions, form)
-
-
-class PlanFiles:
-    """Plans as JSON files in a folder that driver and executors share; written once, never changed.
-
-    Most files hold what has changed since the epoch before, so that the thousandth query costs no more than the tenth.
-
-    Parameters
-    ----------
-    folder
-        Where they are.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._latest = EMPTY
-        self._prepared: Plan | None = None
-        """Whose file is written and has not got its name yet."""
-
-    def path(self, epoch: int) -> Path:
-        """Return the file of an epoch's plan."""
-        return self.folder / f"{epoch:012d}.json"
-
-    def exists(self, epoch: int) -> bool:
-        """Return whether an epoch has a plan; epoch 0 always has."""
-        return epoch == 0 or self.path(epoch).exists()
-
-    def newest(self) -> int:
-        """Return the newest epoch that has a plan; 0 if there is none."""
-        whole = (path for path in self.folder.glob("*.json") if path.stem.isdigit() and path.stat().st_size)
-        return max((int(path.stem) for path in whole), default=0)
-
-    def write(self, plan: Plan) -> None:
-        """Write a plan so that it is either wholly there or not at all; on return it is on disk.
-
-        Raises
-        ------
-        PlanError
-            If the epoch already has another plan.
-        UnwritableError
-            If it cannot be written now.
-        """
-        path = self.path(plan.epoch)
-        if path.exists() and path.stat().st_size:  # one without content is what a power cut leaves
-            if self.read(plan.epoch) != plan:
-                raise PlanError(f"epoch {plan.epoch} already has another plan at {path}")
-            self._sync_names(plan.epoch)  # which may have failed
-            return
-        if self._prepared is not plan:
-            self.prepare(plan)
-        try:
-            self._unfinished(plan.epoch).rename(path)
-        except OSError as error:
-            raise UnwritableError(f"the plan of epoch {plan.epoch}", error) from error
-        finally:
-            self._prepared = None
-        self._sync_names(plan.epoch)
-        self._latest = plan
-
-    def _sync_names(self, epoch: int) -> None:
-        try:
-            sync([self.folder])
-        except OSError as error:
-            raise UnwritableError(f"the plan of epoch {epoch}", error) from error
-
-    def prepare(self, plan: Plan) -> None:
-        """Write all of a plan that needs room on the disk; nobody sees it before :meth:`write`.
-
-        Raises
-        ------
-        UnwritableError
-            If it cannot be written now.
-        """
-        try:
-            make_folder(self.folder)
-            with self._unfinished(plan.epoch).open("wb") as file:
-                file.write(msgspec.json.format(encode_plan(self._content(plan))))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise UnwritableError(f"the plan of epoch {plan.epoch}", error) from error
-        self._prepared = plan
-
-    def _unfinished(self, epoch: int) -> Path:
-        return self.path(epoch).with_suffix(".unfinished")
-
-    def _content(self, plan: Plan) -> Plan | PlanChange:
-        if plan.epoch % WHOLE_EVERY == 0 or not self.path(plan.epoch - 1).exists():
-            return plan
-        before = self.read(plan.epoch - 1)
-        change = PlanChange.between(before, plan)
-        return change if change.applied_to(before) == plan else plan
-
-    def read(self, epoch: int) -> Plan:
-        """Return an epoch's plan.
-
-        Raises
-        ------
-        PlanError
-            If it is missing, damaged or of another format.
-        """
-        changes: list[PlanChange] = []
-        while epoch and epoch != self._latest.epoch:
-            found = self._decoded(epoch)
-            if isinstance(found, Plan):
-                self._latest = found
-                break
-            changes.append(found)
-            epoch -= 1
-        if epoch == 0:
-            self._latest = EMPTY
-        for change in reversed(changes):
-            self._latest = change.applied_to(self._latest)
-        return self._latest
-
-    def _decoded(self, epoch: int) -> Plan | PlanChange:
-        path = self.path(epoch)
-        try:
-            plan = decode_plan(path.read_bytes())
-        except OSError as error:
-            raise PlanError(f"plan of epoch {epoch} cannot be read: {error}") from error
-        except msgspec.DecodeError as error:
-            _check_format(path, epoch)
-            raise PlanError(f"plan of epoch {epoch} at {path} is not a plan: {error}") from error
-        _check_format(path, epoch)
-        if plan.epoch != epoch:
-            raise PlanError(f"plan of epoch {epoch} at {path} is that of epoch {plan.epoch}")
-        return plan
-
-
-class _FormatOnly(msgspec.Struct):
-    format: int
-
-
-def _check_format(path: Path, epoch: int) -> None:
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=_FormatOnly).format
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
-        return  # not even that much of a plan
-    if found not in FORMATS_READ:
-        *earlier, newest = FORMATS_READ
-        known = f"{', '.join(map(str, earlier))} and {newest}"
-        raise PlanError(
-            f"plan of epoch {epoch} has format {found}, this program reads formats {known}",
-            hint="run the cluster with the version that wrote it, or start a new data folder",
-        )

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec.structs import replace
-
 from cluster.language.algebra import Node
 from cluster.plan.cuts import is_chain
-from cluster.plan.epoch import Plan
 
 
 class Host(StrEnum):
@@ -25,8 +22,3 @@ class Host(StrEnum):
 def host_of(node: Node) -> Host:
     """Return which one answers a query, given its plan."""
     return Host.STATELESS if is_chain(node) else Host.STATEFUL
-
-
-def hosted_by(plan: Plan, host: Host) -> Plan:
-    """Return one's part of a plan."""
-    return replace(plan, queries=tuple(query for query in plan.queries if host_of(query.node) is host))

@@ -13,7 +13,7 @@ from cluster.plan.demand import streams_of
 from cluster.service.api_token import carries
 from cluster.service.energy_routes import EnergyBooks, energy_routes
 from cluster.service.error_answers import RequestError, answer_errors, error_answer
-from cluster.service.lag import LagBy, lag_of_query
+from cluster.service.lag import LagBy, lag_of_fragment
 from cluster.service.registry import RegisteredQuery
 from cluster.service.relation_registry import WaitingQuery
 from cluster.service.relation_routes import relation_routes
@@ -151,7 +151,8 @@ def _refused_demands(query: RegisteredQuery | WaitingQuery, server: ClusterServe
 
 def _progress(query: RegisteredQuery | WaitingQuery, server: ClusterServer, lags: LagBy) -> dict[str, Any]:
     """Return how many rows a query has answered, and what is stored of its streams and not yet answered."""
-    lag = None if isinstance(query, WaitingQuery) else lag_of_query(query.node, lags)
+    runs = None if isinstance(query, WaitingQuery) else server.registry.physical.by_query.get(query.identity)
+    lag = None if runs is None else lag_of_fragment(runs, lags)
     rows = server.results.last_sequence(query.name)
     return {"rows": rows, "lag": None if lag is None else lag.as_json()}
 

@@ -29,9 +29,9 @@ MARKER = "format.json"
 REGISTRY = "registry.sqlite"
 CHECKPOINTS = "checkpoint-*"
 
-SINGLE_QUERY, UNMARKED, FORMAT = 0, 1, 3
-"""One Spark query for everything; no marker; today's: plans hold expressions as nodes. Since 2, state of windows by
-count and of DISTINCT is kept otherwise, and sums of reals are scaled."""
+SINGLE_QUERY, UNMARKED, FORMAT = 0, 1, 4
+"""One Spark query for everything; no marker; today's: plan files hold what runs. Since 2, state of windows by count and
+of DISTINCT is kept otherwise, and sums of reals are scaled; since 3, plans hold expressions as nodes."""
 READABLE = range(UNMARKED, FORMAT + 1)
 """Operators go on from state of any of these (cluster/fjord/operators)."""
 

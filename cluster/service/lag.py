@@ -15,9 +15,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from cluster.errors import ClusterError
-from cluster.language.algebra import Node
-from cluster.plan.demand import streams_of
-from cluster.plan.hosts import Host, host_of
+from cluster.physical.nodes import Fragment
+from cluster.plan.hosts import Host
 from cluster.spark.positions import SparkPositions
 from cluster.storage.stream_tables import StreamTable
 
@@ -102,18 +101,18 @@ class Lags:
         return found
 
 
-def lag_of_query(node: Node, lags: LagBy) -> Lag | None:
-    """Return how far a query is behind the stream that it is furthest behind; None if that is not known.
+def lag_of_fragment(fragment: Fragment, lags: LagBy) -> Lag | None:
+    """Return how far the queries of a fragment are behind the stream that they are furthest behind; None if unknown.
 
     Parameters
     ----------
-    node
-        Its plan.
+    fragment
+        The fragment.
     lags
         Of all streams.
     """
-    host = host_of(node)
-    return greatest(lags[stream, host] for stream in streams_of(node) if (stream, host) in lags)
+    host = fragment.host
+    return greatest(lags[stream, host] for stream in fragment.streams if (stream, host) in lags)
 
 
 def lag_of_stream(stream: str, lags: LagBy) -> Lag | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from cluster.plan.epoch import PlanFiles
+from cluster.physical.plan_files import PlanFiles
 from cluster.service.registry import Registry
 from cluster.spark.checkpoint import newest_epochs
 from protocols.event_log import get_logger

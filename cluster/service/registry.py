@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from cluster.errors import ClusterError, PlanError, StorageError, UnwritableError
 from cluster.language.algebra import Node
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
+from cluster.physical.plan_files import PlanFiles, another_plan
 from cluster.plan import stored_plans
-from cluster.plan.epoch import EMPTY, Plan, PlanFiles, PlannedQuery, decode_plan, encode_plan
+from cluster.plan.epoch import EMPTY, Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.service.registry_file import RegistryFile
 from cluster.service.registry_schema import MIGRATIONS
 from cluster.service.relation_registry import RelationRegistry, WaitingQuery
@@ -61,6 +63,11 @@ class RegisteredQuery:
     created_us: int
     reads: frozenset[str] = frozenset()
     """Names of the streams its text names, derived ones too."""
+
+    @property
+    def identity(self) -> str:
+        """A name no other query of this Fjord ever has."""
+        return f"{self.name}@{self.since_epoch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +192,18 @@ class Registry:
 
     @property
     def physical(self) -> PhysicalPlan:
-        """What runs of that plan; made of what ran before, as far as that has not changed."""
+        """What runs of that plan: what its file says, once it has one."""
         plan = self.plan
         if self._physical.epoch != plan.epoch:
-            self._physical = lower(plan, self._physical)
+            self._physical = self._read(plan) if self._plans.written(plan.epoch) else lower(plan, self._physical)
         return self._physical
+
+    def _read(self, plan: Plan) -> PhysicalPlan:
+        # Operators of it may be others than this version would choose; they run until their queries change.
+        found = self._plans.read(plan.epoch)
+        if found.positions != plan.positions or found.subscribers.keys() != {each.identity for each in plan.queries}:
+            raise another_plan(plan.epoch, self._plans.path(plan.epoch))
+        return found
 
     def physical_at(self, epoch: int) -> PhysicalPlan:
         """Return what ran of an earlier epoch.
@@ -201,7 +215,7 @@ class Registry:
         """
         if epoch > self.plan.epoch or not self._plans.exists(epoch):
             raise PlanError(f"there is no plan of epoch {epoch}", hint=f"the newest is {self.plan.epoch}")
-        return lower(PlanFiles(self._plans.folder).read(epoch))
+        return PlanFiles(self._plans.folder).read(epoch)
 
     def queries(self) -> list[RegisteredQuery]:
         """Return all running queries, oldest first."""
@@ -261,7 +275,7 @@ class Registry:
         query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads)
         plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
         text = stored_plans.written(node)
-        self._prepare(plan)
+        physical = self._prepared(plan)
         with self._changing_plan():
             self._database.execute(
                 "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
@@ -269,7 +283,7 @@ class Registry:
             )
             self.relations.stop_waiting(name)
             self._store(plan)
-        self._plan, self._plan_written = plan, False
+        self._plan, self._physical, self._plan_written = plan, physical, False
         self.write_plan()
         return query
 
@@ -293,11 +307,11 @@ class Registry:
         before = self.plan
         kept = tuple(query for query in before.queries if query.name != name)
         plan = Plan(before.epoch + 1, kept, dict(positions))
-        self._prepare(plan)
+        physical = self._prepared(plan)
         with self._changing_plan():
             self._database.execute("DELETE FROM queries WHERE name = ?", (name,))
             self._store(plan)
-        self._plan, self._plan_written = plan, False
+        self._plan, self._physical, self._plan_written = plan, physical, False
         self.write_plan()
 
     def go_on_behind(self, named: int, positions: Mapping[str, int]) -> None:
@@ -310,19 +324,19 @@ class Registry:
         positions
             As in :meth:`add`.
         """
-        before = self.plan
+        before, running = self.plan, self.physical
         for epoch in range(before.epoch + 1, named + 1):
             if not self._plans.exists(epoch):
-                self._plans.write(Plan(epoch, before.queries, dict(positions)))
+                self._plans.write(replace(running, epoch=epoch, positions=dict(positions)))
         plan = Plan(named + 1, before.queries, dict(positions))
-        self._prepare(plan)
+        physical = self._prepared(plan)
         lost = LostEpochs(self.lost_epochs().epochs + named - before.epoch, time.time_ns() // 1000)
         with self._changing_plan():
             self._store(plan)
             self._database.execute(
                 "INSERT OR REPLACE INTO meta VALUES ('lost_epochs', ?)", (msgspec.json.encode(lost).decode(),)
             )
-        self._plan, self._plan_written = plan, False
+        self._plan, self._physical, self._plan_written = plan, physical, False
         self.write_plan()
 
     def lost_epochs(self) -> LostEpochs:
@@ -334,18 +348,20 @@ class Registry:
         """Give the Fjord the file of the newest plan unless it has it; return False if that is to be tried again."""
         if not self._plan_written:
             try:
-                self._plans.write(self.plan)
+                self._plans.write(self.physical)
             except UnwritableError as error:
                 self.troubles.note("plan file", error.message)
                 return False
             self._plan_written = True
         return True
 
-    def _prepare(self, plan: Plan) -> None:
-        """Write what the Fjord will read, so that nothing but its name is missing once the registry has the plan."""
+    def _prepared(self, plan: Plan) -> PhysicalPlan:
+        """Write what the Fjord will run, so that nothing but its name is missing once the registry has the plan."""
         if not self.write_plan():
             raise UnwritableError(f"the plan of epoch {plan.epoch}", OSError(self.troubles.last))
-        self._plans.prepare(plan)
+        physical = lower(plan, self.physical)
+        self._plans.prepare(physical)
+        return physical
 
     def created_streams(self) -> dict[str, str]:
         """Return the CREATE STREAM statements that hold by the name of the stream, oldest first."""

@@ -18,8 +18,8 @@ from cluster.fjord.counters import Counters, added
 from cluster.fjord.instant_texts import instant_text
 from cluster.fjord.row_limits import RowLimits
 from cluster.ingest.service import Ingest
+from cluster.physical.plan_files import PlanFiles
 from cluster.plan.demand import streams_of
-from cluster.plan.epoch import PlanFiles
 from cluster.relations.source import Limits
 from cluster.service.api import make_api
 from cluster.service.demand_reports import DemandReports
@@ -113,7 +113,9 @@ class ClusterServer:
             troubles=self.troubles,
             budget=self.budgets.of,
             forgotten=self.budgets.forget,
-            passed=StillRead(positions, lambda: self.registry.plan, lambda stream: str(folder / "streams" / stream)),
+            passed=StillRead(
+                positions, lambda: self.registry.physical, lambda stream: str(folder / "streams" / stream)
+            ),
         )
         self.lags = Lags(positions, lambda: {name: writer.table for name, writer in self.ingest.writers.items()})
         demand_reports = DemandReports()
@@ -131,8 +133,12 @@ class ClusterServer:
         if self.results.damage is not None:
             log.error("results were damaged", what=str(self.results.damage))
         make_up_for_lost(self.ingest.writers, named_versions(self.registry.plan, self._checkpoint))
-        newest = {stream: writer.table.version for stream, writer in self.ingest.writers.items()}
-        go_on_behind(self.registry, named_epoch(plans, self._checkpoint), newest)
+        go_on_behind(
+            self.registry,
+            named_epoch(plans, self._checkpoint),
+            {stream: writer.table.version for stream, writer in self.ingest.writers.items()},
+        )
+        positions.check_plans(self.registry.plan.epoch)
         set_back(self.registry, self.results)
         status = topics.cluster_status(settings.name)
         self._link = MqttLink(

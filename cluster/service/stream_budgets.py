@@ -9,9 +9,9 @@ import msgspec
 
 from cluster.fjord.instant_texts import instant_text
 from cluster.language.catalog import CatalogError
-from cluster.plan.epoch import Plan
-from cluster.plan.history import EVER_US, beginnings_of
-from cluster.plan.hosts import Host, host_of
+from cluster.physical.nodes import PhysicalPlan
+from cluster.plan.history import EVER_US
+from cluster.plan.hosts import Host
 from cluster.service.registry import Registry
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget, Passed
@@ -84,7 +84,7 @@ class StillRead:
         Returns where a stream's table is.
     """
 
-    def __init__(self, positions: SparkPositions, plan: Callable[[], Plan], root: Callable[[str], str]) -> None:
+    def __init__(self, positions: SparkPositions, plan: Callable[[], PhysicalPlan], root: Callable[[str], str]) -> None:
         self._positions = positions
         self._plan = plan
         self._root = root
@@ -106,11 +106,11 @@ class StillRead:
             found.append(Passed(instant_us, "queries have not read it yet"))
         read = self._positions.instants(stream).values()
         found += [Passed(instant_us, "a query with SINCE still reads it") for instant_us in read]
-        begun = {host: self._positions.begun(host) for host in Host}
-        for query in self._plan().queries:
-            begins_us = beginnings_of(query.node).get(stream)
-            if begins_us is not None and query.since_epoch > begun[host_of(query.node)]:
-                found.append(Passed(begins_us, f"query {query.name} is about to read it"))
+        for host in Host:
+            begun = self._positions.begun(host)
+            for query, beginnings in self._plan().hosted(host).with_history:
+                if stream in beginnings and query.visible_from > begun:
+                    found.append(Passed(beginnings[stream], f"query {query.query} is about to read it"))
         return min(found, default=None)
 
 

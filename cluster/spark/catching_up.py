@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.history import beginnings_of
+from cluster.physical.nodes import PhysicalPlan
 from cluster.spark.offsets import Offset
 from cluster.storage.stored_files import StoredFile, StoredFiles
 
@@ -53,17 +52,25 @@ class PastRead(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] = ()
 
 
-def reads_from(query: PlannedQuery, start: Offset) -> Reached:
-    """Return from which instants on a query reads history in the micro-batch after an offset; none if it is live."""
-    if query.since_epoch > start.epoch:
-        return beginnings_of(query.node)
-    return start.history.get(query.since_epoch, {})
+def reads_from(epoch: int, beginnings: Reached, start: Offset) -> Reached:
+    """Return from which instants on a query reads history in the micro-batch after an offset; none if it is live.
+
+    Parameters
+    ----------
+    epoch
+        With which the query began.
+    beginnings
+        From which instants on it reads from then on.
+    start
+        The offset.
+    """
+    return beginnings if epoch > start.epoch else start.history.get(epoch, {})
 
 
 def caught_up(
     start: Offset,
     end: Offset,
-    plan: Plan,
+    plan: PhysicalPlan,
     stored: Callable[[str, int], StoredFiles],
     watermark: Callable[[str, int], int | None],
     *,
@@ -88,13 +95,13 @@ def caught_up(
     if max_rows is None:
         return {}
     waiting: list[tuple[float, int, list[_Piece]]] = []
-    for query in plan.queries:
+    for query, beginnings in plan.with_history:
         pieces = [
             _Piece(stream, from_us, stored(stream, end.versions[stream]), watermark(stream, end.versions[stream]))
-            for stream, from_us in sorted(reads_from(query, start).items())
+            for stream, from_us in sorted(reads_from(query.visible_from, beginnings, start).items())
         ]
         if pieces:
-            waiting.append((sum(piece.rows_until(None) for piece in pieces), query.since_epoch, pieces))
+            waiting.append((sum(piece.rows_until(None) for piece in pieces), query.visible_from, pieces))
     found: dict[int, Reached] = {}
     left = max_rows
     for rows, epoch, pieces in sorted(waiting, key=lambda each: each[:2]):
@@ -108,7 +115,7 @@ def caught_up(
 def past_reads(
     start: Offset,
     end: Offset,
-    plan: Plan,
+    plan: PhysicalPlan,
     stored: Callable[[str, int], StoredFiles],
     watermark: Callable[[str, int], int | None],
     *,
@@ -124,9 +131,9 @@ def past_reads(
         Whether whoever is through has read up to the watermark only, not all that is stored.
     """
     found = []
-    for query in plan.queries:
-        reached = end.history.get(query.since_epoch)
-        for stream, from_us in sorted(reads_from(query, start).items()):
+    for query, beginnings in plan.with_history:
+        reached = end.history.get(query.visible_from)
+        for stream, from_us in sorted(reads_from(query.visible_from, beginnings, start).items()):
             version = end.versions[stream]
             until_us = None if reached is None else reached[stream]
             passed_us = watermark(stream, version)
@@ -134,7 +141,7 @@ def past_reads(
                 until_us = from_us if passed_us is None else max(from_us, passed_us)
             files = stored(stream, version).between(from_us, until_us) if until_us != from_us else ()
             promised = passed_us if until_us is None else until_us
-            found.append((PastRead(query.since_epoch, stream, from_us, until_us, promised), files))
+            found.append((PastRead(query.visible_from, stream, from_us, until_us, promised), files))
     return found
 
 

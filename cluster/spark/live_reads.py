@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cluster.plan.epoch import Plan
+from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.hosts import Host
 from cluster.spark.tables_read import TablesRead
 
@@ -39,7 +39,7 @@ class LiveRead:
 
 
 def live_read(
-    host: Host, plan: Plan, begins: Mapping[str, int], ends: Mapping[str, int], tables: TablesRead
+    host: Host, plan: PhysicalPlan, begins: Mapping[str, int], ends: Mapping[str, int], tables: TablesRead
 ) -> LiveRead:
     """Return what a micro-batch reads live.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cluster.plan.epoch import Plan
+from cluster.physical.nodes import PhysicalPlan
 
 UNCHANGED_PLANS = 64
 """A plan in which nothing has changed for a host is no reason for a micro-batch, but so many are one: what has not
@@ -69,7 +69,7 @@ class Reader:
     def __init__(
         self,
         *,
-        plan: Callable[[int], Plan | None],
+        plan: Callable[[int], PhysicalPlan | None],
         latest: Callable[[str, int], int],
         rows: Callable[[str, int], int],
         relation: Callable[[str], int] = lambda _: 0,
@@ -111,12 +111,12 @@ def next_offset(start: Offset, reader: Reader, *, max_rows: int | None) -> Offse
     return Offset(current.epoch, ends, {identity: reader.relation(identity) for identity in current.relations})
 
 
-def begin_versions(versions: Mapping[str, int], plan: Plan) -> dict[str, int]:
+def begin_versions(versions: Mapping[str, int], plan: PhysicalPlan) -> dict[str, int]:
     """Return, for each stream of `plan`, the version after which it is read first, coming from `versions`."""
     return {stream: versions.get(stream, plan.positions.get(stream, -1)) for stream in plan.streams}
 
 
-def begins_between(start: Offset, end: Offset, plan: Callable[[int], Plan | None]) -> dict[str, int]:
+def begins_between(start: Offset, end: Offset, plan: Callable[[int], PhysicalPlan | None]) -> dict[str, int]:
     """Return the version after which the micro-batch from `start` to `end` reads each stream of the end's plan."""
     begins = dict(start.versions)
     for epoch in range(start.epoch + 1, end.epoch + 1):
@@ -126,20 +126,24 @@ def begins_between(start: Offset, end: Offset, plan: Callable[[int], Plan | None
     return begins
 
 
-def _unchanged(start: Offset, current: Plan, reader: Reader) -> bool:
+def _unchanged(start: Offset, current: PhysicalPlan, reader: Reader) -> bool:
     """Return whether a plan is still the same, though it has another number; the first one always is new."""
     if not start.epoch or current.epoch - start.epoch >= UNCHANGED_PLANS:
         return False
     before = reader.plan(start.epoch)
-    return before is not None and before.queries == current.queries
+    return before is not None and before.fragments == current.fragments
 
 
-def _reached(versions: Mapping[str, int], plan: Plan) -> bool:
+def _reached(versions: Mapping[str, int], plan: PhysicalPlan) -> bool:
     return all(version >= plan.positions.get(stream, version) for stream, version in versions.items())
 
 
 def _advance(
-    begins: Mapping[str, int], plan: Plan, following: Plan | None, reader: Reader, max_rows: int | None
+    begins: Mapping[str, int],
+    plan: PhysicalPlan,
+    following: PhysicalPlan | None,
+    reader: Reader,
+    max_rows: int | None,
 ) -> dict[str, int]:
     ends = {}
     for stream in sorted(plan.streams):

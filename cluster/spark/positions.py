@@ -10,20 +10,22 @@ done ended with is where the next begins, and may begin again after a crash::
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from cluster.errors import ClusterError
-from cluster.plan.epoch import Plan, PlanFiles
-from cluster.plan.hosts import Host, hosted_by
+from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.hosts import Host
 from cluster.spark.offsets import Offset, from_spark
 
 NOTHING_READ = -1
 """Before the first version."""
 
 
-def needed_from(stream: str, offset: Offset, following: Iterable[Plan]) -> int | None:
+def needed_from(stream: str, offset: Offset, following: Iterable[PhysicalPlan]) -> int | None:
     """Return the version of a stream's table after which it is to be read; None if it is not.
 
     Parameters
@@ -88,6 +90,20 @@ class SparkPositions:
         """
         return self._offset(host).epoch
 
+    def check_plans(self, newest: int) -> None:
+        """Raise if a plan cannot be read under which Spark may still run something, up to the newest.
+
+        Raises
+        ------
+        PlanError
+            If one is damaged, of another format, or has something that nothing knows; says what.
+        """
+        begun = []
+        for host in Host:
+            with suppress(ClusterError):  # Spark's log is mended, or complained of, when Spark starts
+                begun.append(self.begun(host))
+        self._plans.check(min(begun, default=newest), newest)
+
     def read_by(self, host: Host, streams: Collection[str]) -> Mapping[str, int]:
         """Return, by stream, the last version of its table that one of them has read for good; not of those it leaves.
 
@@ -101,9 +117,9 @@ class SparkPositions:
         found = {stream: needed_from(stream, offset, following) for stream in streams}
         return {stream: version for stream, version in found.items() if version is not None}
 
-    def _following(self, epoch: int, host: Host) -> Iterable[Plan]:
+    def _following(self, epoch: int, host: Host) -> Iterable[PhysicalPlan]:
         while self._plans.exists(epoch := epoch + 1):
-            yield hosted_by(self._plans.read(epoch), host)
+            yield self._plans.read(epoch).hosted(host)
 
     def _offset(self, host: Host) -> Offset:
         folder = self._checkpoint / host.value

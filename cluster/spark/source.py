@@ -15,8 +15,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from cluster.plan.epoch import Plan, PlanFiles
-from cluster.plan.hosts import Host, hosted_by
+from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.hosts import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.catching_up import PastRead, Reached, caught_up, past_reads
 from cluster.spark.end_of_java import end_quietly_without_java
@@ -84,7 +85,7 @@ class FjordReader(DataSourceStreamReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._plans = PlanFiles(Path(options.plans_folder))
-        self._known_plans: dict[int, Plan] = {}
+        self._known_plans: dict[int, PhysicalPlan] = {}
         self._unchanged_since: dict[int, int] = {}
         self._tables = TablesRead(options.streams_folder)
 
@@ -172,7 +173,7 @@ class FjordReader(DataSourceStreamReader):
             start, end, plan, self._tables.stored, self._tables.watermark_us, max_rows=rows if bounded else None
         )
 
-    def _past(self, start: Offset, end: Offset, plan: Plan, *, parts: int) -> list[tuple[PastRead, ...]]:
+    def _past(self, start: Offset, end: Offset, plan: PhysicalPlan, *, parts: int) -> list[tuple[PastRead, ...]]:
         """Return what each part of a micro-batch reads of the past; there are at least so many parts."""
         reads = past_reads(
             start,
@@ -200,15 +201,15 @@ class FjordReader(DataSourceStreamReader):
         self._unchanged_since = {epoch: since for epoch, since in self._unchanged_since.items() if epoch >= done.epoch}
         self._tables.forget(done.versions)
 
-    def _plan(self, epoch: int) -> Plan | None:
+    def _plan(self, epoch: int) -> PhysicalPlan | None:
         return self._hosted(epoch) if epoch in self._known_plans or self._plans.exists(epoch) else None
 
-    def _hosted(self, epoch: int) -> Plan:
+    def _hosted(self, epoch: int) -> PhysicalPlan:
         if epoch not in self._known_plans:
-            plan = self._known_plans[epoch] = hosted_by(self._plans.read(epoch), self._options.host)
+            plan = self._known_plans[epoch] = self._plans.read(epoch).hosted(self._options.host)
             before = self._known_plans.get(epoch - 1)
             # What workers have built for a plan serves all that follow until something changes for this host.
-            same = before is not None and before.queries == plan.queries
+            same = before is not None and before.fragments == plan.fragments
             self._unchanged_since[epoch] = self._unchanged_since[epoch - 1] if same else epoch
         return self._known_plans[epoch]
 

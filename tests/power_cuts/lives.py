@@ -23,7 +23,7 @@ from cluster.fjord.instant_texts import instant_text
 from cluster.ingest.writer import StreamWriter
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.plan.epoch import PlanFiles
+from cluster.physical.plan_files import PlanFiles
 from cluster.plan.hosts import Host
 from cluster.plan.rewrite import rewrite
 from cluster.service.publisher import Publisher

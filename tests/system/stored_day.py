@@ -14,7 +14,9 @@ import polars as pl
 
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.physical.lowering import lower
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import with_beginnings
 from cluster.plan.rewrite import rewrite
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
@@ -65,7 +67,7 @@ def prepare(folder: Path) -> None:
             stands = turn * ROWS * STEP_US if turn else None
             node = rewrite(translate(QUERIES[number - 1][0], catalog).node).node
             alive[number] = PlannedQuery(f"q{number}", epoch, with_beginnings(node, epoch, {READINGS.name: stands}))
-        plans.write(Plan(epoch, tuple(alive.values()), {READINGS.name: turn}))
+        plans.write(lower(Plan(epoch, tuple(alive.values()), {READINGS.name: turn})))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 
 from cluster.language.algebra import identity_of
-from cluster.plan.epoch import Plan, PlanChange, PlanFiles, decode_plan, encode_plan
+from cluster.physical.lowering import lower
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import EMPTY, Plan, PlanChange, decode_plan, encode_plan
 
 OLD = Path(__file__).parents[2] / "system" / "old_folders" / "611828f.tar.xz"
 
@@ -49,12 +51,26 @@ def test_expressions_of_an_old_folder_are_written_as_they_were() -> None:
     assert expressions > 20
 
 
+def old_plans() -> dict[int, Plan]:
+    """What those files say, made of one another."""
+    found = {0: EMPTY}
+    for epoch, written in sorted(old_files().items()):
+        plan = decode_plan(written)
+        found[epoch] = plan if isinstance(plan, Plan) else plan.applied_to(found[epoch - 1])
+    return found
+
+
 def test_a_plan_goes_on_from_an_old_one(tmp_path: Path) -> None:
-    files = PlanFiles(tmp_path)
+    files, plans = PlanFiles(tmp_path), old_plans()
     for epoch, written in old_files().items():
         files.path(epoch).write_bytes(written)
     newest = files.newest()
-    before = files.read(newest)
-    files.write(Plan(newest + 1, before.queries[1:], before.positions))
+    for epoch in (newest, *plans):
+        assert PlanFiles(tmp_path).read(epoch) == files.read(epoch) == lower(plans[epoch])
+    before = plans[newest]
+    after = lower(Plan(newest + 1, before.queries[1:], before.positions), files.read(newest))
+    files.write(after)
+    assert b'"PhysicalChange"' in files.path(newest + 1).read_bytes()
     again = PlanFiles(tmp_path).read(newest + 1)
-    assert again.queries == before.queries[1:]
+    assert again == after == lower(Plan(newest + 1, before.queries[1:], before.positions))
+    assert [each.query for each in again.subscribers.values()] != []

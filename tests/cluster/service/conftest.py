@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from cluster.ingest.service import Ingest
-from cluster.plan.epoch import PlanFiles
+from cluster.physical.plan_files import PlanFiles
 from cluster.service.query_service import QueryService
 from cluster.service.registry import Registry
 from cluster.storage.stream_tables import arrow_schema

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import polars as pl
+import pytest
 
+from cluster.errors import PlanError
 from cluster.ingest.service import Ingest
-from cluster.language.algebra import Column
-from cluster.plan.epoch import PlanFiles
+from cluster.language.algebra import Column, Source
+from cluster.physical import plan_files
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.hosts import Host
 from cluster.service.registry import Registry
 from cluster.service.relation_store import RelationStore
+from cluster.service.server import ClusterServer
+from cluster.service.settings import ClusterSettings
+from cluster.spark.offsets import Offset
 from cluster.storage.dropped_streams import FOLDER
 from cluster.storage.relation_versions import RelationVersions
 from protocols.streams import FieldType
 from tests.cluster.service.test_api import client
+from tests.cluster.spark.test_positions import lay
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.service.conftest import Service
+
+
+SPEED = (Column("speed", FieldType.REAL),)
 
 
 async def test_a_stream_that_was_damaged_is_listed_with_what_it_lost(service: Service, tmp_path: Path) -> None:
@@ -47,7 +59,22 @@ def test_a_plan_file_without_content_is_written_again(tmp_path: Path) -> None:
     Registry(tmp_path / "registry.sqlite", plans).close()
     plans.path(1).write_bytes(b"")
     registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    assert PlanFiles(tmp_path / "plans").read(1) == registry.plan
+    assert PlanFiles(tmp_path / "plans").read(1) == registry.physical
+
+
+def test_a_plan_that_spark_still_has_to_run_is_looked_at_before_spark_starts(tmp_path: Path) -> None:
+    plans = PlanFiles(tmp_path / "plans")
+    registry = Registry(tmp_path / "registry.sqlite", plans)
+    with patch.object(plan_files, "WHOLE_EVERY", 2):
+        for number in range(4):
+            registry.add(None, "SELECT speed FROM traffic", Source("traffic", SPEED), {"traffic": number})
+    checkpoint = tmp_path / f"checkpoint-{registry.fjord}"
+    registry.close()
+    plans.path(3).write_text(plans.path(3).read_text().replace('"group"', '"crowd"'))
+    for host in Host:
+        lay(checkpoint, host, [Offset(2)], done=1)
+    with pytest.raises(PlanError, match=r"plan of epoch 3 at .* is not a plan: .*`group`"):
+        ClusterServer(ClusterSettings(folder=tmp_path))
 
 
 def test_a_damaged_version_of_a_relation_is_taken_for_none(tmp_path: Path) -> None:

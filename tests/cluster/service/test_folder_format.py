@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cluster.errors import StorageError
-from cluster.plan.epoch import PlanFiles
+from cluster.physical.plan_files import PlanFiles
 from cluster.service.folder_format import FORMAT, MARKER, Course, FolderFormatError, Found, Marked, decide, look, settle
 from cluster.service.registry import Registry
 from cluster.service.server import ClusterServer
@@ -36,7 +36,7 @@ def test_what_can_be_read_is_used(found: Found, course: Course) -> None:
 
 
 @pytest.mark.parametrize(("found", "reason", "hint"), [
-    (Found(marker(FORMAT + 1), registry=True), "has format 4, written by fjord 9.9; this program, fjord ",
+    (Found(marker(FORMAT + 1), registry=True), "has format 5, written by fjord 9.9; this program, fjord ",
      "run that version or a later one, or choose another --data"),
     (Found(registry=True, single_query=True), "has format 0, of a version that ran all queries in one of Spark",
      "run the cluster with that version"),
@@ -50,7 +50,7 @@ def test_what_cannot_be_read_is_refused_with_the_way_out(found: Found, reason: s
     with pytest.raises(FolderFormatError) as refused:
         decide(FOLDER, found)
     assert refused.value.message.startswith(f"the data folder data {reason}")
-    assert "reads formats 1 to 3" in refused.value.message
+    assert "reads formats 1 to 4" in refused.value.message
     assert refused.value.hint is not None
     assert refused.value.hint.startswith(hint)
     assert refused.value.hint.endswith("nothing in it was changed")

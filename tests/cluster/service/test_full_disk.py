@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cluster.errors import UnwritableError
-from cluster.plan.epoch import PlanFiles
+from cluster.physical.plan_files import PlanFiles
 from cluster.service.publisher import Publisher
 from cluster.storage.results_table import ResultsTable
 from protocols import topics
@@ -82,7 +82,7 @@ async def test_a_query_whose_plan_cannot_be_written_is_not_registered(
     assert service.registry.queries() == []
     assert not service.plans.exists(2)
     await service.queries.add(GOOD, "mine")
-    assert [query.name for query in PlanFiles(service.plans.folder).read(2).queries] == ["mine"]
+    assert list(PlanFiles(service.plans.folder).read(2).subscribers) == ["mine@2"]
 
 
 async def test_a_plan_that_only_lacks_its_name_is_registered_and_gets_it_later(
@@ -97,7 +97,7 @@ async def test_a_plan_that_only_lacks_its_name_is_registered_and_gets_it_later(
             await service.queries.add(GOOD, "later")  # or the Fjord would miss an epoch
     assert service.registry.troubles.counts["plan file"] == 2
     assert service.registry.write_plan()
-    assert PlanFiles(service.plans.folder).read(2) == service.registry.plan
+    assert PlanFiles(service.plans.folder).read(2) == service.registry.physical
 
 
 async def test_the_publisher_goes_on_and_notes_its_position_later(service: Service, tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from prometheus_client import CollectorRegistry
 
 from cluster.command import lag_text
 from cluster.language.translation import translate
-from cluster.plan.epoch import PlanFiles
+from cluster.physical.lowering import lower_alone
+from cluster.physical.plan_files import PlanFiles
 from cluster.plan.hosts import Host
 from cluster.plan.rewrite import rewrite
 from cluster.service.api import make_api
-from cluster.service.lag import Lag, Lags, greatest, lag_behind, lag_of_query, lag_of_stream
+from cluster.service.lag import Lag, Lags, greatest, lag_behind, lag_of_fragment, lag_of_stream
 from cluster.service.metrics import ClusterMetrics
 from cluster.service.sensor_catalog import SensorCatalog
 from cluster.spark.offsets import Offset
@@ -76,9 +77,9 @@ def test_each_query_has_the_lag_of_its_spark_query(tmp_path: Path, table: Stream
     positions = SparkPositions(tmp_path, PlanFiles(tmp_path / "plans"))
     lags = Lags(positions, lambda: {"traffic": table}, lambda: CommitLog(table.root).committed_at(2) + 7).now()
     assert lags == {("traffic", Host.STATELESS): Lag(), ("traffic", Host.STATEFUL): Lag(20, 7.0)}
-    rows, means = (rewrite(translate(sql, CATALOG).node).node for sql in (ROWS, MEANS))
-    assert lag_of_query(rows, lags) == Lag()
-    assert lag_of_query(means, lags) == Lag(20, 7.0)
+    rows, means = (lower_alone(rewrite(translate(sql, CATALOG).node).node) for sql in (ROWS, MEANS))
+    assert lag_of_fragment(rows, lags) == Lag()
+    assert lag_of_fragment(means, lags) == Lag(20, 7.0)
     assert lag_of_stream("traffic", lags) == Lag(20, 7.0)
     assert lag_of_stream("other", lags) is None
 

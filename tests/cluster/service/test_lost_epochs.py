@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from prometheus_client import generate_latest
 
 from cluster.language.algebra import Column, Source
-from cluster.plan.epoch import PlanFiles
+from cluster.physical.plan_files import PlanFiles
 from cluster.plan.hosts import Host
 from cluster.service.lost_epochs import go_on_behind, named_epoch
 from cluster.service.registry import LostEpochs, Registry
@@ -71,7 +71,7 @@ def test_queries_come_and_go_behind_what_is_lost(folder: Path) -> None:
     assert registry.plan.positions == {"traffic": 9}
     registry.add("q3", "SELECT speed FROM traffic", NODE, {"traffic": 9})
     plans = PlanFiles(folder / "plans")
-    assert [[query.name for query in plans.read(epoch).queries] for epoch in range(3, 8)] == [
+    assert [[each.query for each in plans.read(epoch).subscribers.values()] for epoch in range(3, 8)] == [
         ["q1", "q2"], ["q2"], ["q2", "q3"], ["q1", "q2"], ["q1", "q2", "q3"],
     ]  # fmt: skip
     assert go_on_behind(registry, 6, {"traffic": 9}) == 0
@@ -100,7 +100,7 @@ def test_spark_finds_a_plan_for_every_epoch_it_may_have_begun(folder: Path) -> N
     go_on_behind(registry, 5, {"traffic": 9})
     plans = PlanFiles(folder / "plans")
     assert all(plans.exists(epoch) for epoch in range(7))
-    assert plans.read(6) == registry.plan
+    assert plans.read(6) == registry.physical
     registry.close()
 
 

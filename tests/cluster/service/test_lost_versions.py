@@ -9,7 +9,8 @@ import pytest
 
 from cluster.ingest.writer import StreamWriter
 from cluster.language.algebra import Column, Source
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.lost_versions import make_up_for_lost, named_versions, set_back
 from cluster.service.publisher import Publisher
 from cluster.service.registry import Registry

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.instant_texts import instant_text
-from cluster.plan.epoch import PlanFiles
+from cluster.physical.plan_files import PlanFiles
 from cluster.service.publisher import IN_FLIGHT, Publisher
 from cluster.service.registry import Registry
 from cluster.service.result_messages import result_message

@@ -10,7 +10,9 @@ import pytest
 
 from cluster.errors import PlanError, StorageError, UnwritableError
 from cluster.language.algebra import Column, Source
-from cluster.plan.epoch import EMPTY, Plan, PlanFiles, encode_plan
+from cluster.physical.nodes import NOTHING, PhysicalPlan
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, encode_plan
 from cluster.service.registry import QUARANTINE_ROWS, Registry
 from cluster.service.registry_schema import MIGRATIONS
 from protocols.streams import FieldType
@@ -38,7 +40,7 @@ def test_queries_plans_and_positions_survive(tmp_path: Path) -> None:
 def test_a_new_registry_has_a_first_plan_that_lets_the_fjord_run_once(tmp_path: Path) -> None:
     registry = open_registry(tmp_path)
     assert registry.plan == Plan(1)
-    assert PlanFiles(tmp_path / "plans").read(1) == Plan(1)
+    assert PlanFiles(tmp_path / "plans").read(1) == PhysicalPlan(1)
 
 
 def test_a_plan_file_lost_in_a_crash_is_written_again(tmp_path: Path) -> None:
@@ -48,7 +50,7 @@ def test_a_plan_file_lost_in_a_crash_is_written_again(tmp_path: Path) -> None:
     files = PlanFiles(tmp_path / "plans")
     files.path(2).unlink()
     open_registry(tmp_path)
-    assert [query.name for query in files.read(2).queries] == ["a"]
+    assert list(files.read(2).subscribers) == ["a@2"]
 
 
 def test_threads_that_ask_while_a_plan_is_stored_see_the_one_before(
@@ -108,11 +110,11 @@ def test_quarantine_is_bounded_and_newest_first(tmp_path: Path) -> None:
 
 def test_plan_files_are_never_changed(tmp_path: Path) -> None:
     files = PlanFiles(tmp_path)
-    files.write(Plan(1, (), {"traffic": 1}))
-    files.write(Plan(1, (), {"traffic": 1}))
+    files.write(PhysicalPlan(1, (), {"traffic": 1}))
+    files.write(PhysicalPlan(1, (), {"traffic": 1}))
     with pytest.raises(PlanError, match="epoch 1 already has another plan"):
-        files.write(Plan(1, (), {"traffic": 2}))
-    assert files.read(0) == EMPTY
+        files.write(PhysicalPlan(1, (), {"traffic": 2}))
+    assert files.read(0) == NOTHING
     with pytest.raises(PlanError, match="epoch 5 cannot be read"):
         files.read(5)
     files.path(6).write_text('{"epoch": 6, "format": 99}')
@@ -121,6 +123,32 @@ def test_plan_files_are_never_changed(tmp_path: Path) -> None:
     files.path(7).write_text("{")
     with pytest.raises(PlanError, match="is not a plan"):
         files.read(7)
+
+
+def test_what_runs_is_what_the_file_says(tmp_path: Path) -> None:
+    # Another version may have lowered it, to other operators.
+    first = open_registry(tmp_path)
+    first.add("a", "SELECT 1", NODE, {"traffic": 1})
+    first.close()
+    files = PlanFiles(tmp_path / "plans")
+    text = files.path(2).read_text()
+    files.path(2).write_text(text.replace('"name": "speed"', '"name": "velocity"', 1))
+    again = open_registry(tmp_path)
+    assert "velocity" in str(again.physical)
+    assert again.physical == PlanFiles(tmp_path / "plans").read(2)
+    again.add("b", "SELECT 1", NODE, {"traffic": 2})
+    assert "velocity" not in str(again.physical), "its queries have changed, and so it is lowered anew"
+    assert again.physical == PlanFiles(tmp_path / "plans").read(3)
+
+
+def test_a_file_for_other_queries_is_another_plan(tmp_path: Path) -> None:
+    first = open_registry(tmp_path)
+    first.add("a", "SELECT 1", NODE, {"traffic": 1})
+    first.close()
+    files = PlanFiles(tmp_path / "plans")
+    files.path(2).write_text(files.path(2).read_text().replace('"query": "a"', '"query": "b"'))
+    with pytest.raises(PlanError, match="epoch 2 already has another plan"):
+        open_registry(tmp_path)
 
 
 @pytest.mark.parametrize(

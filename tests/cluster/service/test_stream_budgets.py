@@ -23,7 +23,9 @@ from typer.testing import CliRunner
 
 from cluster.language.catalog import CatalogError
 from cluster.language.translation import translate
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.physical.lowering import lower
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import EVER_US, with_beginnings
 from cluster.plan.hosts import Host
 from cluster.plan.rewrite import rewrite
@@ -61,7 +63,7 @@ def read_up_to(folder: Path, host: Host, version: int, history: dict[int, dict[s
 
 def still_read(folder: Path, *, plan: Plan | None = None) -> StillRead:
     positions = SparkPositions(folder, PlanFiles(folder / "plans"))
-    return StillRead(positions, lambda: plan or Plan(2), lambda name: str(folder / "streams" / name))
+    return StillRead(positions, lambda: lower(plan or Plan(2)), lambda name: str(folder / "streams" / name))
 
 
 @pytest.fixture

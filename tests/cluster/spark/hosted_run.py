@@ -17,7 +17,9 @@ from cluster.language.algebra import Column, Node
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.local.engine import LocalEngine
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.physical.lowering import lower
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
@@ -48,6 +50,23 @@ def relation_rows(relation: StaticRelation, rows: list[tuple[Any, ...]]) -> pl.D
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
+class Plans:
+    """Plans of a run by epoch, and their files; what is written there is what runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files = PlanFiles(folder)
+        self._known: dict[int, Plan] = {}
+
+    def write(self, plan: Plan) -> None:
+        self._known[plan.epoch] = plan
+        self._files.write(lower(plan))
+
+    def read(self, epoch: int) -> Plan:
+        assert PlanFiles(self.folder).read(epoch) == lower(self._known[epoch])
+        return self._known[epoch]
+
+
 class Run:
     """Feeds a table's versions to an engine, micro-batch by micro-batch."""
 
@@ -56,7 +75,7 @@ class Run:
     ) -> None:
         self.folder = folder
         self.schema = schema
-        self.plans = PlanFiles(folder / "plans")
+        self.plans = Plans(folder / "plans")
         self.plans.write(plan)
         self.table = StreamTable(str(folder / "streams" / schema.name), schema)
         tables = partial(

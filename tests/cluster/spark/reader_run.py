@@ -18,7 +18,9 @@ from cluster.fjord.answers import COUNTERS
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.memory_store import MemoryStore
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.physical.lowering import lower
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import beginnings_of, with_beginnings
 from cluster.plan.hosts import Host
 from cluster.plan.rewrite import rewrite
@@ -61,7 +63,7 @@ class ReaderRun:
         }
         self.plans = PlanFiles(folder / "plans")
         self.plan = Plan(1)
-        self.plans.write(self.plan)
+        self.plans.write(lower(self.plan))
         self._readers = {host: self._reader(host) for host in Host}
         self.offsets = {host: reader.initialOffset() for host, reader in self._readers.items()}
         self.stores = [MemoryStore() for _ in range(BUCKETS)]
@@ -83,7 +85,7 @@ class ReaderRun:
     def _begin(self, queries: tuple[PlannedQuery, ...]) -> None:
         positions = {stream: table.version for stream, table in self.tables.items()}
         self.plan = Plan(self.plan.epoch + 1, queries, positions)
-        self.plans.write(self.plan)
+        self.plans.write(lower(self.plan))
 
     def append(
         self, stream: str, rows: Sequence[Row], watermark: int, told: dict[str, list[Any]] | None = None

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from cluster.physical.lowering import lower
 from cluster.plan.hosts import Host
 from cluster.service.stream_budgets import StillRead
 from cluster.spark.offsets import from_spark
@@ -38,7 +39,7 @@ class Budgeted:
         self._table = run.tables["traffic"]
         self._checkpoint = folder / "checkpoint"
         self._positions = SparkPositions(self._checkpoint, run.plans)
-        reading = StillRead(self._positions, lambda: run.plan, lambda _: self._table.root)
+        reading = StillRead(self._positions, lambda: lower(run.plan), lambda _: self._table.root)
         self._table.retention = StreamRetention(lambda: Budget(age_us=1), lambda: reading("traffic"))
 
     def look_after(self) -> None:

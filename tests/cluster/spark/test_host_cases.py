@@ -10,7 +10,9 @@ import msgspec
 import polars as pl
 import pytest
 
-from cluster.plan.epoch import Plan, PlanFiles
+from cluster.physical.lowering import lower
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan
 from cluster.plan.hosts import Host, host_of
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
@@ -44,7 +46,7 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path) -
         versions.commit(rows, {})
     tables = {name: StreamTable(str(tmp_path / "streams" / name), schema) for name, schema in SCHEMAS.items()}
     plans, results = PlanFiles(tmp_path / "plans"), ResultsTable(str(tmp_path / "results"), "cases")
-    plans.write(Plan(1, queries))
+    plans.write(lower(Plan(1, queries)))
     fjord = start_fjord(
         spark,
         options=SourceOptions(

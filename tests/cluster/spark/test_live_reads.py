@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from cluster.errors import StorageError
 from cluster.fjord.batch import ALWAYS
+from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan
-from cluster.plan.hosts import Host, host_of, hosted_by
+from cluster.plan.hosts import Host, host_of
 from cluster.spark import downstream, unread_files
 from cluster.spark.live_reads import live_read
 from cluster.spark.offsets import UNCHANGED_PLANS
@@ -28,7 +29,7 @@ from tests.cluster.spark.hosted_run import plan_node, queries
 from tests.cluster.spark.reader_run import ReaderRun
 
 DAY = 24 * HOUR_SECONDS
-PLAN = hosted_by(Plan(1, queries(q="SELECT sensor, speed FROM traffic")), Host.STATELESS)
+PLAN = lower(Plan(1, queries(q="SELECT sensor, speed FROM traffic"))).hosted(Host.STATELESS)
 
 
 @pytest.mark.parametrize(("sql", "host"), [

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cluster.language.algebra import Column, Source
-from cluster.plan.epoch import EMPTY, Plan, PlannedQuery
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import NOTHING, PhysicalPlan
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
 from protocols.streams import FieldType
 
@@ -19,7 +22,11 @@ def query(name: str, stream: str) -> PlannedQuery:
     return PlannedQuery(name, 1, Source(stream, (Column("speed", FieldType.REAL),)))
 
 
-def reader(plans: list[Plan], latest: dict[str, int], rows: int = 1) -> Reader:
+def plan(epoch: int, queries: tuple[PlannedQuery, ...], positions: dict[str, int]) -> PhysicalPlan:
+    return lower(Plan(epoch, queries, positions))
+
+
+def reader(plans: list[PhysicalPlan], latest: dict[str, int], rows: int = 1) -> Reader:
     return Reader(
         plan=lambda epoch: plans[epoch] if epoch < len(plans) else None,
         latest=lambda stream, known: max(known, latest[stream]),
@@ -27,51 +34,51 @@ def reader(plans: list[Plan], latest: dict[str, int], rows: int = 1) -> Reader:
     )
 
 
-ONE = Plan(1, (query("a", "s"),), {"s": 3})
-TWO = Plan(2, (query("a", "s"), query("b", "s")), {"s": 10})
-OTHER = Plan(2, (query("a", "s"), query("b", "t")), {"s": 10, "t": 5})
-NONE = Plan(3, (), {"s": 15})
+ONE = plan(1, (query("a", "s"),), {"s": 3})
+TWO = plan(2, (query("a", "s"), query("b", "s")), {"s": 10})
+OTHER = plan(2, (query("a", "s"), query("b", "t")), {"s": 10, "t": 5})
+NONE = plan(3, (), {"s": 15})
 
 
 def test_nothing_to_do_without_queries() -> None:
-    assert next_offset(Offset(), reader([EMPTY], {"s": 9}), max_rows=None) == Offset()
+    assert next_offset(Offset(), reader([NOTHING], {"s": 9}), max_rows=None) == Offset()
 
 
 def test_first_query_begins_at_its_position() -> None:
-    found = next_offset(Offset(), reader([EMPTY, ONE], {"s": 3}), max_rows=None)
+    found = next_offset(Offset(), reader([NOTHING, ONE], {"s": 3}), max_rows=None)
     assert found == Offset(1, {"s": 3})
-    found = next_offset(Offset(), reader([EMPTY, ONE], {"s": 9}), max_rows=None)
+    found = next_offset(Offset(), reader([NOTHING, ONE], {"s": 9}), max_rows=None)
     assert found == Offset(1, {"s": 9})
-    assert begins_between(Offset(), found, reader([EMPTY, ONE], {}).plan) == {"s": 3}
+    assert begins_between(Offset(), found, reader([NOTHING, ONE], {}).plan) == {"s": 3}
 
 
 def test_old_plan_holds_up_to_the_new_ones_position() -> None:
-    plans = reader([EMPTY, ONE, TWO], {"s": 20})
+    plans = reader([NOTHING, ONE, TWO], {"s": 20})
     assert next_offset(Offset(1, {"s": 4}), plans, max_rows=None) == Offset(1, {"s": 10})
     assert next_offset(Offset(1, {"s": 10}), plans, max_rows=None) == Offset(2, {"s": 20})
 
 
 def test_stream_that_comes_in_begins_at_its_position() -> None:
-    plans = reader([EMPTY, ONE, OTHER], {"s": 12, "t": 8})
+    plans = reader([NOTHING, ONE, OTHER], {"s": 12, "t": 8})
     found = next_offset(Offset(1, {"s": 10}), plans, max_rows=None)
     assert found == Offset(2, {"s": 12, "t": 8})
     assert begins_between(Offset(1, {"s": 10}), found, plans.plan) == {"s": 10, "t": 5}
 
 
 def test_several_plans_at_one_position_are_one_step() -> None:
-    again = Plan(3, TWO.queries, {"s": 10})
-    found = next_offset(Offset(1, {"s": 10}), reader([EMPTY, ONE, TWO, again], {"s": 10}), max_rows=None)
+    again = replace(TWO, epoch=3)
+    found = next_offset(Offset(1, {"s": 10}), reader([NOTHING, ONE, TWO, again], {"s": 10}), max_rows=None)
     assert found == Offset(3, {"s": 10})
 
 
 def test_last_query_gone_ends_at_its_position() -> None:
-    plans = reader([EMPTY, ONE, TWO, NONE], {"s": 20})
+    plans = reader([NOTHING, ONE, TWO, NONE], {"s": 20})
     assert next_offset(Offset(2, {"s": 12}), plans, max_rows=None) == Offset(2, {"s": 15})
     assert next_offset(Offset(2, {"s": 15}), plans, max_rows=None) == Offset(3, {})
 
 
 def test_rows_bound_a_micro_batch_but_it_always_moves() -> None:
-    plans = reader([EMPTY, ONE], {"s": 9}, rows=100)
+    plans = reader([NOTHING, ONE], {"s": 9}, rows=100)
     assert next_offset(Offset(1, {"s": 3}), plans, max_rows=250) == Offset(1, {"s": 6})
     assert next_offset(Offset(1, {"s": 3}), plans, max_rows=1) == Offset(1, {"s": 4})
 
@@ -87,7 +94,7 @@ def test_each_version_is_read_once_under_the_plan_of_its_place(
     gaps: list[int], arrivals: list[int], data: st.DataObject
 ) -> None:
     positions = [sum(gaps[: place + 1]) for place in range(len(gaps))]
-    plans = [EMPTY, *(Plan(place + 1, (query("a", "s"),), {"s": at}) for place, at in enumerate(positions))]
+    plans = [NOTHING, *(plan(place + 1, (query("a", "s"),), {"s": at}) for place, at in enumerate(positions))]
     latest, known, offset = 0, 1, Offset()
     read: dict[int, int] = {}
     for arrived in arrivals:

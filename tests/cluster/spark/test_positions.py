@@ -13,7 +13,10 @@ import pytest
 
 from cluster.errors import ClusterError
 from cluster.language.translation import translate
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.hosts import Host
 from cluster.plan.rewrite import rewrite
 from cluster.spark.offsets import Offset
@@ -26,12 +29,12 @@ ROWS, MEANS = (
 )
 
 
-def plan(epoch: int, *queries: str, positions: Mapping[str, int] | None = None) -> Plan:
+def plan(epoch: int, *queries: str, positions: Mapping[str, int] | None = None) -> PhysicalPlan:
     planned = tuple(
         PlannedQuery(f"q{number}", epoch, rewrite(translate(sql, CATALOG).node).node)
         for number, sql in enumerate(queries)
     )
-    return Plan(epoch, planned, dict(positions or {}))
+    return lower(Plan(epoch, planned, dict(positions or {})))
 
 
 def lay(checkpoint: Path, host: Host, offsets: list[Offset], done: int) -> None:
@@ -55,7 +58,9 @@ def lay(checkpoint: Path, host: Host, offsets: list[Offset], done: int) -> None:
         ({"other": 7}, [], None),
     ],
 )
-def test_where_a_stream_is_read_next(versions: dict[str, int], following: list[Plan], needed: int | None) -> None:
+def test_where_a_stream_is_read_next(
+    versions: dict[str, int], following: list[PhysicalPlan], needed: int | None
+) -> None:
     assert needed_from("traffic", Offset(1, versions), following) == needed
 
 

@@ -15,7 +15,10 @@ from deltalake import DeltaTable
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from cluster.language.algebra import Column, Source
-from cluster.plan.epoch import Plan, PlanFiles, PlannedQuery
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.hosts import Host
 from cluster.service.registry import Registry
 from cluster.spark.checkpoint_files import CheckpointFiles
@@ -118,7 +121,7 @@ def test_a_version_does_not_count_before_it_is_on_disk(tmp_path: Path, monkeypat
 def test_plans_versions_of_relations_and_numbers_of_dropped_streams_are_on_disk(
     tmp_path: Path, synced: Recorded
 ) -> None:
-    PlanFiles(tmp_path / "plans").write(Plan(1))
+    PlanFiles(tmp_path / "plans").write(PhysicalPlan(1))
     assert synced() == [".", f"plans/{1:012d}.unfinished", "plans"]
     versions, frame = RelationVersions(tmp_path / "places@1"), pl.DataFrame({"x": [1]})
     versions.prepare(frame)
@@ -136,7 +139,7 @@ def test_what_an_offset_names_is_on_disk_before_there_is_one(tmp_path: Path, syn
     versions, frame = RelationVersions(tmp_path / "places@1"), pl.DataFrame({"x": [1]})
     versions.prepare(frame)
     versions.commit(frame, {})
-    PlanFiles(tmp_path / "plans").write(Plan(1))
+    PlanFiles(tmp_path / "plans").write(PhysicalPlan(1))
     synced()
     folders = (str(tmp_path), str(tmp_path / "plans"), str(tmp_path))
     first, last = Offset(1, {"traffic": 0}), Offset(2, {"traffic": 1}, {"places@1": 1})
@@ -151,7 +154,7 @@ def test_what_an_offset_names_is_on_disk_before_there_is_one(tmp_path: Path, syn
 def test_the_source_syncs_what_its_offsets_name(tmp_path: Path, synced: Recorded) -> None:
     table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
     query = PlannedQuery("q", 1, Source("traffic", (Column("speed", FieldType.REAL),)))
-    PlanFiles(tmp_path / "plans").write(Plan(1, (query,), {"traffic": 0}))
+    PlanFiles(tmp_path / "plans").write(lower(Plan(1, (query,), {"traffic": 0})))
     table.append([rows(1)], at(1), {("p", "e"): 1})
     options = SourceOptions(str(tmp_path), str(tmp_path / "plans"), 1, 1, 10, host=Host.STATELESS)
     reader = FjordReader(options)

@@ -1,0 +1,211 @@
+"""How one physical plan is made of the one before, as data: what a plan file holds.
+
+Small whatever the plan's size: a query that comes or goes changes the subscribers of one fragment in one place, and of
+its nodes, where panes are shared, the aggregates. For people there is :mod:`cluster.physical.difference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from cluster.language.algebra import AggregateCall
+from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan, Subscriber
+from cluster.physical.operations import DeviceAggregates, PaneAggregate, PartialAggregate
+from cluster.physical.soundness import check
+
+T = TypeVar("T")
+WithCalls = PartialAggregate | DeviceAggregates | PaneAggregate
+"""Operations that have the aggregates of all subscribers."""
+
+
+class Splice(msgspec.Struct, Generic[T], frozen=True):
+    """What makes one tuple of another: one piece of it is another one.
+
+    Parameters
+    ----------
+    at
+        Where the piece begins.
+    out
+        How many values go there.
+    into
+        Those that come there.
+    """
+
+    at: int
+    out: int
+    into: tuple[T, ...] = ()
+
+    @classmethod
+    def between(cls, before: tuple[T, ...], after: tuple[T, ...]) -> Splice[T]:
+        """Return what makes `after` of `before`."""
+        shorter = min(len(before), len(after))
+        begin = next((at for at in range(shorter) if not _same(before[at], after[at])), shorter)
+        rest = shorter - begin
+        end = next((at for at in range(rest) if not _same(before[-1 - at], after[-1 - at])), rest)
+        return cls(begin, len(before) - begin - end, after[begin : len(after) - end])
+
+    def applied_to(self, before: tuple[T, ...]) -> tuple[T, ...]:
+        """Return the tuple after the change.
+
+        Raises
+        ------
+        ValueError
+            If there is no such piece.
+        """
+        if not 0 <= self.at <= self.at + self.out <= len(before):
+            raise ValueError(f"{self.out} values at {self.at} are not among {len(before)}")
+        return (*before[: self.at], *self.into, *before[self.at + self.out :])
+
+
+class NodeChange(msgspec.Struct, frozen=True):
+    """A node that comes, or does something else than before.
+
+    Parameters
+    ----------
+    node
+        The node, without aggregates if `calls` has them.
+    calls
+        How its aggregates differ from those it had.
+    """
+
+    node: OperatorNode
+    calls: Splice[AggregateCall] | None = None
+
+
+class FragmentChange(msgspec.Struct, frozen=True):
+    """What changes in a fragment.
+
+    Parameters
+    ----------
+    identity
+        Of the fragment.
+    subscribers
+        How they differ.
+    nodes
+        Those that come or change.
+    order
+        Ids of all nodes, if others come or go; else none.
+    """
+
+    identity: str
+    subscribers: Splice[Subscriber]
+    nodes: tuple[NodeChange, ...] = ()
+    order: tuple[str, ...] = ()
+
+
+class PhysicalChange(msgspec.Struct, frozen=True):
+    """How an epoch's plan differs from that of the epoch before.
+
+    Parameters
+    ----------
+    epoch
+        The new epoch.
+    come
+        Fragments that are new, or have become others.
+    go
+        Identities of those that are gone.
+    change
+        What changes in others.
+    positions
+        As in :class:`~cluster.physical.nodes.PhysicalPlan`.
+    """
+
+    epoch: int
+    come: tuple[Fragment, ...] = ()
+    go: tuple[str, ...] = ()
+    change: tuple[FragmentChange, ...] = ()
+    positions: Mapping[str, int] = {}
+
+    @classmethod
+    def between(cls, before: PhysicalPlan, after: PhysicalPlan) -> PhysicalChange | None:
+        """Return what makes `after` of `before`; None if no change says so."""
+        come: list[Fragment] = []
+        change: list[FragmentChange] = []
+        for fragment in after.fragments:
+            old = before.by_identity.get(fragment.identity)
+            if old is not None and _same(old, fragment):
+                continue
+            if old is None or (old.host, old.shares_rows) != (fragment.host, fragment.shares_rows):
+                come.append(fragment)
+            else:
+                change.append(_change(old, fragment))
+        go = tuple(each.identity for each in before.fragments if each.identity not in after.by_identity)
+        found = cls(after.epoch, tuple(come), go, tuple(change), after.positions)
+        return found if found.applied_to(before) == after else None
+
+    def applied_to(self, before: PhysicalPlan) -> PhysicalPlan:
+        """Return the plan after the change.
+
+        Raises
+        ------
+        ValueError
+            If it is about another plan.
+        """
+        fragments = dict(before.by_identity)
+        for each in self.change:
+            fragments[each.identity] = _changed(_of(fragments, each.identity), each)
+        for identity in self.go:
+            del fragments[_of(fragments, identity).identity]
+        fragments |= {each.identity: each for each in self.come}
+        return PhysicalPlan(self.epoch, tuple(sorted(fragments.values(), key=_place)), self.positions)
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other or one == other
+
+
+def _place(fragment: Fragment) -> tuple[bool, int]:
+    """Return what fragments of a plan are ordered by; those whose queries are equally old stay as they are."""
+    return fragment.shares_panes, fragment.subscribers[0].visible_from
+
+
+def _change(old: Fragment, new: Fragment) -> FragmentChange:
+    order = () if [each.id for each in old.nodes] == [each.id for each in new.nodes] else tuple(new.by_id)
+    subscribers = Splice.between(old.subscribers, new.subscribers)
+    nodes = () if old.nodes is new.nodes else tuple(_node_changes(old, new))
+    return FragmentChange(new.identity, subscribers, nodes, order)
+
+
+def _node_changes(old: Fragment, new: Fragment) -> Iterator[NodeChange]:
+    for node in new.nodes:
+        had = old.by_id.get(node.id)
+        if had is None or not _same(had, node):
+            yield _node_change(had, node)
+
+
+def _node_change(old: OperatorNode | None, new: OperatorNode) -> NodeChange:
+    operation = new.operation
+    if old is None or not isinstance(operation, WithCalls) or not isinstance(old.operation, WithCalls):
+        return NodeChange(new)
+    calls = Splice.between(old.operation.calls, operation.calls)
+    return NodeChange(replace(new, operation=replace(operation, calls=())), calls)
+
+
+def _changed(old: Fragment, change: FragmentChange) -> Fragment:
+    nodes = dict(old.by_id)
+    nodes |= {each.node.id: _changed_node(old, each) for each in change.nodes}
+    for each in change.order:
+        _of(nodes, each)
+    listed = tuple(nodes[each] for each in change.order) if change.order else tuple(nodes.values())
+    found = replace(old, nodes=listed, subscribers=change.subscribers.applied_to(old.subscribers))
+    check(found, change.subscribers.into)
+    return found
+
+
+def _changed_node(old: Fragment, change: NodeChange) -> OperatorNode:
+    if change.calls is None:
+        return change.node
+    had, operation = _of(old.by_id, change.node.id).operation, change.node.operation
+    if not isinstance(had, WithCalls) or not isinstance(operation, WithCalls):
+        raise ValueError(f"{change.node.id!r} has no aggregates")  # noqa: TRY004 - of what was written
+    return replace(change.node, operation=replace(operation, calls=change.calls.applied_to(had.calls)))
+
+
+def _of(known: Mapping[str, T], identity: str) -> T:
+    if identity not in known:
+        raise ValueError(f"there is no {identity!r}")
+    return known[identity]

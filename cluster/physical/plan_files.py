@@ -1,0 +1,231 @@
+"""Plan files: what runs of each epoch, where driver and workers find it.
+
+    63.json   what has changed since 62         a query that comes or goes: its fragment, its place among subscribers
+    64.json   the whole plan
+    65.json   what has changed since 64         and so on: the thousandth query costs no more than the tenth
+
+Files of formats up to 4 say what queries mean, not what runs: what is read of them is lowered.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from cluster.errors import PlanError, UnwritableError
+from cluster.physical import plan_json
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import NOTHING, PhysicalPlan
+from cluster.physical.plan_changes import PhysicalChange
+from cluster.plan import epoch as logical
+from cluster.plan.epoch import EMPTY, Plan, PlanChange
+from cluster.synced_files import make_folder, sync
+
+WHOLE_EVERY = 64
+"""Epochs between two files with a whole plan; the others say what has changed since the epoch before."""
+
+FORMATS_READ = (*logical.FORMATS_READ, plan_json.FORMAT)
+_OTHER_VERSION = "run the cluster with the version that wrote it, or start a new data folder"
+
+Content = PhysicalPlan | PhysicalChange | Plan | PlanChange
+"""What may be in a file."""
+
+
+class PlanFiles:
+    """Plans as JSON files in a folder that driver and executors share; written once, never changed.
+
+    Parameters
+    ----------
+    folder
+        Where they are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._latest = NOTHING
+        self._latest_logical = EMPTY
+        """Of those in files of formats up to 4."""
+        self._prepared: PhysicalPlan | None = None
+        """Whose file is written and has not got its name yet."""
+
+    def path(self, epoch: int) -> Path:
+        """Return the file of an epoch's plan."""
+        return self.folder / f"{epoch:012d}.json"
+
+    def exists(self, epoch: int) -> bool:
+        """Return whether an epoch has a plan; epoch 0 always has."""
+        return epoch == 0 or self.path(epoch).exists()
+
+    def written(self, epoch: int) -> bool:
+        """Return whether an epoch has a file; one without content is what a power cut leaves, and is none."""
+        path = self.path(epoch)
+        return path.exists() and path.stat().st_size > 0
+
+    def newest(self) -> int:
+        """Return the newest epoch that has a plan; 0 if there is none."""
+        whole = (path for path in self.folder.glob("*.json") if path.stem.isdigit() and path.stat().st_size)
+        return max((int(path.stem) for path in whole), default=0)
+
+    def write(self, plan: PhysicalPlan) -> None:
+        """Write a plan so that it is either wholly there or not at all; on return it is on disk.
+
+        Raises
+        ------
+        PlanError
+            If the epoch already has another plan.
+        UnwritableError
+            If it cannot be written now.
+        """
+        path = self.path(plan.epoch)
+        if self.written(plan.epoch):
+            if self.read(plan.epoch) != plan:
+                raise another_plan(plan.epoch, path)
+            self._sync_names(plan.epoch)  # which may have failed
+            return
+        if self._prepared is not plan:
+            self.prepare(plan)
+        try:
+            self._unfinished(plan.epoch).rename(path)
+        except OSError as error:
+            raise UnwritableError(f"the plan of epoch {plan.epoch}", error) from error
+        finally:
+            self._prepared = None
+        self._sync_names(plan.epoch)
+        self._latest = plan
+
+    def _sync_names(self, epoch: int) -> None:
+        try:
+            sync([self.folder])
+        except OSError as error:
+            raise UnwritableError(f"the plan of epoch {epoch}", error) from error
+
+    def prepare(self, plan: PhysicalPlan) -> None:
+        """Write all of a plan that needs room on the disk; nobody sees it before :meth:`write`.
+
+        Raises
+        ------
+        UnwritableError
+            If it cannot be written now.
+        """
+        try:
+            make_folder(self.folder)
+            with self._unfinished(plan.epoch).open("wb") as file:
+                file.write(msgspec.json.format(plan_json.encode(self._content(plan))))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise UnwritableError(f"the plan of epoch {plan.epoch}", error) from error
+        self._prepared = plan
+
+    def _unfinished(self, epoch: int) -> Path:
+        return self.path(epoch).with_suffix(".unfinished")
+
+    def _content(self, plan: PhysicalPlan) -> PhysicalPlan | PhysicalChange:
+        if plan.epoch % WHOLE_EVERY == 0 or not self.path(plan.epoch - 1).exists():
+            return plan
+        return PhysicalChange.between(self.read(plan.epoch - 1), plan) or plan
+
+    def check(self, first: int, last: int) -> None:
+        """Raise if one of the plans from one epoch to another that are there cannot be read.
+
+        Raises
+        ------
+        PlanError
+            If it is damaged, of another format, or has something that nothing knows; says what.
+        """
+        for epoch in range(first, last + 1):
+            if self.exists(epoch):
+                self.read(epoch)
+
+    def read(self, epoch: int) -> PhysicalPlan:
+        """Return an epoch's plan.
+
+        Raises
+        ------
+        PlanError
+            If it is missing, damaged, of another format, or has something that nothing knows.
+        """
+        changes: list[PhysicalChange] = []
+        while epoch != self._latest.epoch:
+            found = self._decoded(epoch) if epoch else NOTHING
+            if isinstance(found, PhysicalChange):
+                changes.append(found)
+                epoch -= 1
+            elif isinstance(found, PhysicalPlan):
+                self._latest = _sharing(found, self._latest)
+            else:
+                self._latest = lower(self._logical(epoch, found), self._latest)
+        for change in reversed(changes):
+            try:
+                self._latest = change.applied_to(self._latest)
+            except ValueError as error:
+                raise _no_plan(change.epoch, self.path(change.epoch), error) from error
+        return self._latest
+
+    def _logical(self, epoch: int, found: Content) -> Plan:
+        changes: list[PlanChange] = []
+        while not isinstance(found, Plan):
+            if not isinstance(found, PlanChange):
+                raise _no_plan(epoch + 1, self.path(epoch + 1), "it is the change of another kind of plan")
+            changes.append(found)
+            epoch -= 1
+            if epoch == self._latest_logical.epoch:
+                found = self._latest_logical
+            else:
+                found = self._decoded(epoch) if epoch else EMPTY
+        for change in reversed(changes):
+            found = change.applied_to(found)
+        self._latest_logical = found
+        return found
+
+    def _decoded(self, epoch: int) -> Content:
+        path = self.path(epoch)
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise PlanError(f"plan of epoch {epoch} cannot be read: {error}") from error
+        form = _format_of(text)
+        if form is not None and form not in FORMATS_READ:
+            *earlier, newest = FORMATS_READ
+            raise PlanError(
+                f"plan of epoch {epoch} has format {form}, this program reads formats "
+                f"{', '.join(map(str, earlier))} and {newest}",
+                hint=_OTHER_VERSION,
+            )
+        try:
+            found = plan_json.decode(text) if form == plan_json.FORMAT else logical.decode_plan(text)
+        except msgspec.DecodeError as error:
+            raise _no_plan(epoch, path, error) from error
+        if found.epoch != epoch:
+            raise PlanError(f"plan of epoch {epoch} at {path} is that of epoch {found.epoch}")
+        return found
+
+
+def _sharing(plan: PhysicalPlan, known: PhysicalPlan) -> PhysicalPlan:
+    """Return a plan that consists of the objects of another one where it has the same fragments."""
+    pairs = ((each, known.by_identity.get(each.identity)) for each in plan.fragments)
+    return replace(plan, fragments=tuple(old if old is not None and old == each else each for each, old in pairs))
+
+
+class _FormatOnly(msgspec.Struct):
+    format: int
+
+
+def _format_of(text: bytes) -> int | None:
+    """Return which format a file has; None if not even that can be read."""
+    try:
+        return msgspec.json.decode(text, type=_FormatOnly).format
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def another_plan(epoch: int, path: Path) -> PlanError:
+    """Return the error that a file has another plan than it should have."""
+    return PlanError(f"epoch {epoch} already has another plan at {path}")
+
+
+def _no_plan(epoch: int, path: Path, reason: object) -> PlanError:
+    return PlanError(f"plan of epoch {epoch} at {path} is not a plan: {reason}", hint=_OTHER_VERSION)

@@ -1,0 +1,153 @@
+"""Physical plans as JSON: written to plan files, and read again.
+
+As the structs are, but for tables that are looked up in: plans of relations, which may be lists of their distinct nodes
+(:mod:`cluster.plan.stored_plans`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from cluster.language.algebra import AggregateCall, LookupKind, Scalar, TableLookup
+from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan, Subscriber
+from cluster.physical.operations import Lookup, PlainOperation
+from cluster.physical.plan_changes import FragmentChange, NodeChange, PhysicalChange, Splice
+from cluster.physical.soundness import check
+from cluster.plan import stored_plans
+from cluster.plan.hosts import Host
+
+FORMAT = 5
+"""4 and those before have logical plans (:mod:`cluster.plan.epoch`)."""
+
+
+class _Table(msgspec.Struct, frozen=True):
+    table: stored_plans.Stored
+    predicate: Scalar | None
+    kind: LookupKind
+
+
+class _Lookup(msgspec.Struct, frozen=True, tag="Lookup"):
+    table: _Table
+    streams: tuple[str, ...]
+
+
+class _Node(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    operation: PlainOperation | _Lookup
+    inputs: tuple[str, ...] = ()
+
+
+class _Fragment(msgspec.Struct, frozen=True):
+    identity: str
+    host: Host
+    nodes: tuple[_Node, ...]
+    subscribers: tuple[Subscriber, ...]
+    shares_rows: bool
+
+
+class _NodeChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    node: _Node
+    calls: Splice[AggregateCall] | None = None
+
+
+class _FragmentChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    identity: str
+    subscribers: Splice[Subscriber]
+    nodes: tuple[_NodeChange, ...] = ()
+    order: tuple[str, ...] = ()
+
+
+class _Plan(msgspec.Struct, frozen=True, tag="PhysicalPlan"):
+    epoch: int
+    fragments: tuple[_Fragment, ...]
+    positions: Mapping[str, int]
+    format: int = FORMAT
+
+
+class _Change(msgspec.Struct, frozen=True, tag="PhysicalChange"):
+    epoch: int
+    come: tuple[_Fragment, ...]
+    go: tuple[str, ...]
+    change: tuple[_FragmentChange, ...]
+    positions: Mapping[str, int]
+    format: int = FORMAT
+
+
+_decoder = msgspec.json.Decoder(_Plan | _Change, dec_hook=stored_plans.from_nodes)
+
+
+def encode(plan: PhysicalPlan | PhysicalChange) -> bytes:
+    """Return a plan, or what makes one of the one before, as JSON."""
+    written: _Plan | _Change
+    if isinstance(plan, PhysicalPlan):
+        written = _Plan(plan.epoch, tuple(map(_stored, plan.fragments)), plan.positions)
+    else:
+        change = tuple(
+            _FragmentChange(each.identity, each.subscribers, tuple(map(_stored_change, each.nodes)), each.order)
+            for each in plan.change
+        )
+        written = _Change(plan.epoch, tuple(map(_stored, plan.come)), plan.go, change, plan.positions)
+    return msgspec.json.encode(written, enc_hook=stored_plans.as_nodes)
+
+
+def decode(text: bytes) -> PhysicalPlan | PhysicalChange:
+    """Return what is written so.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        If it is no plan; says what in it nothing knows.
+    """
+    try:
+        found = _decoder.decode(text)
+        if isinstance(found, _Plan):
+            return PhysicalPlan(found.epoch, tuple(map(_restored, found.fragments)), found.positions)
+        change = tuple(
+            FragmentChange(each.identity, each.subscribers, tuple(map(_restored_change, each.nodes)), each.order)
+            for each in found.change
+        )
+        return PhysicalChange(found.epoch, tuple(map(_restored, found.come)), found.go, change, found.positions)
+    except msgspec.DecodeError:
+        raise
+    except (ValueError, RecursionError) as error:  # texts that are no Unicode, too
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def _stored(fragment: Fragment) -> _Fragment:
+    nodes = tuple(map(_stored_node, fragment.nodes))
+    return _Fragment(fragment.identity, fragment.host, nodes, fragment.subscribers, fragment.shares_rows)
+
+
+def _stored_node(node: OperatorNode) -> _Node:
+    operation = node.operation
+    if not isinstance(operation, Lookup):
+        return _Node(node.id, operation, node.inputs)
+    found = operation.table
+    table = _Table(stored_plans.stored(found.table), found.predicate, found.kind)
+    return _Node(node.id, _Lookup(table, operation.streams), node.inputs)
+
+
+def _stored_change(change: NodeChange) -> _NodeChange:
+    return _NodeChange(_stored_node(change.node), change.calls)
+
+
+def _restored(fragment: _Fragment) -> Fragment:
+    nodes = tuple(map(_restored_node, fragment.nodes))
+    found = Fragment(fragment.identity, fragment.host, nodes, fragment.subscribers, fragment.shares_rows)
+    check(found, found.subscribers)
+    return found
+
+
+def _restored_node(node: _Node) -> OperatorNode:
+    operation = node.operation
+    if not isinstance(operation, _Lookup):
+        return OperatorNode(node.id, operation, node.inputs)
+    table = stored_plans.restored(operation.table.table)
+    found = TableLookup(table, operation.table.predicate, operation.table.kind)
+    return OperatorNode(node.id, Lookup(found, operation.streams), node.inputs)
+
+
+def _restored_change(change: _NodeChange) -> NodeChange:
+    return NodeChange(_restored_node(change.node), change.calls)
