@@ -17,6 +17,7 @@ from protocols.byte_sizes import parse_byte_size
 from protocols.durations import LONGEST_OPTION_US, DurationError, format_duration, parse_duration_us
 from protocols.errors import FjordError
 from protocols.event_log import LEVEL_VARIABLE, configure_logging
+from protocols.printable_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,7 +108,7 @@ class LazyCommandGroup(TyperGroup):
             if ctx.params.get("debug"):
                 traceback.print_exception(error)
             for each in errors:
-                _show(each)
+                show_error(each)
             raise typer.Exit(1) from error
 
 
@@ -188,6 +189,17 @@ def byte_size_option(*names: str, help: str, shown_default: str | bool = True) -
     )
 
 
+def show_error(error: FjordError) -> None:
+    """Print an error for people. What it quotes cannot steer their terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(Text.assemble(("error: ", "bold red"), printable(error.message)))
+    if error.hint is not None:
+        console.print(Text.assemble(("hint:  ", "bold"), printable(error.hint)))
+
+
 def main() -> None:
     """Run ``fjord`` with the arguments of this process.
 
@@ -257,16 +269,6 @@ def _understood(error: BaseException, command: str | None) -> Iterator[FjordErro
         parts = [list(_understood(each, command)) for each in error.exceptions]
         if all(parts):
             yield from (each for part in parts for each in part)
-
-
-def _show(error: FjordError) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(Text.assemble(("error: ", "bold red"), error.message))
-    if error.hint is not None:
-        console.print(Text.assemble(("hint:  ", "bold"), error.hint))
 
 
 if __name__ == "__main__":

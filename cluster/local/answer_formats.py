@@ -14,6 +14,7 @@ from cluster.fjord.batch import NEVER
 from cluster.fjord.instant_texts import instant_text
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Schema
+from protocols.printable_text import printable
 from protocols.streams import FieldType
 
 PAGE_ROWS = 1_000
@@ -95,7 +96,4 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     # A line of a table is a line of the terminal.
-    return value.translate(_CONTROLS) if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-_CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), 127)} | {10: "\\n", 13: "\\r", 9: "\\t"}
+    return printable(value, lines=False) if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,42 @@
+"""Texts that come from elsewhere, as a terminal may show them.
+
+A terminal takes some characters for orders: to move, to change its title, to write from right to left. A message that
+quotes a file, a packet or a query must not pass them on.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+_NOT_SHOWN: Final = {"Cc", "Zl", "Zp", "Cs"}
+"""Categories of control characters, separators of lines and halves of characters."""
+_DIRECTIONS: Final = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Classes of characters that turn the direction of what follows."""
+
+
+def printable(text: str, *, lines: bool = True) -> str:
+    r"""Return a text with the characters escaped that steer a terminal.
+
+    Parameters
+    ----------
+    text
+        Any text.
+    lines
+        Whether ends of lines stay.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    if text.isprintable():
+        return text
+    return "".join("\n" if lines and each == "\n" else _shown(each) for each in text)
+
+
+@lru_cache(1_000)
+def _shown(letter: str) -> str:
+    steers = unicodedata.category(letter) in _NOT_SHOWN or unicodedata.bidirectional(letter) in _DIRECTIONS
+    return letter.encode("unicode_escape").decode() if steers else letter
