@@ -22,7 +22,21 @@ ROUND_US = (
 
 
 class RowLimitError(PlanError):
-    """A query that would make more rows than allowed."""
+    """A query that would make more rows than allowed.
+
+    Parameters
+    ----------
+    message
+        How many it would make and why, and the limit.
+    way_out
+        What to change about the query.
+    option
+        What allows more, where a cluster is started.
+    """
+
+    def __init__(self, message: str, *, way_out: str, option: str) -> None:
+        super().__init__(message, hint=f"{way_out}, or start the cluster with a higher {option}")
+        self.way_out = way_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +91,9 @@ def check_rows(
     raise RowLimitError(
         f"with this query the plan would make up to {made:,.0f} rows per second, {made - without:,.0f} of them for "
         f"this query alone ({rates}); the limit is {limits.per_second:,}",
-        hint="let its windows move in longer steps, make them shorter, join on columns that must be equal, drop other "
-        "queries, or start the cluster with a higher --max-rows-per-second",
+        way_out="let its windows move in longer steps, make them shorter, join on columns that must be equal, drop "
+        "other queries",
+        option="--max-rows-per-second",
     )
 
 
@@ -90,8 +105,8 @@ def _check_tuple(alone: Fragment, limits: RowLimits) -> None:
                 f"one tuple would make up to {flow.per_tuple:,.0f} rows, because of "
                 f"{flow.because or 'how often the query reads it'}; the limit is "
                 f"{limits.per_tuple:,}",
-                hint=f"{_way_out(flows.window_of(node), flow, limits)}, or start the cluster with a higher "
-                "--max-rows-per-tuple",
+                way_out=_way_out(flows.window_of(node), flow, limits),
+                option="--max-rows-per-tuple",
             )
 
 

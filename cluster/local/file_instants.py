@@ -7,7 +7,7 @@ import polars as pl
 MOST_US = 2**61
 """Instants are less far from 1970: far enough, and what a window adds to them fits as well."""
 
-_ZONE = r"T.*(?:[zZ]|[+-]\d\d:?\d\d)$"
+_ZONE = r"T.*(?:[zZ]|[+-]\d\d(?::?\d\d)?)$"
 """Where a text says its zone; a date has hyphens, too."""
 
 
@@ -55,7 +55,8 @@ def _without_zone(texts: pl.Series) -> pl.Series:
 
 
 def _with_zone(texts: pl.Series) -> pl.Series:
-    zoned = texts.set(~texts.str.contains(_ZONE).fill_null(value=False), None).str.replace("[zZ]$", "+00:00")
+    zoned = texts.set(~texts.str.contains(_ZONE).fill_null(value=False), None)
+    zoned = zoned.str.replace("[zZ]$", "+00:00").str.replace(r"([+-]\d\d)$", "${1}:00")
     return _first([zoned.str.strptime(pl.Datetime("us", "UTC"), f"{each}%z", strict=False) for each in _PATTERNS])
 
 

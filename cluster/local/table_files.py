@@ -25,7 +25,7 @@ class TableFileError(ClusterError):
     """A file that cannot be read as a table, or lacks what is asked of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TableFile:
     """A file with a table.
 

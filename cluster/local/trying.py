@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.answers import ERROR
 from cluster.fjord.batch import NEVER, START
-from cluster.fjord.row_limits import RowLimits, check_rows
+from cluster.fjord.row_limits import RowLimitError, RowLimits, check_rows
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.fjord.supported import check_supported
 from cluster.fjord.text_growth import check_text
@@ -62,6 +62,12 @@ class Files:
     relations: Mapping[str, TableFile] = field(default_factory=dict)
     unnamed: StreamFile | None = None
 
+    @property
+    def tables(self) -> Sequence[TableFile]:
+        """All files."""
+        streams = [*self.streams.values(), *([] if self.unnamed is None else [self.unnamed])]
+        return [*(each.table for each in streams), *self.relations.values()]
+
 
 class Trial:
     """A query over files.
@@ -96,14 +102,19 @@ class Trial:
         check_supported(node)
         planned = PlannedQuery(QUERY, 1, node)
         plan = Plan(1, (planned,))
-        check_rows(NOTHING, lower(plan), planned.identity, {}, RowLimits())
+        try:
+            check_rows(NOTHING, lower(plan), planned.identity, {}, RowLimits())
+        except RowLimitError as error:
+            raise PlanError(error.message, hint=error.way_out) from None
         self.columns: Schema = schema_of(query.node)
-        self.warnings = [*query.warnings, *_warnings(node, files)]
+        self.warnings = list(query.warnings)
         self.rows = 0
         self._plan = plan
         self._files = {name: names.streams[name] for name in sorted(self._plan.streams)}
         self._read = {name: _columns_read(node, name) for name in self._files}
         relations = {each.identity: each.name for each in relations_of_plan(node)}
+        read = [*(file.table for file in self._files.values()), *(files.relations[name] for name in relations.values())]
+        self.warnings += _warnings(node, files.tables, read)
         self._tables = MemoryTables(
             {identity: [RelationRows(files.relations[name].read())] for identity, name in relations.items()}
         )
@@ -269,10 +280,11 @@ def _columns_read(node: Node, stream: str) -> Collection[str]:
     return {column.name for source in sources for column in stored_columns(source)}
 
 
-def _warnings(node: Node, files: Files) -> Iterator[str]:
+def _warnings(node: Node, given: Sequence[TableFile], read: Collection[TableFile]) -> Iterator[str]:
     if any(sources_looking_back(node)):
         yield "SINCE changes nothing here: all of a file is read"
-    tables = [*(each.table for each in files.streams.values()), *files.relations.values()]
-    for table in tables if files.unnamed is None else [files.unnamed.table, *tables]:
-        if table.unusable:
+    for table in given:
+        if table not in read:
+            yield f"the query reads nothing of {table.name}"
+        elif table.unusable:
             yield f"{table.name}: no query can read {', '.join(table.unusable)}, because of their names or types"
