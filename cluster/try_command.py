@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cluster.errors import ClusterError
+from protocols.command_line import byte_size_option, show_error
+from protocols.printable_text import printable
 
 if TYPE_CHECKING:
     from cluster.local.answer_formats import Format
+    from cluster.local.output_file import OutputFile
     from cluster.local.trying import Files, Trial
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)=(?P<file>.+)", re.DOTALL)
@@ -44,6 +47,10 @@ def try_query(
         typer.Option("--format", metavar="table|json|parquet", help="A table unless --output says otherwise."),
     ] = None,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the answer there.")] = None,
+    memory: Annotated[
+        int | None,
+        byte_size_option("--memory", help="End with an error when more is needed; half of what is free unless given."),
+    ] = None,
 ) -> None:
     """Answer a query over files, before anything is deployed.
 
@@ -52,23 +59,42 @@ def try_query(
     Files of streams have a column of instants; every other column is a field. Where they end nothing more comes, and
     windows that are open answer.
     """
+    import os
     import sys
 
+    from cluster.local.memory_limit import MemoryLimitError, default_limit, limited_memory
+    from cluster.local.output_file import OutputFile
+
+    kind = _format(format_, output)
+    query = sys.stdin.read() if sql == "-" else sql
+    written = None if output is None else OutputFile(output)
+
+    def end(error: MemoryLimitError) -> None:
+        # The main thread is in the midst of a computation that nothing can interrupt.
+        show_error(error)
+        if written is not None:
+            written.discard()
+        os._exit(1)
+
+    with limited_memory(default_limit() if memory is None else memory, end):
+        trial = _trial(query, lambda: _files(on, relation or [], time_column, text or []))
+        if written is None or output is None:
+            _print(_lines(trial, kind))
+        else:
+            _write(trial, kind, written, output)
+
+
+def _trial(sql: str, files: Callable[[], Files]) -> Trial:
     from cluster.language.errors import FjordSqlError
     from cluster.local.trying import Trial
 
-    kind = _format(format_, output)
-    files = _files(on, relation or [], time_column, text or [])
     try:
-        trial = Trial(sys.stdin.read() if sql == "-" else sql, files)
+        trial = Trial(sql, files())
     except FjordSqlError as error:
         raise ClusterError(f"{error.message}\n{error.underlined()}", hint=error.hint) from None
     for warning in trial.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    if output is None:
-        _print(_lines(trial, kind))
-    else:
-        _write(trial, kind, output)
+        typer.echo(f"warning: {printable(warning)}", err=True)
+    return trial
 
 
 def _format(given: str | None, output: Path | None) -> Format:
@@ -141,32 +167,23 @@ def _print(lines: Iterable[str]) -> None:
             raise ClusterError(f"the answer cannot be printed: {error.strerror or error}") from None
 
 
-def _write(trial: Trial, kind: Format, output: Path) -> None:
-    """Write a file that is there as a whole or not at all; into a device or a pipe, write as it comes."""
+def _write(trial: Trial, kind: Format, file: OutputFile, output: Path) -> None:
+    """Write a file; into a device or a pipe, write as it comes."""
     from cluster.local.answer_formats import Format, json_lines, table_lines, write_parquet
 
-    target = output.resolve()
-    is_whole = target.is_file() or not target.exists()
-    if kind is Format.PARQUET and not is_whole:
+    if kind is Format.PARQUET and not file.is_whole:
         raise ClusterError(f"{output} is no file, and Parquet is written to files only", hint="use --format json")
-    written = target.with_name(f".{target.name}.unfinished") if is_whole else target
     try:
-        with _progress(trial.rows) as progress:
+        with file.writing() as path, _progress(trial.rows) as progress:
             pieces = trial.answers(progress=progress)
             if kind is Format.PARQUET:
-                write_parquet(pieces, trial.columns, written)
+                write_parquet(pieces, trial.columns, path)
             else:
                 lines = json_lines(pieces) if kind is Format.JSON else table_lines(pieces, trial.columns)
-                with written.open("w", encoding="utf-8") as file:
-                    file.writelines(f"{line}\n" for line in lines)
-        if is_whole:
-            written.replace(target)
+                with path.open("w", encoding="utf-8") as opened:
+                    opened.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         raise ClusterError(f"{output} cannot be written: {error.strerror or error}") from None
-    finally:
-        if is_whole:
-            with suppress(OSError):
-                written.unlink()
     typer.echo(f"written: {output}", err=True)
 
 

@@ -63,6 +63,17 @@ class Placed:
         return emitted
 
 
+@dataclass(slots=True)
+class Now:
+    """What this process is at, for who watches it from another thread."""
+
+    operator: str | None = None
+    """Kind of the operator that makes a transition."""
+
+
+NOW = Now()
+
+
 class OperatorFailedError(FjordError):
     """An operator's transition raised; `owner` is the query it belongs to."""
 
@@ -160,11 +171,14 @@ class Fjord:
         if batch is None:
             return
         began = self._clock()
+        NOW.operator = type(placed.operator).__name__
         try:
             emitted = placed.transition(port, batch)
         except Exception as error:  # noqa: BLE001 - whatever one query's operator raises must not stop the others
             self._failed[placed.owner] = OperatorFailedError(placed.owner, placed.name, error)
             return
+        finally:
+            NOW.operator = None
         if placed.operator.complaint is not None:
             self._complaints[placed.owner] = OperatorFailedError(placed.owner, placed.name, placed.operator.complaint)
         used = self._clock() - began

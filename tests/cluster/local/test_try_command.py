@@ -139,6 +139,20 @@ def test_files_may_be_read_together(day: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_that_the_query_does_not_read_is_a_warning(day: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text("time,x y,z\n5,1,1\n")
+    relation = tmp_path / "places.csv"
+    relation.write_text("sensor\na\n")
+    result = run(
+        "SELECT sensor FROM traffic", "--on", f"traffic={day}", "--on", str(other), "--relation", f"places={relation}"
+    )
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        f"warning: the query reads nothing of {other}", f"warning: the query reads nothing of {relation}",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("sql", "said", "hint"),
     [
@@ -163,6 +177,25 @@ def test_a_query_that_cannot_be_tried_is_refused(day: Path, sql: str, said: str,
     shown = " ".join(result.stderr.split())
     assert f"error: {said}" in shown
     assert hint.format(day=day) in shown
+
+
+def test_a_limit_of_rows_says_what_can_be_done_without_a_cluster(day: Path) -> None:
+    sql = "SELECT MAX(speed) AS m FROM traffic WINDOW(RANGE 1 DAY SLIDE 1 MS)"
+    said = " ".join(run(sql, "--on", str(day)).stderr.split())
+    assert said.endswith("hint: let the window move in longer steps, for example SLIDE 1 SECOND")
+
+
+def test_what_a_file_holds_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("time,x\x1b[2J\x9b,y\nsoon\x1b]0;title\x07\u202e,1,2\n")
+    odd = run("SELECT z FROM s", "--on", str(path))
+    assert odd.exit_code == 1
+    path.write_text("time,x\x1b[2J,y\n1,1,\x9bm\u2028\n")
+    left_out = run("SELECT y FROM s", "--on", str(path))
+    assert left_out.exit_code == 0
+    for result in (odd, left_out):
+        assert all(line.isprintable() for line in result.output.split("\n")), result.output
+    assert r"x\x1b[2J" in left_out.stderr
 
 
 def test_the_error_underlines_the_text(day: Path) -> None:
@@ -260,6 +293,34 @@ def test_it_ends_quietly_when_it_is_interrupted(printing: subprocess.Popen[bytes
     printing.send_signal(signal.SIGINT)
     _, said = printing.communicate()
     assert (printing.returncode, said) == (130, b"")
+
+
+TERMINATED = """
+import signal, sys
+from pathlib import Path
+from cluster.local.trying import Trial
+from protocols.command_line import main
+
+folder, number = Path(sys.argv.pop()), int(sys.argv.pop())
+answers = Trial.answers
+
+def terminated(self, **more):
+    yield from answers(self, **more)
+    print(len(list(folder.glob(".*.unfinished"))), flush=True)
+    signal.raise_signal(number)
+
+Trial.answers = terminated
+main()
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_nothing_unfinished_stays_when_it_is_terminated(day: Path, tmp_path: Path, sent: signal.Signals) -> None:
+    arguments = ["query", "try", "SELECT * FROM traffic", "--on", str(day), "--output", str(tmp_path / "a.jsonl")]
+    command = [sys.executable, "-c", TERMINATED, *arguments, str(sent.value), str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (128 + sent, "1\n", "")
+    assert [each.name for each in tmp_path.iterdir()] == ["day.csv"]
 
 
 def test_a_failing_operator_is_an_error_not_an_answer(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
