@@ -12,8 +12,8 @@ from msgspec.structs import astuple
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.counters import Counters
 from cluster.fjord.instantiation import operator_of
-from cluster.language.algebra import MEMBER, SINCE
-from cluster.physical.columns import AFTER, MARKS, SIZE, SLIDE
+from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM
+from cluster.physical.columns import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, Subscriber
 from cluster.physical.rules.finishing import Finish
 
@@ -102,7 +102,7 @@ class _Top:
     def __init__(self, finish: Finish, subscribers: Sequence[Subscriber], *, only: bool) -> None:
         self.subscribers = subscribers
         self._operators = [operator_of(each) for each in finish]
-        self._on = [MEMBER.name, *([SIZE.name, SLIDE.name] if subscribers[0].window is not None else [])]
+        self._on = [QUERY_GROUP.name, *([SIZE.name, SLIDE.name] if subscribers[0].window is not None else [])]
         windows = [() if each.window is None else astuple(each.window) for each in subscribers]
         names = [
             (each.group, *window, each.visible_from, each.query)
@@ -128,10 +128,10 @@ class _Top:
         """Say whose the answers are; one may be that of several queries."""
         named = texts.join(self._names, on=self._on, how="inner", maintain_order="left")
         began = pl.col(_BEGAN)
-        if SINCE.name in texts.columns:
-            named = named.filter(began <= pl.col(SINCE.name))
-        if AFTER.name in texts.columns:
-            named = named.filter(began > pl.col(AFTER.name))
+        if VISIBLE_FROM.name in texts.columns:
+            named = named.filter(began <= pl.col(VISIBLE_FROM.name))
+        if SUPERSEDED_UNTIL.name in texts.columns:
+            named = named.filter(began > pl.col(SUPERSEDED_UNTIL.name))
         return named
 
 

@@ -25,7 +25,7 @@ from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.algebra import MEMBER
+from cluster.language.algebra import QUERY_GROUP
 from cluster.physical.columns import RIGHT
 from cluster.physical.nodes import Fragment
 
@@ -237,7 +237,7 @@ def without_dropped_groups(state: State, groups: frozenset[int]) -> State:
     kept = dict(state)
     for name, value in state.items():
         if isinstance(value, pl.DataFrame):
-            marks = [mark for mark in (MEMBER.name, RIGHT + MEMBER.name) if mark in value.columns]
+            marks = [mark for mark in (QUERY_GROUP.name, RIGHT + QUERY_GROUP.name) if mark in value.columns]
             # What has no partner, as a lone tuple of a zip join, has one mark only.
             own = (pl.col(mark).is_in(alive) | pl.col(mark).is_null() for mark in marks)
             kept[name] = value.filter(*own) if marks else value

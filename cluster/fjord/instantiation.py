@@ -12,27 +12,27 @@ from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.count_window import CountWindow
+from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.lookup import Lookup, Tables
-from cluster.fjord.operators.member_filter import MemberFilter
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.multiplicities import difference, intersection
-from cluster.fjord.operators.pane_aggregation import Audience, PaneAggregate
+from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscriber
 from cluster.fjord.operators.panes import Panes
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.operators.per_query_filter import PerQueryFilter
+from cluster.fjord.operators.preaggregated_filter import PreaggregatedFilter
 from cluster.fjord.operators.projection import Project
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
-from cluster.fjord.operators.told_aggregates import ToldAggregates, ToldTo
 from cluster.fjord.operators.union import Union
-from cluster.fjord.operators.without_told import WithoutTold
 from cluster.fjord.operators.zipping import Zip
 from cluster.fjord.queues import Queue
 from cluster.fjord.scalars import POLARS_TYPES
@@ -124,36 +124,36 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
             newest = fragment.newest if operation.visible_from else None
             return GroupedFilter(fragment.conditions[operation.place], operation.columns, newest)
         case kinds.PerQueryFilter():
-            return MemberFilter({each.group: each.choices[operation.place] for each in fragment.subscribers})
+            return PerQueryFilter({each.group: each.choices[operation.place] for each in fragment.subscribers})
         case kinds.PreaggregatedFilter():
             given = {each.group: each.devices for each in fragment.subscribers if each.devices is not None}
             only = frozenset(group for group, devices in given.items() if devices.only)
-            return WithoutTold({group: devices.form for group, devices in given.items()}, only)
+            return PreaggregatedFilter({group: devices.form for group, devices in given.items()}, only)
         case kinds.DeviceAggregates():
             return _device_aggregates(operation, fragment)
         case kinds.PaneAggregate():
-            return PaneAggregate(operation.keys, operation.calls, _audiences(fragment))
+            return PaneAggregate(operation.keys, operation.calls, _subscribers(fragment))
         case _:
             return operator_of(operation, tables)
 
 
-def _audiences(fragment: Fragment) -> list[Audience]:
+def _subscribers(fragment: Fragment) -> list[WindowSubscriber]:
     return [
-        Audience(each.group, each.window.size_us, each.window.slide_us, each.visible_from)
+        WindowSubscriber(each.group, each.window.size_us, each.window.slide_us, each.visible_from)
         for each in fragment.subscribers
         if each.window is not None
     ]
 
 
-def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) -> ToldAggregates:
+def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) -> DeviceAggregates:
     asked = [(each, each.missing if operation.missing else each.devices) for each in fragment.subscribers]
-    told_to = [
-        ToldTo(each.group, found.form, found.fixed, each.visible_from, found.own_pane_us, found.measures)
+    recipients = [
+        AggregateRecipient(each.group, found.form, found.fixed, each.visible_from, found.own_pane_us, found.measures)
         for each, found in asked
         if found is not None
     ]
-    return ToldAggregates(
-        told_to, operation.columns, keys=operation.keys, calls=operation.calls, pane_us=operation.pane_us
+    return DeviceAggregates(
+        recipients, operation.columns, keys=operation.keys, calls=operation.calls, pane_us=operation.pane_us
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from functools import wraps
 from typing import TypeVar
 
 from cluster.fjord.operators.join_condition import equal_columns
-from cluster.language.algebra import MEMBER, SINCE, Schema
+from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Schema
 from cluster.language.quantities import written
 from cluster.language.readings import MOST_READINGS
 from cluster.physical import operations as kinds
@@ -222,7 +222,7 @@ def known_at_rates(
 
 def groups_of(keys: Schema) -> int:
     """Return how many groups an aggregate is taken to have."""
-    return KEYS_ASSUMED if {key.name for key in keys} - {MEMBER.name, SINCE.name} else 1
+    return KEYS_ASSUMED if {key.name for key in keys} - {QUERY_GROUP.name, VISIBLE_FROM.name} else 1
 
 
 def _split(below: RowFlow) -> RowFlow:
@@ -301,7 +301,7 @@ def _of_two(operation: Operation, left: RowFlow, right: RowFlow) -> RowFlow:
 def _tried_per_second(join: kinds.Join | kinds.SemiJoin, left: RowFlow, right: RowFlow) -> float:
     """Return how many pairs are tried in a second; 0 where a hash table finds those that meet."""
     equal = equal_columns(join.predicate, [column.name for column in join.right])
-    if any(one != MEMBER.name for one, _ in equal):  # of each group of queries, pairs are tried all the same
+    if any(one != QUERY_GROUP.name for one, _ in equal):  # of each group of queries, pairs are tried all the same
         return 0.0
     return left.per_second * _valid_at_once(right) + right.per_second * _valid_at_once(left)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cluster.errors import PlanError
 from cluster.fjord.made_rows import KEYS_ASSUMED, RowFlow, RowFlows, groups_of, known_at_rates
-from cluster.language.algebra import MEMBER, SINCE, AggregateCall, Column, Schema
+from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
 from protocols.byte_sizes import format_byte_size
@@ -110,7 +110,7 @@ def _kept_panes(fragment: Fragment, names: tuple[str, ...], rates: Mapping[str, 
     (merged,) = (each.operation for each in fragment.behind if isinstance(each.operation, kinds.PaneAggregate))
     keys, rate = groups_of(merged.keys), rates.get(stream, 0.0)
     rows = sum(min(rate * span / 1e6, keys * span / pane_us) for span in spans_us.values())
-    return KeptState(names, rows, rows * _row_bytes((*merged.keys, MEMBER, SINCE, *_results(merged.calls))))
+    return KeptState(names, rows, rows * _row_bytes((*merged.keys, QUERY_GROUP, VISIBLE_FROM, *_results(merged.calls))))
 
 
 def _schema_kept(operation: kinds.Operation) -> Schema:
@@ -156,7 +156,7 @@ class _Estimate:
         operation = node.operation
         match operation:
             case kinds.CountWindow():
-                partitioned = set(operation.keys) - {MEMBER.name}
+                partitioned = set(operation.keys) - {QUERY_GROUP.name}
                 return _rows_of_window(operation) * (KEYS_ASSUMED if partitioned else 1)
             case kinds.MergeAggregate():
                 below = self._aggregated(node)

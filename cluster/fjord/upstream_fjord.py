@@ -13,9 +13,9 @@ from cluster.fjord.batch import Batch
 from cluster.fjord.counters import Counters, counters_of
 from cluster.fjord.graph import Fjord, Placed
 from cluster.fjord.instantiation import operator_of, subscribed_operator
+from cluster.fjord.operators.device_aggregates import DeviceAggregates, device_aggregate_columns
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.lookup import Tables
-from cluster.fjord.operators.told_aggregates import ToldAggregates, told_columns
 from cluster.fjord.queues import PullQueue, PushQueue
 from cluster.fjord.stream_scan import StreamScan
 from cluster.language.algebra import History
@@ -172,7 +172,9 @@ class _Building:
             for name, wanted in (measure for each in sources for measure in each.measures):
                 measures[name] = tuple(dict.fromkeys((*measures.get(name, ()), *wanted)))
             past, scan = self._scans.of(sources[0].stream, sources[0].history)
-            produce_aggregates = partial(scan.aggregates, key[0], tuple(columns.values()), told_columns(measures))
+            produce_aggregates = partial(
+                scan.aggregates, key[0], tuple(columns.values()), device_aggregate_columns(measures)
+            )
             self._add_scan(key, sources[0], f" aggregates{past}", produce_aggregates)
 
     def _key(self, scan: Scan | ScanAggregates) -> tuple[str, str, str]:
@@ -214,7 +216,7 @@ class _Building:
                     grouped[node.id] = grouped[below]
                 if isinstance(operator, GroupedFilter):
                     grouped[node.id] = operator
-                elif isinstance(operator, ToldAggregates):
+                elif isinstance(operator, DeviceAggregates):
                     grouped[node.id] = operator.grouped
                 placed[node.id] = self._fjord.add(node.id, operator, [placed[below]], owner=fragment.identity)
 

@@ -40,10 +40,10 @@ STAMP = Column("fjord_stamp", FieldType.INTEGER, "us")
 PASSING = Column("passing_us", FieldType.INTEGER, "us")
 """How long an event lasted: the column of a :class:`Source` with a detector besides the fixed ones."""
 
-MEMBER = Column("fjord_member", FieldType.INTEGER)
+QUERY_GROUP = Column("fjord_member", FieldType.INTEGER)
 """Which group of the queries folded into one a tuple belongs to; no query sees it (cluster/physical/rules)."""
 
-SINCE = Column("fjord_since", FieldType.INTEGER)
+VISIBLE_FROM = Column("fjord_since", FieldType.INTEGER)
 """The newest query's epoch when a tuple came, where queries share tuples: those that began later do not see it."""
 
 

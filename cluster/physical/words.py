@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cluster.language.algebra import MEMBER, SINCE, Output, Scalar
+from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Output, Scalar
 from cluster.physical import operations as kinds
 from cluster.physical.columns import COVERED_BY, MARKS, RIGHT
 from cluster.physical.nodes import Fragment, OperatorNode
@@ -30,7 +30,9 @@ NAMED = 5
 ALL_ROWS = "all rows"
 """What a grouped filter does where everybody wants everything."""
 
-_MADE = frozenset({*(mark.name for mark in MARKS), RIGHT + MEMBER.name, RIGHT + SINCE.name, COVERED_BY.name})
+_MADE = frozenset(
+    {*(mark.name for mark in MARKS), RIGHT + QUERY_GROUP.name, RIGHT + VISIBLE_FROM.name, COVERED_BY.name}
+)
 """Columns that no query has written."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.language.algebra import MEMBER, Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow
+from cluster.language.algebra import QUERY_GROUP, Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow
 from cluster.language.walks import nodes_of
 
 
@@ -59,7 +59,7 @@ def partition_keys(node: Node) -> tuple[str, ...]:
     """Return the keys by which a plan may be spread; none if it may not."""
     found = partitioned_by(node)
     keys = () if found is None else found.by if isinstance(found, Lookup) else found.keys
-    return tuple(key for key in keys if key != MEMBER.name)  # members with the same values share a bucket
+    return tuple(key for key in keys if key != QUERY_GROUP.name)  # members with the same values share a bucket
 
 
 def slide_of(node: Node) -> int:

@@ -1,4 +1,4 @@
-"""Grouped filter: the conditions of all members of a fold at once (docs/architecture.md, Folding)."""
+"""Grouped filter: the conditions of all query groups at once (docs/architecture.md, Folding)."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ import polars as pl
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.predicate_index import PredicateIndex
-from cluster.language.algebra import MEMBER, SINCE, Scalar, Schema
+from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Scalar, Schema
 
 
 class GroupedFilter(Operator):
-    """Stateless. A row becomes one row per member whose condition holds for it, with the member's number.
+    """Stateless. A row becomes one row for each query group whose condition holds for it, with the group's number.
 
     Parameters
     ----------
-    members
-        Numbers of the members and their conditions; None for no condition.
+    conditions
+        Numbers of the query groups and their conditions; None for no condition.
     columns
         What the conditions may read.
     newest
-        By member: the epoch to put into the column SINCE; None for no such column.
+        By query group: the epoch to put into the column VISIBLE_FROM; None for no such column.
 
     Attributes
     ----------
     failures
-        By member: why its condition could not be evaluated on the last batch, of which it then gets nothing.
+        By query group: why its condition could not be evaluated on the last batch, of which it then gets nothing.
     """
 
     def __init__(
-        self, members: Sequence[tuple[int, Scalar | None]], columns: Schema, newest: Mapping[int, int] | None = None
+        self, conditions: Sequence[tuple[int, Scalar | None]], columns: Schema, newest: Mapping[int, int] | None = None
     ) -> None:
-        self._numbers = np.array([number for number, _ in members], np.int64)
-        predicates = tuple(predicate for _, predicate in members)
-        # Who asks for everything, alone, needs no lookup.
-        self._only = members[0][0] if predicates == (None,) else None
+        self._numbers = np.array([number for number, _ in conditions], np.int64)
+        predicates = tuple(predicate for _, predicate in conditions)
+        # A single group without a condition needs no index.
+        self._only = conditions[0][0] if predicates == (None,) else None
         self._index = _index(predicates, columns)
-        self._newest = None if newest is None else np.array([newest[number] for number, _ in members], np.int64)
+        self._newest = None if newest is None else np.array([newest[number] for number, _ in conditions], np.int64)
         self.failures: dict[int, str] = {}
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Return the members' rows, in the order of the batch."""
+        """Return the rows of all groups, in the order of the batch."""
         del port
         self.failures = {}
         if self._only is not None:
-            marks = [pl.lit(self._only, pl.Int64).alias(MEMBER.name)]
+            marks = [pl.lit(self._only, pl.Int64).alias(QUERY_GROUP.name)]
             if self._newest is not None:
-                marks.append(pl.lit(self._newest[0], pl.Int64).alias(SINCE.name))
+                marks.append(pl.lit(self._newest[0], pl.Int64).alias(VISIBLE_FROM.name))
             return Batch(batch.rows.with_columns(marks), batch.watermark_us)
         matches = self._index.match(batch.rows)
         self.failures = {int(self._numbers[place]): reason for place, reason in matches.failures.items()}
-        columns = [pl.Series(MEMBER.name, self._numbers[matches.predicates], pl.Int64)]
+        columns = [pl.Series(QUERY_GROUP.name, self._numbers[matches.predicates], pl.Int64)]
         if self._newest is not None:
-            columns.append(pl.Series(SINCE.name, self._newest[matches.predicates], pl.Int64))
+            columns.append(pl.Series(VISIBLE_FROM.name, self._newest[matches.predicates], pl.Int64))
         return Batch(batch.rows[matches.rows].with_columns(columns), batch.watermark_us)
 
 

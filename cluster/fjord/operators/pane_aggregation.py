@@ -21,22 +21,22 @@ from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import MEMBER, SINCE, AggregateCall, Schema
-from cluster.physical.columns import AFTER, MARKS, SIZE, SLIDE
+from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Schema
+from cluster.physical.columns import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 
 _FROM = "fjord_from"
 _UNTIL = "fjord_until"
-_WINDOW = [MEMBER.name, SIZE.name, SLIDE.name]
+_WINDOW = [QUERY_GROUP.name, SIZE.name, SLIDE.name]
 
 
 @dataclass(frozen=True, slots=True)
-class Audience:
-    """A query that gets answers: the group of its condition, its window, and the epoch with which it began."""
+class WindowSubscriber:
+    """A query's share in the panes: its query group, its window, and the epoch with which it began."""
 
     group: int
     size_us: int
     slide_us: int
-    since: int
+    visible_from: int
 
 
 class PaneAggregate(Operator):
@@ -48,28 +48,28 @@ class PaneAggregate(Operator):
         The key columns.
     calls
         The aggregates.
-    audiences
-        Who is answered.
+    subscribers
+        The queries that it answers.
     """
 
-    def __init__(self, keys: Schema, calls: tuple[AggregateCall, ...], audiences: Sequence[Audience]) -> None:
+    def __init__(self, keys: Schema, calls: tuple[AggregateCall, ...], subscribers: Sequence[WindowSubscriber]) -> None:
         columns = partial_columns(calls)
         self._keys = [key.name for key in keys]
         self._merge = [column.merge for column in columns]
         self._finals = [split_aggregate(call).final for call in calls]
         schema = {mark.name: pl.Int64 for mark in MARKS}
-        names = [*_WINDOW, SINCE.name]
-        rows = [(each.group, each.size_us, each.slide_us, each.since) for each in audiences]
-        self._audiences = pl.DataFrame(rows, schema={name: schema[name] for name in names}, orient="row").unique()
-        group = self._audiences.group_by(MEMBER.name)
+        names = [*_WINDOW, VISIBLE_FROM.name]
+        rows = [(each.group, each.size_us, each.slide_us, each.visible_from) for each in subscribers]
+        self._subscribers = pl.DataFrame(rows, schema={name: schema[name] for name in names}, orient="row").unique()
+        group = self._subscribers.group_by(QUERY_GROUP.name)
         self._longest = group.agg((pl.col(SIZE.name) + pl.col(SLIDE.name)).max().alias(_UNTIL))
-        self._windows = self._audiences.select(_WINDOW).unique()
+        self._windows = self._subscribers.select(_WINDOW).unique()
         self._pending = pl.DataFrame(
             schema={
                 **INTERVAL,
                 **{key.name: POLARS_TYPES[key.type] for key in keys},
-                MEMBER.name: pl.Int64,
-                SINCE.name: pl.Int64,
+                QUERY_GROUP.name: pl.Int64,
+                VISIBLE_FROM.name: pl.Int64,
                 **{column.name: column.type for column in columns},
             }
         )
@@ -94,22 +94,22 @@ class PaneAggregate(Operator):
         return {"pending": self._pending, "watermark_us": self._watermark_us}
 
     def restore(self, state: State) -> None:
-        """Go on with partial rows saved before, perhaps for others: what none of today's may see is forgotten."""
+        """Go on with partial rows saved before, perhaps for other subscribers; drop what none of today's may see."""
         saved, columns = with_scaled_sums(table_of(state, "pending")), self._pending.schema
-        oldest = self._audiences.group_by(MEMBER.name).agg(pl.col(SINCE.name).min().alias(AFTER.name))
-        # An aggregate nobody asked for then is one that only later queries ask for, who do not see these rows.
+        oldest = self._subscribers.group_by(QUERY_GROUP.name).agg(pl.col(VISIBLE_FROM.name).min().alias("fjord_oldest"))
+        # An aggregate that the saved rows lack is one that only later queries need, and those do not see these rows.
         missing = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in saved.columns]
-        seen = saved.join(oldest, on=MEMBER.name).filter(pl.col(SINCE.name) >= pl.col(AFTER.name))
+        seen = saved.join(oldest, on=QUERY_GROUP.name).filter(pl.col(VISIBLE_FROM.name) >= pl.col("fjord_oldest"))
         self._pending = pl.concat([self._pending, seen.with_columns(missing).select(columns.names())])
         self._watermark_us = number_of(state, "watermark_us")
 
     def _add(self, rows: pl.DataFrame) -> None:
-        """Add partial rows; what several micro-batches say about a pane becomes one row."""
+        """Add partial rows; those of several micro-batches for one pane become one row."""
         new = rows.select(self._pending.columns)
         touched = pl.col(START) >= new[START].min()
         rest, again = self._pending.filter(~touched), self._pending.filter(touched)
         if again.height:
-            by = [START, END, *self._keys, MEMBER.name, SINCE.name]
+            by = [START, END, *self._keys, QUERY_GROUP.name, VISIBLE_FROM.name]
             new = pl.concat([again, new]).group_by(by, maintain_order=True).agg(self._merge)
         self._pending = pl.concat([rest, new.select(self._pending.columns)])
 
@@ -124,20 +124,20 @@ class PaneAggregate(Operator):
         first = _next(pl.col(START) + 1)
         last = _next(pl.col(START) + 1 + pl.col(SIZE.name))
         pieces = (
-            self._pending.join(due, on=MEMBER.name)
+            self._pending.join(due, on=QUERY_GROUP.name)
             .with_columns(pl.max_horizontal(first, _FROM).alias(START), pl.min_horizontal(last, _UNTIL).alias(END))
             .filter(pl.col(START) < pl.col(END))
         )
-        heard = self._heard()
-        if heard.height > heard[MEMBER.name].n_unique():
-            pieces = self._by_audience(pieces, heard)
+        visibility = self._visibility()
+        if visibility.height > visibility[QUERY_GROUP.name].n_unique():
+            pieces = self._by_visibility(pieces, visibility)
         positions = pl.int_ranges(pl.col(START), pl.col(END), step=pl.col(SLIDE.name))
         pieces = pieces.with_columns(positions.alias(START)).explode(START)
-        by = [START, *self._keys, *_WINDOW, SINCE.name]
+        by = [START, *self._keys, *_WINDOW, VISIBLE_FROM.name]
         merged = pieces.group_by(by, maintain_order=True).agg(self._merge)
         if SAMPLED in merged.columns:
             merged = merged.filter(SAMPLED)  # that samples are missing makes no group
-        merged = merged.join(heard, on=[MEMBER.name, SINCE.name])
+        merged = merged.join(visibility, on=[QUERY_GROUP.name, VISIBLE_FROM.name])
         answers = merged.select(
             START,
             (pl.col(START) + pl.col(SLIDE.name)).alias(END),
@@ -147,24 +147,26 @@ class PaneAggregate(Operator):
         )
         return answers.sort([START, *self._keys], maintain_order=True)
 
-    def _heard(self) -> pl.DataFrame:
-        """Return when rows came, by group: with the newest query's epoch at that time, and the one before that."""
-        times = self._pending.select(MEMBER.name, SINCE.name).unique().sort(MEMBER.name, SINCE.name)
-        return times.with_columns(pl.col(SINCE.name).shift(1, fill_value=-1).over(MEMBER.name).alias(AFTER.name))
+    def _visibility(self) -> pl.DataFrame:
+        """Return, by group, the newest query's epoch at each arrival of rows, and the epoch before that."""
+        marks = [QUERY_GROUP.name, VISIBLE_FROM.name]
+        before = pl.col(VISIBLE_FROM.name).shift(1, fill_value=-1).over(QUERY_GROUP.name)
+        return self._pending.select(marks).unique().sort(marks).with_columns(before.alias(SUPERSEDED_UNTIL.name))
 
-    def _by_audience(self, pieces: pl.DataFrame, heard: pl.DataFrame) -> pl.DataFrame:
+    def _by_visibility(self, pieces: pl.DataFrame, visibility: pl.DataFrame) -> pl.DataFrame:
         """Give each row to the queries that see it: once to all that see the same rows."""
-        asked = self._audiences.rename({SINCE.name: "fjord_began"}).join(heard, on=MEMBER.name)
-        asked = asked.filter(pl.col("fjord_began").is_between(pl.col(AFTER.name), pl.col(SINCE.name), closed="right"))
-        classes = asked.select(*_WINDOW, pl.col(SINCE.name).alias("fjord_class")).unique()
-        seen = pieces.join(classes, on=_WINDOW).filter(pl.col(SINCE.name) >= pl.col("fjord_class"))
-        return seen.with_columns(pl.col("fjord_class").alias(SINCE.name)).drop("fjord_class")
+        began = self._subscribers.rename({VISIBLE_FROM.name: "fjord_began"}).join(visibility, on=QUERY_GROUP.name)
+        bounds = pl.col(SUPERSEDED_UNTIL.name), pl.col(VISIBLE_FROM.name)
+        began = began.filter(pl.col("fjord_began").is_between(*bounds, closed="right"))
+        classes = began.select(*_WINDOW, pl.col(VISIBLE_FROM.name).alias("fjord_class")).unique()
+        seen = pieces.join(classes, on=_WINDOW).filter(pl.col(VISIBLE_FROM.name) >= pl.col("fjord_class"))
+        return seen.with_columns(pl.col("fjord_class").alias(VISIBLE_FROM.name)).drop("fjord_class")
 
     def _forget(self) -> None:
         """Forget panes that have left every window of their group."""
         if self._pending.height and self._watermark_us > ALWAYS:
             ends = (pl.col(START) + 1 + pl.col(_UNTIL)) > min(self._watermark_us, NEVER)
-            self._pending = self._pending.join(self._longest, on=MEMBER.name).filter(ends).drop(_UNTIL)
+            self._pending = self._pending.join(self._longest, on=QUERY_GROUP.name).filter(ends).drop(_UNTIL)
 
 
 def _next(instant: pl.Expr) -> pl.Expr:

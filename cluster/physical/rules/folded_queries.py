@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cluster.language.algebra import MEMBER, SINCE, Aggregate, Node, Scalar
+from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Aggregate, Node, Scalar
 from cluster.physical.nodes import Fragment, OperatorNode, Subscriber
 from cluster.physical.operations import Sink
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
@@ -74,7 +74,7 @@ def _identity(template: Node) -> str:
 
 @lru_cache(maxsize=4096)
 def _nodes(template: Node) -> tuple[tuple[OperatorNode, ...], Host]:
-    marks = (MEMBER, SINCE) if shares_tuples(template) else (MEMBER,)
+    marks = (QUERY_GROUP, VISIBLE_FROM) if shares_tuples(template) else (QUERY_GROUP,)
     host = host_of(template)
     return nodes_of(_identity(template), marked(template, marks), host), host
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import Binary, Call
 from cluster.language.algebra import (
-    MEMBER,
-    SINCE,
+    QUERY_GROUP,
+    VISIBLE_FROM,
     Aggregate,
     AntiJoin,
     Column,
@@ -41,7 +41,7 @@ def marked(template: Node, marks: Schema) -> Node:
     template
         The template.
     marks
-        What rows carry: MEMBER; and SINCE, if the template shares tuples.
+        What rows carry: QUERY_GROUP; and VISIBLE_FROM, if the template shares tuples.
     """
     return _marked(template, marks, {})
 
@@ -60,13 +60,13 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
         case Project():
             return replace(template, input=inputs[0], outputs=(*template.outputs, *handed_on(marks)))
         case Aggregate() | PartitionedWindow():
-            return replace(template, input=inputs[0], keys=(*template.keys, MEMBER.name))
+            return replace(template, input=inputs[0], keys=(*template.keys, QUERY_GROUP.name))
         case CountWindow(rows=int(rows)):
-            return PartitionedWindow(inputs[0], (MEMBER.name,), rows, template.slide_rows)
+            return PartitionedWindow(inputs[0], (QUERY_GROUP.name,), rows, template.slide_rows)
         case Join() | SemiJoin() | AntiJoin():
             renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
             right = Project(inputs[1], (*handed_on(schema_of(template.right)), *renamed))
-            same = Scalar(Binary("=", *_sides(MEMBER)), FieldType.BOOLEAN)
+            same = Scalar(Binary("=", *_sides(QUERY_GROUP)), FieldType.BOOLEAN)
             predicate = conjunction_of((same, *conjuncts_of(template.predicate)))
             pairs = replace(template, left=inputs[0], right=right, predicate=predicate)
             return _seen_by_both(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
@@ -80,7 +80,7 @@ def _zipped_apart(template: Zip, inputs: tuple[Node, ...], marks: Schema) -> Nod
     """Return pairs of one member; a lone tuple has the mark of its own side."""
     renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
     right = Project(inputs[1], (*handed_on(schema_of(template.right)), *renamed))
-    keys = (*template.keys, (MEMBER.name, RIGHT + MEMBER.name))
+    keys = (*template.keys, (QUERY_GROUP.name, RIGHT + QUERY_GROUP.name))
     pairs = replace(template, left=inputs[0], right=right, keys=keys)
     outputs = (Output(mark.name, Scalar(Call("COALESCE", _sides(mark)), mark.type)) for mark in marks)
     return Project(pairs, (*handed_on(schema_of(template)), *outputs))
@@ -88,8 +88,8 @@ def _zipped_apart(template: Zip, inputs: tuple[Node, ...], marks: Schema) -> Nod
 
 def _seen_by_both(pairs: Node, columns: Schema, marks: Schema) -> Node:
     """Return pairs with the marks of one tuple: a query sees a pair if it sees both."""
-    since = Scalar(Call("LEAST", _sides(SINCE)), SINCE.type)
-    outputs = (Output(mark.name, since if mark == SINCE else column_scalar(mark)) for mark in marks)
+    since = Scalar(Call("LEAST", _sides(VISIBLE_FROM)), VISIBLE_FROM.type)
+    outputs = (Output(mark.name, since if mark == VISIBLE_FROM else column_scalar(mark)) for mark in marks)
     return Project(pairs, (*handed_on(columns), *outputs))
 
 

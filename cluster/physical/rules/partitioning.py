@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.language.algebra import MEMBER, Aggregate, Lookup, Node, schema_of
+from cluster.language.algebra import QUERY_GROUP, Aggregate, Lookup, Node, schema_of
 from cluster.physical.columns import RIGHT
 from cluster.physical.operations import Exchange
 from cluster.plan.cuts import partition_keys, partitioned_by
@@ -25,5 +25,5 @@ def exchange_of(plan: Node, chain: Node, aggregate: Aggregate | None) -> Exchang
     if keys:
         return Exchange("lookup" if isinstance(partitioned_by(plan), Lookup) else "keys", keys, columns)
     crossing = {column.name for column in columns} if aggregate is None else set(aggregate.keys)
-    marks = (MEMBER.name, RIGHT + MEMBER.name)
+    marks = (QUERY_GROUP.name, RIGHT + QUERY_GROUP.name)
     return Exchange("group", tuple([mark for mark in marks if mark in crossing][:1]), columns)

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.language.algebra import MEMBER, SINCE, Aggregate, Filter, Node, Project, Schema, Source, TimeWindow
+from cluster.language.algebra import (
+    QUERY_GROUP,
+    VISIBLE_FROM,
+    Aggregate,
+    Filter,
+    Node,
+    Project,
+    Schema,
+    Source,
+    TimeWindow,
+)
 from cluster.language.bounds import named_operator
 from cluster.physical.columns import COVERED_BY, MADE
 from cluster.physical.nodes import OperatorNode
@@ -70,10 +80,10 @@ def _operations(
     # The period of a detector is that of the samples it looks at; events come when they come.
     yield Sample(node.sample_period_us if node.detector is None else None)
     # The scan is shared: others may have made it read more columns than these.
-    yield Columns((*(column for column in node.columns if column not in (MEMBER, SINCE)), *covered))
-    if MEMBER in node.columns:
+    yield Columns((*(column for column in node.columns if column not in (QUERY_GROUP, VISIBLE_FROM)), *covered))
+    if QUERY_GROUP in node.columns:
         readable = tuple(column for column in node.columns if column not in MADE)
-        yield GroupedFilter(node.occurrence, readable, SINCE in node.columns)
+        yield GroupedFilter(node.occurrence, readable, VISIBLE_FROM in node.columns)
     if preaggregated:
         yield PreaggregatedFilter()
     for each in reversed(above):

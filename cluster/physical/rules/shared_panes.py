@@ -11,7 +11,7 @@ from a finer one's panes.
 
 Queries with equal conditions share their tuples: such a *group* is known by a digest of its condition. A query that
 comes later must not see what came before it; so partial rows carry the newest query's epoch at their arrival
-(``SINCE``), and an answer says which queries it is for: those visible from after ``AFTER``, up to ``SINCE``.
+(``VISIBLE_FROM``), and an answer is for the queries that began after ``SUPERSEDED_UNTIL``, up to ``VISIBLE_FROM``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from cluster.language.algebra import (
-    MEMBER,
-    SINCE,
+    QUERY_GROUP,
     STAMP,
+    VISIBLE_FROM,
     Aggregate,
     AggregateCall,
     Output,
@@ -147,15 +147,17 @@ class _Panes:
     def chain(self) -> Project:
         """What runs next to the scan: the stream's tuples with keys and what the aggregates read."""
         read = {name for call in self.calls for scalar in call.reads for name in columns_of(scalar)}
-        columns = [*self.source.columns, *([STAMP] if STAMP.name in read else []), MEMBER, SINCE]
-        kept = [column for column in columns if column.name in read or column in (MEMBER, SINCE)]
+        columns = [*self.source.columns, *([STAMP] if STAMP.name in read else []), QUERY_GROUP, VISIBLE_FROM]
+        kept = [column for column in columns if column.name in read or column in (QUERY_GROUP, VISIBLE_FROM)]
         outputs = (*self.named_keys, *(Output(column.name, column_scalar(column), column.unit) for column in kept))
         return Project(replace(self.source, columns=tuple(columns)), outputs)
 
     @property
     def aggregate(self) -> Aggregate:
         """The first half of which makes the panes."""
-        return Aggregate(self.chain, (*(key.name for key in self.named_keys), MEMBER.name, SINCE.name), self.calls)
+        return Aggregate(
+            self.chain, (*(key.name for key in self.named_keys), QUERY_GROUP.name, VISIBLE_FROM.name), self.calls
+        )
 
 
 def _measures(subscribers: Sequence[Subscriber]) -> Measures | None:
@@ -182,7 +184,7 @@ def _nodes(panes: _Panes) -> tuple[OperatorNode, ...]:
     spread = (
         Exchange("keys", keys, schema_of(panes.chain))
         if keys
-        else Exchange("group", (MEMBER.name,), schema_of(panes.chain))
+        else Exchange("group", (QUERY_GROUP.name,), schema_of(panes.chain))
     )
     merged = OperatorNode(
         f"{name} {PaneAggregate.state_name()}", PaneAggregate(schema_of(panes.chain)[: len(keys)], panes.calls), (name,)

@@ -24,31 +24,31 @@ from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.coalescing import Coalesce
 from cluster.fjord.operators.count_window import CountWindow
+from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.lookup import Lookup, LookupTable
-from cluster.fjord.operators.member_filter import MemberFilter
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.multiplicities import Multiplicities, difference, intersection
-from cluster.fjord.operators.pane_aggregation import Audience, PaneAggregate
+from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscriber
 from cluster.fjord.operators.panes import Panes
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.operators.per_query_filter import PerQueryFilter
+from cluster.fjord.operators.preaggregated_filter import PreaggregatedFilter
 from cluster.fjord.operators.projection import Project
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
-from cluster.fjord.operators.told_aggregates import ToldAggregates, ToldTo
 from cluster.fjord.operators.union import Union
-from cluster.fjord.operators.without_told import WithoutTold
 from cluster.fjord.operators.zipping import Zip
 from cluster.language.algebra import (
-    MEMBER,
-    SINCE,
+    QUERY_GROUP,
+    VISIBLE_FROM,
     AggregateCall,
     Column,
     Node,
@@ -81,7 +81,7 @@ CALLS = (
     AggregateCall("s", "sum", read_scalar('"n"', INTEGER), INTEGER),
     AggregateCall("m", "max", read_scalar('"n"', INTEGER), INTEGER),
 )
-GROUP_KEYS = (*KEY, MEMBER, SINCE)
+GROUP_KEYS = (*KEY, QUERY_GROUP, VISIBLE_FROM)
 
 
 def condition(sql: str) -> Scalar:
@@ -123,8 +123,8 @@ def looked_up(kind: str) -> Case:
     return Case(lambda: Lookup(lookup, frozenset(), Relations()))
 
 
-class Told(Operator):
-    """Makes of each row an aggregate of one sample, as a sensor would: of the form f, in a pane of 2."""
+class OneSampleAggregates(Operator):
+    """Makes of each row an aggregate of one sample, as a device would: with the fingerprint f, in a pane of 2."""
 
     def transition(self, port: int, batch: Batch) -> Batch:
         number = pl.col("n")
@@ -140,22 +140,22 @@ class Told(Operator):
 
 
 class Excepted(Operator):
-    """Marks the rows of which the key is a as part of an aggregate of the form f."""
+    """Marks the rows of which the key is a as covered by aggregates with the fingerprints f and g."""
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        form = pl.when(pl.col("k") == "a").then(pl.lit("f g")).otherwise(pl.lit(None, pl.String))
-        return Batch(batch.rows.with_columns(form.alias(EXCEPT_COLUMN)), batch.watermark_us)
+        covered = pl.when(pl.col("k") == "a").then(pl.lit("f g")).otherwise(pl.lit(None, pl.String))
+        return Batch(batch.rows.with_columns(covered.alias(EXCEPT_COLUMN)), batch.watermark_us)
 
 
 def grouped(*, newest: bool = False) -> GroupedFilter:
-    members = ((1, None), (2, condition('"n" > 0')))
-    return GroupedFilter(members, COLUMNS, {1: 7, 2: 8} if newest else None)
+    conditions = ((1, None), (2, condition('"n" > 0')))
+    return GroupedFilter(conditions, COLUMNS, {1: 7, 2: 8} if newest else None)
 
 
-def told() -> ToldAggregates:
+def device_aggregates() -> DeviceAggregates:
     measures = (("n", (Measure.SUM, Measure.MAX)),)
-    listening = ToldTo(1, "f", None, 7, 4, measures)
-    return ToldAggregates([listening], KEY, keys=(Output("k", read_scalar('"k"', TEXT)),), calls=CALLS, pane_us=2)
+    recipient = AggregateRecipient(1, "f", None, 7, 4, measures)
+    return DeviceAggregates([recipient], KEY, keys=(Output("k", read_scalar('"k"', TEXT)),), calls=CALLS, pane_us=2)
 
 
 def panes() -> list[Operator]:
@@ -190,9 +190,9 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         Case(lambda: Join(LEFT, RIGHT, None)),
     ),
     Lookup: tuple(map(looked_up, ("inner", "left", "semi", "anti"))),
-    MemberFilter: (
-        Case(lambda: MemberFilter({1: condition('"n" = 0')}), below=lambda: [grouped()]),
-        Case(lambda: MemberFilter({1: condition('"n" = 0'), 2: condition("\"k\" = 'a'")}), below=lambda: [grouped()]),
+    PerQueryFilter: (
+        Case(lambda: PerQueryFilter({1: condition('"n" = 0')}), below=lambda: [grouped()]),
+        Case(lambda: PerQueryFilter({1: condition('"n" = 0'), 2: condition("\"k\" = 'a'")}), below=lambda: [grouped()]),
     ),
     MergeAggregate: (
         Case(lambda: merged(KEY), below=lambda: [PartialAggregate(("k",), CALLS)]),
@@ -207,7 +207,9 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
     Multiplicities: (Case(lambda: difference(LEFT)), Case(lambda: intersection(LEFT))),
     PaneAggregate: (
         Case(
-            lambda: PaneAggregate(KEY, CALLS, [Audience(1, 6, 4, 7), Audience(1, 2, 2, 7), Audience(2, 4, 4, 8)]),
+            lambda: PaneAggregate(
+                KEY, CALLS, [WindowSubscriber(1, 6, 4, 7), WindowSubscriber(1, 2, 2, 7), WindowSubscriber(2, 4, 4, 8)]
+            ),
             chronons=True,
             below=panes,
         ),
@@ -223,16 +225,16 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
     ),
     Split: (Case(lambda: Split(LEFT, 1)), Case(lambda: Split(LEFT, 4))),
     TimeWindow: (Case(lambda: TimeWindow(5)), Case(lambda: TimeWindow(4, 6)), Case(lambda: TimeWindow(None, 3))),
-    ToldAggregates: (
+    DeviceAggregates: (
         Case(
-            told,
+            device_aggregates,
             chronons=True,
-            below=lambda: [Told()],
+            below=lambda: [OneSampleAggregates()],
             settled=lambda rows: merged(GROUP_KEYS).transition(0, Batch(rows.sort(START), NEVER)).rows,
         ),
     ),
     Union: (Case(lambda: Union(LEFT)),),
-    WithoutTold: (Case(lambda: WithoutTold({1: "f", 2: "h"}), below=lambda: [Excepted(), grouped()]),),
+    PreaggregatedFilter: (Case(lambda: PreaggregatedFilter({1: "f", 2: "h"}), below=lambda: [Excepted(), grouped()]),),
     Zip: (zipped(-3, 3, "inner"), zipped(0, 4, "full", ("k", "k2")), zipped(-5, -1, "left")),
 }
 ONLY_K = (Output("k", read_scalar('"k"', TEXT)),)

@@ -1,4 +1,4 @@
-"""Member filter: of each member of a fold the tuples for which the member's own condition is true."""
+"""Per-query filter: keeps, of each query group's rows, those for which the group's own condition is true."""
 
 from __future__ import annotations
 
@@ -9,34 +9,36 @@ import polars as pl
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import MEMBER, Scalar
+from cluster.language.algebra import QUERY_GROUP, Scalar
 
 _ROW, _CONDITION = "fjord_row", "fjord_condition"
 
 
-class MemberFilter(Operator):
-    """Stateless. Each different condition is evaluated once, over the rows of all members that have it.
+class PerQueryFilter(Operator):
+    """Stateless. Each different condition is evaluated once, over the rows of all query groups that have it.
 
     Parameters
     ----------
     conditions
-        By number of a member. Rows of others go.
+        By query group. Rows of other groups are dropped.
     """
 
     def __init__(self, conditions: Mapping[int, Scalar]) -> None:
         different = {predicate: place for place, predicate in enumerate(dict.fromkeys(conditions.values()))}
         self._predicates = [compile_scalar(predicate) for predicate in different]
-        self._members = list(conditions)
+        self._groups = list(conditions)
         self._places = [different[predicate] for predicate in conditions.values()]
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Keep the rows whose member wants them, in their order."""
+        """Keep the rows that meet their group's condition, in their order."""
         del port
         rows = batch.rows
         if len(self._predicates) == 1 or not rows.height:
-            known = pl.col(MEMBER.name).is_in(self._members)
+            known = pl.col(QUERY_GROUP.name).is_in(self._groups)
             return Batch(rows.filter(known, self._predicates[0]), batch.watermark_us)
-        condition = pl.col(MEMBER.name).replace_strict(self._members, self._places, default=None, return_dtype=pl.Int32)
+        condition = pl.col(QUERY_GROUP.name).replace_strict(
+            self._groups, self._places, default=None, return_dtype=pl.Int32
+        )
         numbered = rows.with_row_index(_ROW).with_columns(condition.alias(_CONDITION))
         pieces = numbered.drop_nulls(_CONDITION).partition_by(_CONDITION, as_dict=True, include_key=False)
         kept = [piece.filter(self._predicates[place]) for (place,), piece in pieces.items()]
