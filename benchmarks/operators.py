@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.progress import track
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.graph import Fjord
+from cluster.fjord.graph import Dataflow
 from cluster.fjord.instantiation import add_behind, operator_of, subscribed_operator
 from cluster.fjord.operator import Operator
 from cluster.fjord.queues import PushQueue
@@ -99,7 +99,7 @@ class Running:
     def __init__(self, sql: str) -> None:
         query = PlannedQuery("query", 1, rewrite(translate(sql, CATALOG).node).node)
         fragment = _fragment(query)
-        self._fjord = Fjord()
+        self._dataflow = Dataflow()
         self._pipelines: list[tuple[str, Scan, list[Operator]]] = []
         for exchange in fragment.exchanges:
             scan, *nodes = fragment.pipeline(exchange)
@@ -107,7 +107,7 @@ class Running:
             operators = [subscribed_operator(node.operation, fragment) for node in nodes]
             self._pipelines.append((exchange.id, scan.operation, operators))
         self._arrivals = {exchange: PushQueue() for exchange, _, _ in self._pipelines}
-        self._outlet = self._fjord.outlet(add_behind(self._fjord, fragment, self._arrivals))
+        self._outlet = self._dataflow.outlet(add_behind(self._dataflow, fragment, self._arrivals))
         self._top = [operator_of(step) for step in fragment.subscribers[0].finish]
 
     def feed(self, streams: Streams, watermark_us: int) -> pl.DataFrame:
@@ -118,9 +118,9 @@ class Running:
             for operator in operators:
                 batch = operator.transition(0, batch)
             self._arrivals[exchange].put(batch)
-        self._fjord.run()
-        if self._fjord.failures:
-            raise SystemExit(str(next(iter(self._fjord.failures.values()))))
+        self._dataflow.run()
+        if self._dataflow.failures:
+            raise SystemExit(str(next(iter(self._dataflow.failures.values()))))
         found = []
         while (emitted := self._outlet.get()) is not None:
             for operator in self._top:

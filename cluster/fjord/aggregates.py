@@ -1,7 +1,7 @@
 """Aggregate functions in two halves: partial values that can be merged, and the final value made of them.
 
 A partial value is one or more columns. Merging partials of disjoint sets of tuples gives the partial of their union, so
-panes, partitions, proxies and motes can all begin an aggregate that the downstream Fjord finishes. Nothing is ever
+panes, partitions, proxies and motes can all begin an aggregate that the downstream dataflow finishes. Nothing is ever
 subtracted: sums of reals stay as exact as one addition after another. They are kept scaled down by a power of two, so
 that no partial sum can leave the range of reals: whether the whole does depends on the tuples, not on how they are cut.
 

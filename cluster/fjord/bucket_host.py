@@ -1,7 +1,7 @@
 """The stateful operators of one bucket, micro-batch by micro-batch, whoever brings the rows.
 
 Operator state lives in a store as one value per operator and bucket, written only when it changed. Who hosts buckets
-keeps the Fjords it has built; a token in the store tells whether such a Fjord still stands where the store does.
+keeps the dataflows it has built; a token in the store tells whether such a dataflow still stands where the store does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, said_counters
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.control import Control
 from cluster.fjord.counters import Counters, added, counters_of, since
-from cluster.fjord.graph import Fjord, Placed
+from cluster.fjord.graph import Dataflow, PlacedOperator
 from cluster.fjord.instantiation import add_behind, empty_crossing
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
@@ -32,7 +32,7 @@ from cluster.physical.nodes import Fragment
 TOKEN = ""
 """The state entry under which the token is kept; operators' entries have names."""
 
-KEPT_FJORDS = 64
+KEPT_DATAFLOWS = 64
 
 
 class Store(Protocol):
@@ -64,17 +64,17 @@ class VersionedTables(Tables, Protocol):
 
 
 @dataclass(slots=True)
-class HostedFjord:
-    """The Fjord of one bucket and plan, and where it stands."""
+class HostedDataflow:
+    """The dataflow of one bucket and plan, and where it stands."""
 
-    fjord: Fjord
+    dataflow: Dataflow
     arrivals: dict[str, PushQueue]
     empty: dict[str, pl.DataFrame]
     """By exchange: no rows, with the columns that cross it."""
     outlets: list[tuple[Answers, PushQueue]]
     tables: VersionedTables
     token: bytes | None = None
-    stateful: dict[str, Placed] = field(default_factory=dict)
+    stateful: dict[str, PlacedOperator] = field(default_factory=dict)
     groups: dict[str, frozenset[int]] = field(default_factory=dict)
     """By identity of a fragment: the numbers of its query groups."""
     upstream: Counters = field(default_factory=dict)
@@ -83,8 +83,8 @@ class HostedFjord:
     told_at: float = 0.0
 
 
-Kept = OrderedDict[tuple[Hashable, ...], HostedFjord]
-"""Fjords that have been built, by what they were built for; the one used last comes last."""
+Kept = OrderedDict[tuple[Hashable, ...], HostedDataflow]
+"""Dataflows that have been built, by what they were built for; the one used last comes last."""
 
 
 class BucketHost:
@@ -97,11 +97,11 @@ class BucketHost:
     buckets
         How many buckets there are.
     tables
-        Makes what a new Fjord's tuples are looked up in.
+        Makes what a new dataflow's tuples are looked up in.
     kept
-        Where Fjords that have been built are kept.
+        Where dataflows that have been built are kept.
     key
-        Tells this host's Fjords from others that are kept there.
+        Tells this host's dataflows from others that are kept there.
     clock
         Seconds that only go forward: for how often errors are repeated, and what operators did is said.
     """
@@ -126,7 +126,7 @@ class BucketHost:
     def process(
         self, bucket: int, control: Control, arrived: Mapping[str, Sequence[pl.DataFrame]], store: Store | None
     ) -> list[pl.DataFrame]:
-        """Feed one micro-batch to a bucket's Fjord, save what changed and return the answers.
+        """Feed one micro-batch to a bucket's dataflow, save what changed and return the answers.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class BucketHost:
         arrived
             By exchange: the bucket's rows, from each part of the micro-batch in turn; those of a part in start order.
         store
-            The bucket's state; None if it is not saved: then the Fjord that was built is all there is.
+            The bucket's state; None if it is not saved: then the dataflow that was built is all there is.
         """
         hosted = self._host(control.epoch, bucket, store)
         hosted.tables.advance(control.relations)
@@ -149,13 +149,13 @@ class BucketHost:
                 continue
             rows = pl.concat(pieces).sort(START, maintain_order=True) if pieces else hosted.empty[name]
             queue.put(Batch(rows, watermark_us if watermark_us is not None else _lowest(rows)))
-        hosted.fjord.run()
+        hosted.dataflow.run()
         found = list(self._answers(hosted, control, bucket))
         if store is not None:
             self._save(hosted, control, before, store)
         return found
 
-    def _host(self, epoch: int, bucket: int, store: Store | None) -> HostedFjord:
+    def _host(self, epoch: int, bucket: int, store: Store | None) -> HostedDataflow:
         key = (*self._key, epoch, bucket)
         hosted = self._kept.pop(key, None)
         if hosted is None or (store is not None and not _stands(hosted, store)):
@@ -165,12 +165,12 @@ class BucketHost:
                 if saved is not None:
                     placed.operator.restore(without_dropped_groups(unpack_state(saved), hosted.groups[placed.owner]))
         self._kept[key] = hosted
-        while len(self._kept) > max(KEPT_FJORDS, self._buckets):
+        while len(self._kept) > max(KEPT_DATAFLOWS, self._buckets):
             self._kept.popitem(last=False)
         return hosted
 
-    def _answers(self, hosted: HostedFjord, control: Control, bucket: int) -> Iterator[pl.DataFrame]:
-        told = [*hosted.fjord.complaints.values(), *hosted.fjord.failures.values()]
+    def _answers(self, hosted: HostedDataflow, control: Control, bucket: int) -> Iterator[pl.DataFrame]:
+        told = [*hosted.dataflow.warnings.values(), *hosted.dataflow.failures.values()]
         failures = {error.owner: str(error) for error in told}
         now_us = max(control.watermarks_us.values(), default=control.reached_us)
         for answers, outlet in hosted.outlets:
@@ -180,24 +180,24 @@ class BucketHost:
             yield from answers.errors(failures, control.failures, bucket, self._buckets, now_us)
         yield from self._counted(hosted, control)
 
-    def _counted(self, hosted: HostedFjord, control: Control) -> Iterator[pl.DataFrame]:
-        """Say now and then what the operators did; at once if the Fjord is going to be built anew."""
+    def _counted(self, hosted: HostedDataflow, control: Control) -> Iterator[pl.DataFrame]:
+        """Say now and then what the operators did; at once if the dataflow is going to be built anew."""
         hosted.upstream = added(hosted.upstream, control.counters)
-        if self._clock() - hosted.told_at < COUNT_EVERY_SECONDS and not hosted.fjord.failures:
+        if self._clock() - hosted.told_at < COUNT_EVERY_SECONDS and not hosted.dataflow.failures:
             return
-        now = counters_of(hosted.fjord.operators)
+        now = counters_of(hosted.dataflow.operators)
         did = added(since(now, hosted.told), hosted.upstream)
         hosted.told, hosted.upstream, hosted.told_at = now, {}, self._clock()
         if did:
             yield said_counters(did)
 
-    def _save(self, hosted: HostedFjord, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
+    def _save(self, hosted: HostedDataflow, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
         new_plan = control.previous_epoch != control.epoch
         written = new_plan or hosted.token is None
         for name, placed in hosted.stateful.items():
             # With a new plan members may be gone, and so may what was kept for them.
             changed = _moved(placed) != before[name] or new_plan
-            if placed.owner not in hosted.fjord.failures and changed:
+            if placed.owner not in hosted.dataflow.failures and changed:
                 state = placed.operator.save()
                 if state:
                     store.put(name, pack_state(state))
@@ -209,25 +209,25 @@ class BucketHost:
         if written:
             hosted.token = uuid.uuid4().bytes
             store.put(TOKEN, hosted.token)
-        if hosted.fjord.failures:
+        if hosted.dataflow.failures:
             hosted.token = None  # build it anew: a failed operator may stand anywhere
 
 
 def _build(
     fragments: Iterable[Fragment], bucket: int, buckets: int, tables: VersionedTables, clock: Callable[[], float]
-) -> HostedFjord:
-    fjord = Fjord()
-    hosted = HostedFjord(fjord, {}, {}, [], tables, told_at=clock())
+) -> HostedDataflow:
+    dataflow = Dataflow()
+    hosted = HostedDataflow(dataflow, {}, {}, [], tables, told_at=clock())
     for fragment in fragments:
         if not fragment.in_bucket(bucket, buckets):
             continue
         for exchange in fragment.exchanges:
             hosted.empty[exchange.id] = empty_crossing(fragment, exchange)
             hosted.arrivals[exchange.id] = PushQueue(capacity=2)
-        last = add_behind(fjord, fragment, hosted.arrivals, hosted.tables)
-        hosted.outlets.append((Answers(fragment, clock=clock), fjord.outlet(last)))
+        last = add_behind(dataflow, fragment, hosted.arrivals, hosted.tables)
+        hosted.outlets.append((Answers(fragment, clock=clock), dataflow.outlet(last)))
         hosted.groups[fragment.identity] = fragment.groups
-    hosted.stateful = {placed.name: placed for placed in fjord.operators}
+    hosted.stateful = {placed.name: placed for placed in dataflow.operators}
     return hosted
 
 
@@ -244,13 +244,13 @@ def without_dropped_groups(state: State, groups: frozenset[int]) -> State:
     return kept
 
 
-def _stands(hosted: HostedFjord, store: Store) -> bool:
-    """Return whether a Fjord that has been kept stands where the store does."""
+def _stands(hosted: HostedDataflow, store: Store) -> bool:
+    """Return whether a dataflow that has been kept stands where the store does."""
     token = store.get(TOKEN)
     return token is not None and hosted.token == token
 
 
-def _moved(placed: Placed) -> tuple[int, int]:
+def _moved(placed: PlacedOperator) -> tuple[int, int]:
     return placed.counters.rows_in, placed.counters.rows_out
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cluster.fjord.graph import Placed
+from cluster.fjord.graph import PlacedOperator
 from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.operations import Sample
 from cluster.physical.statistics import Work
@@ -73,8 +73,8 @@ Counters = dict[str, Totals]
 """By name of the operator."""
 
 
-def counters_of(operators: Iterable[Placed]) -> Counters:
-    """Return what operators have done since their Fjord was built."""
+def counters_of(operators: Iterable[PlacedOperator]) -> Counters:
+    """Return what operators have done since their dataflow was built."""
     return {
         placed.name: Totals(
             placed.owner,

@@ -8,7 +8,7 @@ import polars as pl
 
 from cluster.fjord.counters import Counters
 from cluster.fjord.hash_partitioning import partitioned
-from cluster.fjord.upstream_fjord import UpstreamFjord
+from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.physical.operations import Exchange
 
 
@@ -34,11 +34,11 @@ class Sent:
     counters: Counters
 
 
-def sent_by(fjord: UpstreamFjord, buckets: int) -> Sent:
+def sent_by(dataflow: UpstreamDataflow, buckets: int) -> Sent:
     """Run what is next to the scans, and return what it sends."""
     watermarks: dict[str, int] = {}
     pieces: list[tuple[int, str, pl.DataFrame]] = []
-    for emitted in fjord.run():
+    for emitted in dataflow.run():
         name, exchange = emitted.end.id, emitted.end.operation
         assert isinstance(exchange, Exchange)  # noqa: S101 - where the pipelines end of what keeps state
         if emitted.watermark_us is not None:
@@ -46,4 +46,4 @@ def sent_by(fjord: UpstreamFjord, buckets: int) -> Sent:
         if emitted.rows is not None and emitted.rows.height:
             routed = partitioned(exchange, emitted.rows, buckets)
             pieces.extend((bucket, name, rows) for bucket, rows in routed.items())
-    return Sent(tuple(pieces), watermarks, fjord.failures, fjord.counters)
+    return Sent(tuple(pieces), watermarks, dataflow.failures, dataflow.counters)

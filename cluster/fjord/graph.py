@@ -1,4 +1,4 @@
-"""A Fjord: operators, the queues between them, run until nothing is left to do."""
+"""A dataflow: operators, the queues between them, run until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from protocols.errors import FjordError
 
 @dataclass(slots=True)
 class OperatorCounters:
-    """What an operator did since the Fjord was built."""
+    """What an operator did since the dataflow was built."""
 
     transitions: int = 0
     rows_in: int = 0
@@ -28,7 +28,7 @@ class OperatorCounters:
 
 
 @dataclass(slots=True)
-class Placed:
+class PlacedOperator:
     """An operator in its place: its queues and counters, and what they have promised.
 
     What another operator emits is checked there; `taken` are the contracts of inputs that come from elsewhere.
@@ -86,7 +86,7 @@ class OperatorFailedError(FjordError):
         self.name = name
 
 
-class Fjord:
+class Dataflow:
     """A graph of operators that is built up, fed, and run to quiescence.
 
     Parameters
@@ -100,12 +100,12 @@ class Fjord:
     def __init__(self, *, scheduler: Scheduler | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
         self._scheduler = scheduler or RoundRobin()
         self._clock = clock
-        self._placed: list[Placed] = []
+        self._placed: list[PlacedOperator] = []
         self._failed: dict[str, OperatorFailedError] = {}
-        self._complaints: dict[str, OperatorFailedError] = {}
+        self._warnings: dict[str, OperatorFailedError] = {}
 
     @property
-    def operators(self) -> Sequence[Placed]:
+    def operators(self) -> Sequence[PlacedOperator]:
         """All operators with their queues, in the order in which they were added."""
         return self._placed
 
@@ -115,29 +115,31 @@ class Fjord:
         return self._failed
 
     @property
-    def complaints(self) -> dict[str, OperatorFailedError]:
+    def warnings(self) -> dict[str, OperatorFailedError]:
         """By query, what an operator could not do in the last run, though it went on."""
-        return self._complaints
+        return self._warnings
 
-    def add(self, name: str, operator: Operator, inputs: Sequence[Queue | Placed], *, owner: str) -> Placed:
+    def add(
+        self, name: str, operator: Operator, inputs: Sequence[Queue | PlacedOperator], *, owner: str
+    ) -> PlacedOperator:
         """Place an operator behind queues or other operators; the latter are connected by a new push queue."""
         if len(inputs) != operator.input_count:
             raise PlanError(f"operator {name} has {operator.input_count} inputs, but was given {len(inputs)}")
         queues: list[Queue] = []
         for source in inputs:
-            if isinstance(source, Placed):
+            if isinstance(source, PlacedOperator):
                 queue = PushQueue()
                 source.outputs.append(queue)
                 queues.append(queue)
             else:
                 queues.append(source)
-        placed = Placed(name, owner, operator, queues)
+        placed = PlacedOperator(name, owner, operator, queues)
         if not operator.repairs_disorder:
             placed.taken = {port: QueueContract() for port, each in enumerate(inputs) if isinstance(each, Queue)}
         self._placed.append(placed)
         return placed
 
-    def outlet(self, source: Placed) -> PushQueue:
+    def outlet(self, source: PlacedOperator) -> PushQueue:
         """Return a new queue that receives what an operator emits."""
         queue = PushQueue(capacity=1 << 20)
         source.outputs.append(queue)
@@ -148,7 +150,7 @@ class Fjord:
 
         An operator that raises stops its own query only; see :attr:`failures`. One that complains stops nothing.
         """
-        self._complaints = {}
+        self._warnings = {}
         for placed in self._placed:
             for queue in placed.inputs:
                 queue.wake()
@@ -179,8 +181,8 @@ class Fjord:
             return
         finally:
             NOW.operator = None
-        if placed.operator.complaint is not None:
-            self._complaints[placed.owner] = OperatorFailedError(placed.owner, placed.name, placed.operator.complaint)
+        if placed.operator.warning is not None:
+            self._warnings[placed.owner] = OperatorFailedError(placed.owner, placed.name, placed.operator.warning)
         used = self._clock() - began
         self._scheduler.charge(place, used)
         counters = placed.counters
@@ -192,7 +194,7 @@ class Fjord:
             queue.put(emitted)
 
 
-def _take(placed: Placed) -> tuple[int, Batch | None]:
+def _take(placed: PlacedOperator) -> tuple[int, Batch | None]:
     """Take from the inputs in turn, so that no port starves another."""
     ports = len(placed.inputs)
     for offset in range(ports):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from cluster.fjord.batch import INTERVAL
-from cluster.fjord.graph import Fjord, Placed
+from cluster.fjord.graph import Dataflow, PlacedOperator
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
@@ -157,12 +157,14 @@ def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) ->
     )  # fmt: skip
 
 
-def add_behind(fjord: Fjord, fragment: Fragment, arrivals: Mapping[str, Queue], tables: Tables | None = None) -> Placed:
-    """Add to a Fjord what runs behind the exchanges of a fragment; return the operator that has its answers.
+def add_behind(
+    dataflow: Dataflow, fragment: Fragment, arrivals: Mapping[str, Queue], tables: Tables | None = None
+) -> PlacedOperator:
+    """Add to a dataflow what runs behind the exchanges of a fragment; return the operator that has its answers.
 
     Parameters
     ----------
-    fjord
+    dataflow
         Where to.
     fragment
         The fragment.
@@ -171,11 +173,11 @@ def add_behind(fjord: Fjord, fragment: Fragment, arrivals: Mapping[str, Queue], 
     tables
         Where lookups find what they look up.
     """
-    placed: dict[str, Placed] = {}
+    placed: dict[str, PlacedOperator] = {}
     for node in fragment.behind:
         inputs = [arrivals[each] if each in arrivals else placed[each] for each in node.inputs]
         operator = subscribed_operator(node.operation, fragment, tables)
-        placed[node.id] = fjord.add(node.id, operator, inputs, owner=fragment.identity)
+        placed[node.id] = dataflow.add(node.id, operator, inputs, owner=fragment.identity)
     return placed[fragment.sink.inputs[0]]
 
 

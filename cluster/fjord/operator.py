@@ -24,7 +24,7 @@ class Operator(ABC):
     """How many inputs it has; ports count from 0."""
     repairs_disorder: bool = False
     """True if rows may arrive in any order and late: what stands where data enter a plan."""
-    complaint: Exception | None = None
+    warning: Exception | None = None
     """What it could not do in its last transition, though it goes on; its query is told."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Scheduler(Protocol):
-    """Chooses among operators that can work. Operators are known by their position in the Fjord."""
+    """Chooses among operators that can work. Operators are known by their position in the dataflow."""
 
     def choose(self, ready: Sequence[int]) -> int:
         """Return one of `ready` (never empty)."""

@@ -9,7 +9,7 @@ import polars as pl
 
 from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, said_counters
 from cluster.fjord.counters import Counters, Totals, added
-from cluster.fjord.upstream_fjord import Emitted, UpstreamFjord
+from cluster.fjord.upstream_dataflow import Emitted, UpstreamDataflow
 from cluster.physical.nodes import Fragment
 
 
@@ -30,12 +30,12 @@ class StatelessHost:
         self._clock = clock
         self._told_at = clock()
 
-    def process(self, fjord: UpstreamFjord, at_us: int) -> list[pl.DataFrame]:
+    def process(self, dataflow: UpstreamDataflow, at_us: int) -> list[pl.DataFrame]:
         """Run one part of a micro-batch; return the answers, and the instant `at_us` with errors."""
-        found = [answer for emitted in fjord.run() for answer in self._rows_of(emitted)]
-        self._counted = added(self._counted, fjord.counters)
+        found = [answer for emitted in dataflow.run() for answer in self._rows_of(emitted)]
+        self._counted = added(self._counted, dataflow.counters)
         for answers in self._answers.values():
-            found.extend(answers.errors({}, fjord.failures, bucket=0, buckets=1, at_us=at_us))
+            found.extend(answers.errors({}, dataflow.failures, bucket=0, buckets=1, at_us=at_us))
         found.extend(self._counters())
         return found
 

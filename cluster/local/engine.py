@@ -24,7 +24,7 @@ from cluster.fjord.exchange import sent_by
 from cluster.fjord.stateless_host import StatelessHost
 from cluster.fjord.stored_rows import StoredRows
 from cluster.fjord.stream_scan import StreamScan
-from cluster.fjord.upstream_fjord import UpstreamFjord
+from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.language.algebra import History
 from cluster.local.memory_store import MemoryStore
 from cluster.local.memory_tables import MemoryTables
@@ -219,7 +219,7 @@ class LocalEngine:
         found: list[pl.DataFrame] = []
         for pieces in _dealt(self._ahead, parts):
             scan = StreamScan(pieces, self._watermarks_us, between_us=between)
-            found += self._stateless.process(self._fjord(self._fragments[Host.STATELESS], scan, relations), at_us)
+            found += self._stateless.process(self._dataflow(self._fragments[Host.STATELESS], scan, relations), at_us)
         return found
 
     def _with_state(
@@ -231,7 +231,7 @@ class LocalEngine:
         controls = []
         for pieces in _dealt(rows, parts):
             scan = StreamScan(pieces, self._watermarks_us)
-            sent = sent_by(self._fjord(self._fragments[Host.STATEFUL], scan, relations), self._buckets)
+            sent = sent_by(self._dataflow(self._fragments[Host.STATEFUL], scan, relations), self._buckets)
             for bucket, edge, piece in sent.pieces:
                 arrived[bucket].setdefault(edge, []).append(piece)
             controls.append(self._control(previous, sent.watermarks_us, sent.failures, sent.counters, relations))
@@ -258,10 +258,12 @@ class LocalEngine:
             self._plan.epoch, previous, watermarks_us, failures, counters, dict(relations), reached_us
         )  # fmt: skip
 
-    def _fjord(self, fragments: Sequence[Fragment], scan: StreamScan, relations: Mapping[str, int]) -> UpstreamFjord:
+    def _dataflow(
+        self, fragments: Sequence[Fragment], scan: StreamScan, relations: Mapping[str, int]
+    ) -> UpstreamDataflow:
         tables = self._tables()
         tables.advance(relations)
-        return UpstreamFjord(fragments, _Live(scan), tables)
+        return UpstreamDataflow(fragments, _Live(scan), tables)
 
 
 class _Live:

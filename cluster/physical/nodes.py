@@ -109,7 +109,7 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def identity(self) -> str:
-        """A name no other query of this Fjord ever has."""
+        """A name no other query of this engine ever has."""
         return f"{self.query}@{self.visible_from}"
 
     def home(self, buckets: int) -> int:
@@ -127,7 +127,7 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
     Parameters
     ----------
     identity
-        A name no other fragment of this Fjord ever has.
+        A name no other fragment of this engine ever has.
     host
         Which of the two Spark queries runs it.
     nodes
@@ -299,4 +299,4 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
 
 
 NOTHING = PhysicalPlan(0)
-"""The plan of a Fjord that has never had a query."""
+"""The plan of an engine that has never had a query."""

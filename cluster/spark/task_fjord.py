@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from cluster.fjord.relation_tables import RelationTables
-from cluster.fjord.upstream_fjord import UpstreamFjord
+from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.spark.running_plans import fragments_at
 from cluster.spark.scans import Scans
 from cluster.spark.upstream_task import UpstreamTask
 
 
-def task_fjord(task: UpstreamTask) -> UpstreamFjord:
+def task_fjord(task: UpstreamTask) -> UpstreamDataflow:
     """Return what runs next to the scans in one part of a micro-batch."""
     tables = RelationTables(
         task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
     )
     scans = Scans(task.streams_folder, task.files, task.watermarks_us, task.past, task.between_us)
-    return UpstreamFjord(fragments_at(task.plans_folder, task.epoch, task.host), scans, tables)
+    return UpstreamDataflow(fragments_at(task.plans_folder, task.epoch, task.host), scans, tables)

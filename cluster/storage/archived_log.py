@@ -1,8 +1,8 @@
 """Keeps the log of a Delta table short: old commits go into a folder beside it.
 
-Whoever commits to a table lists its whole log, 8 µs a file; at ten commits a second that would be 0.3 s a commit after
-an hour. Delta itself would delete old commits, but a Fjord that is behind reads them one by one, so we move them, with
-the checkpoints of their time: any version can still be put together.
+Each commit to a table lists the table's whole log, 8 µs a file; at ten commits a second that would be 0.3 s a commit
+after an hour. Delta itself would delete old commits, but an engine that is behind reads them one by one. So we move
+them, with the checkpoints of their time: any version can still be put together.
 
     _delta_log/   the newest checkpoint that lies far enough back, and everything after it
     _fjord_log/   what was before, in folders of ten thousand commits, for a day, and while somebody has to read it

@@ -168,7 +168,7 @@ class CommitLog:
         except OSError as error:
             raise StorageError(
                 f"version {version} of table {self._table} cannot be read: {error}",
-                hint="commits are kept for a day: did the Fjord stand still for longer?",
+                hint="commits are kept for a day: did the engine stand still for longer?",
             ) from error
 
     def _content(self, path: PurePosixPath) -> bytes:

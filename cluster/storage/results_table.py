@@ -1,6 +1,6 @@
 """The results table: every row of every query, numbered per query, in one Delta table.
 
-A commit belongs to one micro-batch of one of the Fjord's two Spark queries. The micro-batch's number is the
+A commit belongs to one micro-batch of one of the engine's two Spark queries. The micro-batch's number is the
 transaction, so one that is replayed is stored once.
 """
 
@@ -67,14 +67,14 @@ class ResultsGoneError(StorageError):
 
 
 class ResultsTable:
-    """The results of a Fjord, open for appending and reading.
+    """The results of an engine, open for appending and reading.
 
     Parameters
     ----------
     root
         Folder (or URI) of the table; made if it does not exist.
     fjord
-        Identity of the Fjord whose micro-batches are committed; a new one begins to count at 0 again.
+        Identity of the engine whose micro-batches are committed; a new one begins to count at 0 again.
     compaction
         When small files are merged.
     budget
@@ -159,7 +159,7 @@ class ResultsTable:
         micro_batch
             Number of the micro-batch they come from.
         writer
-            Which of the Fjord's Spark queries ran it; each counts its own.
+            Which of the engine's Spark queries ran it; each counts its own.
 
         Returns
         -------

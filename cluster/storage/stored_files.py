@@ -67,7 +67,7 @@ class StoredFiles:
         except (DeltaError, OSError) as error:
             raise StorageError(
                 f"version {version} of table {root} cannot be read: {error}",
-                hint="commits are kept for a day: did the Fjord stand still for longer?",
+                hint="commits are kept for a day: did the engine stand still for longer?",
             ) from error
         if _FIRST not in found.columns:
             return cls(())

@@ -128,7 +128,7 @@ class Lookup(Operator):
     def transition(self, port: int, batch: Batch) -> Batch:
         """Look the tuples up."""
         del port
-        self.complaint = None
+        self.warning = None
         rows = batch.rows
         if not rows.height:
             return Batch(self._nothing(rows), batch.watermark_us)
@@ -143,7 +143,7 @@ class Lookup(Operator):
         answers = []
         for (_, table), first, until in zip(pieces, places, places[1:], strict=False):
             if isinstance(table, PlanError):
-                self.complaint = table if until > first else self.complaint
+                self.warning = table if until > first else self.warning
             elif until > first:
                 answers.append(self._answer(rows[first:until], table))
         if not answers:

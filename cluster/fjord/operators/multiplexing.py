@@ -7,7 +7,7 @@ from cluster.fjord.operator import Operator
 
 
 class Multiplex(Operator):
-    """Stateless; the Fjord puts what an operator emits into every output queue, so there is nothing to do."""
+    """Stateless; the dataflow puts what an operator emits into every output queue, so there is nothing to do."""
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Return the batch itself; it is shared, not copied."""

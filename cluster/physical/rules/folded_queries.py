@@ -55,7 +55,7 @@ class FoldedQuery:
         """Return the query as a subscriber.
 
         Where queries may share tuples, its group is a digest of its conditions; else the epoch with which it began,
-        which no other query of the Fjord ever has.
+        which no other query of the engine ever has.
         """
         shared = shares_tuples(self.template)
         group = group_of((*self.conditions, *self.choices)) if shared else query.since_epoch

@@ -45,7 +45,7 @@ def pipeline(
     Parameters
     ----------
     name
-        Of the pipeline, and of the exchange above it: unique among all of a Fjord, for ever.
+        Of the pipeline, and of the exchange above it: unique in an engine, for ever.
     chain
         What it does. If its source says of which query group a row is, a grouped filter stands above the scan.
     aggregate

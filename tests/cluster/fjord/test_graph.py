@@ -8,7 +8,7 @@ import pytest
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.counters import counters_of
-from cluster.fjord.graph import Fjord
+from cluster.fjord.graph import Dataflow
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.reordering import Reorder
@@ -58,20 +58,20 @@ def test_an_operator_cannot_tell_which_queue_it_has(kind: str) -> None:
             queue.put(each)
     else:
         queue = PullQueue(lambda: batches.pop(0) if batches else None)
-    fjord = Fjord()
-    last = fjord.add("twice", AddOne(), [fjord.add("once", AddOne(), [queue], owner="q")], owner="q")
-    outlet = fjord.outlet(last)
-    fjord.run()
+    dataflow = Dataflow()
+    last = dataflow.add("twice", AddOne(), [dataflow.add("once", AddOne(), [queue], owner="q")], owner="q")
+    outlet = dataflow.outlet(last)
+    dataflow.run()
     assert starts(outlet) == [3, 4, 5]
 
 
 def test_several_outputs_share_one_batch() -> None:
     queue = PushQueue()
-    fjord = Fjord()
-    shared = fjord.add("shared", AddOne(), [queue], owner="q")
-    left, right = fjord.outlet(shared), fjord.outlet(shared)
+    dataflow = Dataflow()
+    shared = dataflow.add("shared", AddOne(), [queue], owner="q")
+    left, right = dataflow.outlet(shared), dataflow.outlet(shared)
     queue.put(batch(1))
-    fjord.run()
+    dataflow.run()
     one, other = left.get(), right.get()
     assert one is other is not None
     assert shared.counters.transitions == 1
@@ -80,16 +80,16 @@ def test_several_outputs_share_one_batch() -> None:
 
 def test_a_failing_query_stops_no_other() -> None:
     queue = PushQueue()
-    fjord = Fjord()
-    shared = fjord.add("shared", AddOne(), [queue], owner="stream")
-    bad = fjord.outlet(fjord.add("bad", Fails(), [shared], owner="bad@1"))
-    good = fjord.outlet(fjord.add("good", AddOne(), [shared], owner="good@1"))
+    dataflow = Dataflow()
+    shared = dataflow.add("shared", AddOne(), [queue], owner="stream")
+    bad = dataflow.outlet(dataflow.add("bad", Fails(), [shared], owner="bad@1"))
+    good = dataflow.outlet(dataflow.add("good", AddOne(), [shared], owner="good@1"))
     queue.put(batch(1))
-    fjord.run()
+    dataflow.run()
     assert starts(bad) == []
     assert starts(good) == [3]
-    assert "boom" in str(fjord.failures["bad@1"])
-    assert set(fjord.failures) == {"bad@1"}
+    assert "boom" in str(dataflow.failures["bad@1"])
+    assert set(dataflow.failures) == {"bad@1"}
 
 
 class Answers(Operator):
@@ -118,30 +118,30 @@ def test_an_operator_that_breaks_the_contract_fails_its_query_by_name_and_is_cou
     fault: str, answers: tuple[Batch, ...]
 ) -> None:
     queue = PushQueue()
-    fjord = Fjord()
-    shared = fjord.add("shared", Ports(), [queue, PushQueue()], owner="stream")
-    wrong = fjord.add("q1/0 Wrong", Answers(*answers), [shared], owner="q1")
-    bad = fjord.outlet(wrong)
-    good = fjord.outlet(fjord.add("q2/0 Right", AddOne(), [shared], owner="q2"))
+    dataflow = Dataflow()
+    shared = dataflow.add("shared", Ports(), [queue, PushQueue()], owner="stream")
+    wrong = dataflow.add("q1/0 Wrong", Answers(*answers), [shared], owner="q1")
+    bad = dataflow.outlet(wrong)
+    good = dataflow.outlet(dataflow.add("q2/0 Right", AddOne(), [shared], owner="q2"))
     queue.put(batch(1))
     queue.put(batch(1))
-    fjord.run()
+    dataflow.run()
     assert starts(bad) == starts(queue_of(answers[0]))
     assert starts(good) == [2, 2]
-    assert "operator q1/0 Wrong of query q1 answered" in str(fjord.failures["q1"])
-    assert fault in str(fjord.failures["q1"])
-    assert set(fjord.failures) == {"q1"}
-    assert counters_of(fjord.operators)["q1/0 Wrong"].broken == 1
+    assert "operator q1/0 Wrong of query q1 answered" in str(dataflow.failures["q1"])
+    assert fault in str(dataflow.failures["q1"])
+    assert set(dataflow.failures) == {"q1"}
+    assert counters_of(dataflow.operators)["q1/0 Wrong"].broken == 1
 
 
 @pytest.mark.parametrize(("fault", "given"), BROKEN.items())
 def test_what_comes_from_elsewhere_is_checked_where_it_is_taken(fault: str, given: tuple[Batch, ...]) -> None:
-    fjord = Fjord()
-    outlet = fjord.outlet(fjord.add("q1/0 First", Multiplex(), [queue_of(*given)], owner="q1"))
-    fjord.run()
+    dataflow = Dataflow()
+    outlet = dataflow.outlet(dataflow.add("q1/0 First", Multiplex(), [queue_of(*given)], owner="q1"))
+    dataflow.run()
     assert starts(outlet) == starts(queue_of(given[0])), "what was right before has gone on"
-    assert "operator q1/0 First of query q1 was given" in str(fjord.failures["q1"])
-    assert fault in str(fjord.failures["q1"])
+    assert "operator q1/0 First of query q1 was given" in str(dataflow.failures["q1"])
+    assert fault in str(dataflow.failures["q1"])
 
 
 def queue_of(*batches: Batch) -> PushQueue:
@@ -152,36 +152,36 @@ def queue_of(*batches: Batch) -> PushQueue:
 
 
 def test_what_repairs_disorder_is_given_any() -> None:
-    fjord = Fjord()
+    dataflow = Dataflow()
     disordered = [Batch(batch(7, 5, watermark=6).rows, 6), batch(2, 6, watermark=9)]
-    outlet = fjord.outlet(fjord.add("q1/0 Reorder", Reorder(()), [queue_of(*disordered)], owner="q1"))
-    fjord.run()
-    assert not fjord.failures
+    outlet = dataflow.outlet(dataflow.add("q1/0 Reorder", Reorder(()), [queue_of(*disordered)], owner="q1"))
+    dataflow.run()
+    assert not dataflow.failures
     assert starts(outlet) == [5, 6, 7]
 
 
 def test_ports_are_taken_in_turn() -> None:
     left, right = PushQueue(), PushQueue()
     operator = Ports()
-    fjord = Fjord()
-    fjord.outlet(fjord.add("join", operator, [left, right], owner="q"))
+    dataflow = Dataflow()
+    dataflow.outlet(dataflow.add("join", operator, [left, right], owner="q"))
     for queue in (left, left, right, right):
         queue.put(batch(1))
-    fjord.run()
+    dataflow.run()
     assert operator.seen == [0, 1, 0, 1]
 
 
 def test_a_full_queue_holds_its_producer_back_and_loses_nothing() -> None:
     queue = PushQueue(capacity=500)
-    fjord = Fjord()
-    first = fjord.add("first", AddOne(), [queue], owner="q")
-    outlet = fjord.outlet(fjord.add("second", AddOne(), [first], owner="q"))
+    dataflow = Dataflow()
+    first = dataflow.add("first", AddOne(), [queue], owner="q")
+    outlet = dataflow.outlet(dataflow.add("second", AddOne(), [first], owner="q"))
     for start in range(300):
         queue.put(batch(start))
-    fjord.run()
+    dataflow.run()
     assert starts(outlet) == [start + 2 for start in range(300)]
 
 
 def test_wrong_number_of_inputs_is_refused() -> None:
     with pytest.raises(PlanError, match="2 inputs"):
-        Fjord().add("join", Ports(), [PushQueue()], owner="q")
+        Dataflow().add("join", Ports(), [PushQueue()], owner="q")

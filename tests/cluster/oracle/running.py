@@ -14,7 +14,7 @@ from functools import partial
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, NEVER, START, Batch
-from cluster.fjord.graph import Fjord
+from cluster.fjord.graph import Dataflow
 from cluster.fjord.instantiation import add_behind, empty_rows, operator_of, subscribed_operator
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
@@ -151,14 +151,14 @@ def run_plan(
     """
     fragment = fragment_alone(node, lag_us=lag_us)
     build = partial(_build, fragment, tables)
-    fjord, arrivals, outlet = build({})
+    dataflow, arrivals, outlet = build({})
     found: list[Row] = []
     promised = ALWAYS
     for number, batch in enumerate(batches):
         for exchange in fragment.exchanges:
             arrivals[exchange.id].put(_upstream(fragment, exchange, batch, tables))
-        fjord.run()
-        for failure in fjord.failures.values():
+        dataflow.run()
+        for failure in dataflow.failures.values():
             raise failure
         while (emitted := outlet.get()) is not None:
             rows = _finished(fragment, emitted.rows).rows()
@@ -166,8 +166,8 @@ def run_plan(
             promised = emitted.watermark_us
             found.extend(rows)
         if number in restart_after:
-            states = {placed.name: pack_state(placed.operator.save()) for placed in fjord.operators}
-            fjord, arrivals, outlet = build(states)
+            states = {placed.name: pack_state(placed.operator.save()) for placed in dataflow.operators}
+            dataflow, arrivals, outlet = build(states)
     if promised != NEVER:
         raise BrokenPromiseError(f"the inputs have ended, but the answer has come to {promised} only")
     return found
@@ -198,15 +198,15 @@ def fragment_alone(node: Node, *, lag_us: int = MOST_LAG_US) -> Fragment:
 
 def _build(
     fragment: Fragment, tables: Tables | None, states: Mapping[str, bytes]
-) -> tuple[Fjord, dict[str, PushQueue], PushQueue]:
-    fjord = Fjord()
+) -> tuple[Dataflow, dict[str, PushQueue], PushQueue]:
+    dataflow = Dataflow()
     arrivals = {exchange.id: PushQueue() for exchange in fragment.exchanges}
-    outlet = fjord.outlet(add_behind(fjord, fragment, arrivals, tables))
-    for placed in fjord.operators:
+    outlet = dataflow.outlet(add_behind(dataflow, fragment, arrivals, tables))
+    for placed in dataflow.operators:
         state = unpack_state(states[placed.name]) if placed.name in states else {}
         if state:
             placed.operator.restore(state)
-    return fjord, arrivals, outlet
+    return dataflow, arrivals, outlet
 
 
 def _finished(fragment: Fragment, rows: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.graph import Fjord
+from cluster.fjord.graph import Dataflow
 from cluster.fjord.instantiation import add_behind
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.count_window import CountWindow
@@ -187,15 +187,15 @@ def test_only_what_something_waits_for_is_cut(node: Node, awaited: bool) -> None
 def test_a_plan_cuts_after_a_second_where_something_waits(node: Node) -> None:
     fragment = fragment_alone(node)
     (exchange,) = fragment.exchanges
-    arrival, fjord = PushQueue(), Fjord()
-    outlet = fjord.outlet(add_behind(fjord, fragment, {exchange.id: arrival}))
+    arrival, dataflow = PushQueue(), Dataflow()
+    outlet = dataflow.outlet(add_behind(dataflow, fragment, {exchange.id: arrival}))
     found = []
     for watermark in (1, MOST_LAG_US, MOST_LAG_US + 1, MOST_LAG_US + 2):
         arrival.put(batch(watermark, *([(0, "a", 1)] if watermark == 1 else [])))
-        fjord.run()
+        dataflow.run()
         while (answer := outlet.get()) is not None:
             found += answer.rows.rows()
-    assert not fjord.failures
+    assert not dataflow.failures
     assert found == ([] if node is WINDOW else [(0, MOST_LAG_US + 1, "a", 1)])
 
 

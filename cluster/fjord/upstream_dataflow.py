@@ -11,7 +11,7 @@ import polars as pl
 
 from cluster.fjord.batch import Batch
 from cluster.fjord.counters import Counters, counters_of
-from cluster.fjord.graph import Fjord, Placed
+from cluster.fjord.graph import Dataflow, PlacedOperator
 from cluster.fjord.instantiation import operator_of, subscribed_operator
 from cluster.fjord.operators.device_aggregates import DeviceAggregates, device_aggregate_columns
 from cluster.fjord.operators.grouped_filter import GroupedFilter
@@ -51,7 +51,7 @@ class Emitted:
     watermark_us: int | None
 
 
-class UpstreamFjord:
+class UpstreamDataflow:
     """What runs next to the scans in one part of a micro-batch.
 
     Parameters
@@ -70,25 +70,25 @@ class UpstreamFjord:
     """
 
     def __init__(self, fragments: Sequence[Fragment], scans: Scans, tables: Tables | None) -> None:
-        self._fjord = Fjord()
-        self._outlets = _Building(self._fjord, scans, tables).outlets_of(fragments)
+        self._dataflow = Dataflow()
+        self._outlets = _Building(self._dataflow, scans, tables).outlets_of(fragments)
         self.failures: dict[str, str] = {}
 
     @property
     def counters(self) -> Counters:
         """What the operators did."""
-        return counters_of(self._fjord.operators)
+        return counters_of(self._dataflow.operators)
 
     def run(self) -> list[Emitted]:
         """Run it; a fragment that fails emits nothing."""
-        self._fjord.run()
-        failures = {owner: str(error) for owner, error in self._fjord.failures.items()}
-        complaints = {owner: str(error) for owner, error in self._fjord.complaints.items()}
+        self._dataflow.run()
+        failures = {owner: str(error) for owner, error in self._dataflow.failures.items()}
+        warnings = {owner: str(error) for owner, error in self._dataflow.warnings.items()}
         found = []
         for outlet in self._outlets:
             owner = outlet.fragment.identity
-            failures.update((owner, failures[each]) for each in outlet.behind if each in self._fjord.failures)
-            complaints.update((owner, complaints[each]) for each in outlet.behind if each in complaints)
+            failures.update((owner, failures[each]) for each in outlet.behind if each in self._dataflow.failures)
+            warnings.update((owner, warnings[each]) for each in outlet.behind if each in warnings)
             if owner in failures:
                 continue
             batches = []
@@ -101,7 +101,7 @@ class UpstreamFjord:
             }
             rows = pl.concat([batch.rows for batch in batches]) if batches else None
             found.append(Emitted(outlet.fragment, outlet.end, rows, batches[-1].watermark_us if batches else None))
-        self.failures = complaints | failures
+        self.failures = warnings | failures
         return found
 
 
@@ -130,7 +130,7 @@ class _Shared:
         Of its operators.
     """
 
-    last: Placed
+    last: PlacedOperator
     past: str
     owners: tuple[str, ...]
 
@@ -138,8 +138,8 @@ class _Shared:
 class _Building:
     """Instantiates what runs next to the scans; what several fragments have in common is one operator."""
 
-    def __init__(self, fjord: Fjord, scans: Scans, tables: Tables | None) -> None:
-        self._fjord = fjord
+    def __init__(self, dataflow: Dataflow, scans: Scans, tables: Tables | None) -> None:
+        self._dataflow = dataflow
         self._scans = scans
         self._tables = tables
         self._scanned: dict[tuple[str, str, str], _Shared] = {}
@@ -186,20 +186,20 @@ class _Building:
         self, key: tuple[str, str, str], scan: Scan | ScanAggregates, words: str, produce: Callable[[], Batch]
     ) -> None:
         owner = f"stream {scan.stream}"
-        placed = self._fjord.add(
+        placed = self._dataflow.add(
             f"scan of {scan.stream}{words}", operator_of(scan), [PullQueue(_once(produce))], owner=owner
         )
         self._scanned[key] = _Shared(placed, key[2], (owner,))
 
     def _outlets_of(self, fragment: Fragment) -> Iterator[_Outlet]:
         shared: dict[str, _Shared] = {}
-        placed: dict[str, Placed] = {}
+        placed: dict[str, PlacedOperator] = {}
         grouped: dict[str, GroupedFilter] = {}
         for node in fragment.next_to_scan:
             operation = node.operation
             if isinstance(operation, Exchange | Sink):
                 for each in node.inputs:
-                    queue = self._fjord.outlet(placed[each])
+                    queue = self._dataflow.outlet(placed[each])
                     yield _Outlet(fragment, node, queue, grouped[each], shared[each].owners)
             elif isinstance(operation, Scan | ScanAggregates):
                 shared[node.id] = self._scanned[self._key(operation)]
@@ -218,7 +218,7 @@ class _Building:
                     grouped[node.id] = operator
                 elif isinstance(operator, DeviceAggregates):
                     grouped[node.id] = operator.grouped
-                placed[node.id] = self._fjord.add(node.id, operator, [placed[below]], owner=fragment.identity)
+                placed[node.id] = self._dataflow.add(node.id, operator, [placed[below]], owner=fragment.identity)
 
     def _look_up(self, lookup: Lookup, below: _Shared) -> _Shared:
         """Add a lookup, unless something else looks up the same of the same tuples."""
@@ -227,7 +227,7 @@ class _Building:
             (stream,) = lookup.streams
             names = ", ".join(dict.fromkeys(each.name for each in relations_of(lookup.table.table)))
             owner = f"lookup {len(self._looked_up) + 1} of {stream}{below.past} in {names}"
-            placed = self._fjord.add(owner, operator_of(lookup, self._tables), [below.last], owner=owner)
+            placed = self._dataflow.add(owner, operator_of(lookup, self._tables), [below.last], owner=owner)
             self._looked_up[key] = _Shared(placed, below.past, (*below.owners, owner))
         return self._looked_up[key]
 
