@@ -19,20 +19,20 @@ from cluster.physical.rules.finishing import Finish
 
 _MARKS = [mark.name for mark in MARKS]
 REPEAT_SECONDS = 60.0
-"""A query that fails in every micro-batch says so no more often."""
+"""A query that fails in every micro-batch reports it no more often."""
 
 _BEGAN = "fjord_began"
 
 ERROR = "error"
-"""The kind of a row that says why a query has no answer."""
+"""The kind of a control row with the reason why a query has no answer."""
 COUNTERS = "counters"
-"""The kind of a row that is no answer: it says what operators did."""
+"""The kind of a control row with what operators did."""
 COUNT_EVERY_SECONDS = 1.0
-"""A worker says so no more often; one that dies takes some of it along, but never an answer."""
+"""A worker reports counters no more often; one that dies takes some of them along, but never an answer."""
 
 
 class Answers:
-    """What a fragment answers.
+    """The answers of a fragment's subscribers.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Answers:
             finished.setdefault(subscriber.finish, []).append(subscriber)
         self._tops = [_Top(finish, each, only=len(finished) == 1) for finish, each in finished.items()]
         self._broken: dict[str, str] = {}
-        self._said: dict[str, tuple[str, float]] = {}
+        self._reported: dict[str, tuple[str, float]] = {}
 
     def of(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Yield answers: columns query, START, END, kind, row (JSON); each query's in the order of the rows."""
@@ -64,7 +64,7 @@ class Answers:
     def errors(
         self, here: Mapping[str, str], upstream: Mapping[str, str], bucket: int, buckets: int, at_us: int
     ) -> Iterator[pl.DataFrame]:
-        """Yield what has to be said of queries that failed; the same of one query once a minute, while it lasts.
+        """Yield the errors of queries that failed; the same error of a query once a minute, while it lasts.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Answers:
             The instant to give.
         """
         broken, self._broken = self._broken, {}
-        said_before, self._said = self._said, {}
+        before, self._reported = self._reported, {}
         if not (broken or here or upstream):
             return
         for subscriber in self._fragment.subscribers:
@@ -88,12 +88,12 @@ class Answers:
                 reason = upstream.get(identity) or upstream.get(self._fragment.identity)
             if reason is None:
                 continue
-            last = said_before.get(identity)
+            last = before.get(identity)
             if last is not None and last[0] == reason and self._clock() - last[1] < REPEAT_SECONDS:
-                self._said[identity] = last
+                self._reported[identity] = last
             else:
-                self._said[identity] = (reason, self._clock())
-                yield said(subscriber.query, ERROR, msgspec.json.encode(reason).decode(), at_us)
+                self._reported[identity] = (reason, self._clock())
+                yield control_row(subscriber.query, ERROR, msgspec.json.encode(reason).decode(), at_us)
 
 
 class _Top:
@@ -125,7 +125,7 @@ class _Top:
         return self._named(texts).select("query", START, END, "kind", "row")
 
     def _named(self, texts: pl.DataFrame) -> pl.DataFrame:
-        """Say whose the answers are; one may be that of several queries."""
+        """Add the names of the queries; one answer may be that of several."""
         named = texts.join(self._names, on=self._on, how="inner", maintain_order="left")
         began = pl.col(_BEGAN)
         if VISIBLE_FROM.name in texts.columns:
@@ -135,12 +135,12 @@ class _Top:
         return named
 
 
-def said_counters(counters: Counters) -> pl.DataFrame:
-    """Return a row that says what operators did."""
-    return said("", COUNTERS, msgspec.json.encode(counters).decode(), 0)
+def counters_row(counters: Counters) -> pl.DataFrame:
+    """Return a control row with what operators did."""
+    return control_row("", COUNTERS, msgspec.json.encode(counters).decode(), 0)
 
 
-def said(query: str, kind: str, row: str, at_us: int) -> pl.DataFrame:
-    """Return one row that is no tuple of an answer."""
+def control_row(query: str, kind: str, row: str, at_us: int) -> pl.DataFrame:
+    """Return one control row: a row that is no tuple of an answer."""
     values = {"query": [query], START: [at_us], END: [at_us + 1], "kind": [kind], "row": [row]}
     return pl.DataFrame(values, schema_overrides={START: pl.Int64, END: pl.Int64})

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import polars as pl
 
-from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, said_counters
+from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, counters_row
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.control import Control
 from cluster.fjord.counters import Counters, added, counters_of, since
@@ -79,8 +79,9 @@ class HostedDataflow:
     """By identity of a fragment: the numbers of its query groups."""
     upstream: Counters = field(default_factory=dict)
     """What operators next to the scans did, not yet passed on."""
-    told: Counters = field(default_factory=dict)
-    told_at: float = 0.0
+    reported: Counters = field(default_factory=dict)
+    """What operators had done when that was last reported."""
+    reported_at: float = 0.0
 
 
 Kept = OrderedDict[tuple[Hashable, ...], HostedDataflow]
@@ -101,9 +102,9 @@ class BucketHost:
     kept
         Where dataflows that have been built are kept.
     key
-        Tells this host's dataflows from others that are kept there.
+        Distinguishes this host's dataflows from others that are kept there.
     clock
-        Seconds that only go forward: for how often errors are repeated, and what operators did is said.
+        Seconds that only go forward: for how often errors are repeated, and counters are reported.
     """
 
     def __init__(
@@ -170,8 +171,8 @@ class BucketHost:
         return hosted
 
     def _answers(self, hosted: HostedDataflow, control: Control, bucket: int) -> Iterator[pl.DataFrame]:
-        told = [*hosted.dataflow.warnings.values(), *hosted.dataflow.failures.values()]
-        failures = {error.owner: str(error) for error in told}
+        errors = [*hosted.dataflow.warnings.values(), *hosted.dataflow.failures.values()]
+        failures = {error.owner: str(error) for error in errors}
         now_us = max(control.watermarks_us.values(), default=control.reached_us)
         for answers, outlet in hosted.outlets:
             while (batch := outlet.get()) is not None:
@@ -181,21 +182,21 @@ class BucketHost:
         yield from self._counted(hosted, control)
 
     def _counted(self, hosted: HostedDataflow, control: Control) -> Iterator[pl.DataFrame]:
-        """Say now and then what the operators did; at once if the dataflow is going to be built anew."""
+        """Report now and then what the operators did; at once if the dataflow is going to be built anew."""
         hosted.upstream = added(hosted.upstream, control.counters)
-        if self._clock() - hosted.told_at < COUNT_EVERY_SECONDS and not hosted.dataflow.failures:
+        if self._clock() - hosted.reported_at < COUNT_EVERY_SECONDS and not hosted.dataflow.failures:
             return
         now = counters_of(hosted.dataflow.operators)
-        did = added(since(now, hosted.told), hosted.upstream)
-        hosted.told, hosted.upstream, hosted.told_at = now, {}, self._clock()
+        did = added(since(now, hosted.reported), hosted.upstream)
+        hosted.reported, hosted.upstream, hosted.reported_at = now, {}, self._clock()
         if did:
-            yield said_counters(did)
+            yield counters_row(did)
 
     def _save(self, hosted: HostedDataflow, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
         new_plan = control.previous_epoch != control.epoch
         written = new_plan or hosted.token is None
         for name, placed in hosted.stateful.items():
-            # With a new plan members may be gone, and so may what was kept for them.
+            # With a new plan query groups may be gone, and so may what was kept for them.
             changed = _moved(placed) != before[name] or new_plan
             if placed.owner not in hosted.dataflow.failures and changed:
                 state = placed.operator.save()
@@ -217,7 +218,7 @@ def _build(
     fragments: Iterable[Fragment], bucket: int, buckets: int, tables: VersionedTables, clock: Callable[[], float]
 ) -> HostedDataflow:
     dataflow = Dataflow()
-    hosted = HostedDataflow(dataflow, {}, {}, [], tables, told_at=clock())
+    hosted = HostedDataflow(dataflow, {}, {}, [], tables, reported_at=clock())
     for fragment in fragments:
         if not fragment.in_bucket(bucket, buckets):
             continue
@@ -238,7 +239,7 @@ def without_dropped_groups(state: State, groups: frozenset[int]) -> State:
     for name, value in state.items():
         if isinstance(value, pl.DataFrame):
             marks = [mark for mark in (QUERY_GROUP.name, RIGHT + QUERY_GROUP.name) if mark in value.columns]
-            # What has no partner, as a lone tuple of a zip join, has one mark only.
+            # A row without a partner, such as an unmatched tuple of a zipper join, has one mark only.
             own = (pl.col(mark).is_in(alive) | pl.col(mark).is_null() for mark in marks)
             kept[name] = value.filter(*own) if marks else value
     return kept

@@ -17,7 +17,7 @@ import polars as pl
 
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Scalar, Schema
-from cluster.plan.predicate_intervals import Conditions, Interval, Intervals, Value, take_apart
+from cluster.plan.predicate_intervals import Conditions, Interval, Intervals, Value, extract_ranges
 from protocols.streams import FieldType
 
 Numbers = npt.NDArray[np.int64]
@@ -55,7 +55,7 @@ class PredicateIndex:
 
     def __init__(self, predicates: Sequence[Scalar | None], columns: Schema) -> None:
         types = {column.name: column.type for column in columns}
-        parts = [take_apart(predicate, columns) for predicate in predicates]
+        parts = [extract_ranges(predicate, columns) for predicate in predicates]
         self._axes = {name: _Axis(name, types[name], parts) for name in types}
         self._axes = {name: axis for name, axis in self._axes.items() if axis.used}
         entered: dict[str, list[tuple[int, list[tuple[int, int]]]]] = {name: [] for name in self._axes}

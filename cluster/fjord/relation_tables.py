@@ -1,6 +1,6 @@
 """Tables made of relations, at the versions that a micro-batch knows.
 
-A table is pulled once for each combination of versions; it, and the hash tables on its columns, stay in the worker's
+A table is evaluated once for each combination of versions; it, and the hash tables on its columns, stay in the worker's
 memory for the micro-batches that follow, and for all lookups that ask for the same. A table that is too large for that
 is cut by the hash of the key that is looked up (:mod:`cluster.fjord.sliced_table`).
 """
@@ -17,10 +17,10 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelationError
-from cluster.fjord.pull_plan import is_scan, pulled
 from cluster.fjord.real_values import settled_scan
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
+from cluster.fjord.snapshot_evaluation import evaluate_snapshot, is_scan
 from cluster.language.algebra import Node, Relation, identity_of, schema_of
 from cluster.plan.relation_slices import slices_of
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of
@@ -109,7 +109,7 @@ class RelationTables:
         if sum(version.bytes for version in active.values()) > self._memory_bytes:
             return self._sliced(table, key, active)
         scans = {each: _scan(each, self._file(each, version)) for each, version in active.items()}
-        return self._from_memory(table, active, None, lambda: pulled(table, scans))
+        return self._from_memory(table, active, None, lambda: evaluate_snapshot(table, scans))
 
     def _sliced(self, table: Node, key: str | None, active: Mapping[Relation, RelationVersion]) -> SlicedTable:
         ((relation, version), *others) = active.items()
@@ -128,7 +128,7 @@ class RelationTables:
             folder,
             count,
             key,
-            lambda rows: pulled(table, {relation: _known(relation, rows)}),
+            lambda rows: evaluate_snapshot(table, {relation: _known(relation, rows)}),
         )
         kind = next(POLARS_TYPES[column.type]() for column in schema_of(table) if column.name == key)
 
@@ -159,7 +159,7 @@ class RelationTables:
 
 
 _kept: OrderedDict[tuple[str, Node, tuple[int, ...], tuple[str, int] | None], LookupTable] = OrderedDict()
-"""Tables this worker has pulled, by folder, plan and versions; that asked for last comes last."""
+"""Tables that this worker has evaluated, by folder, plan and versions; the one used last comes last."""
 
 
 def _scan(relation: Relation, snapshot: Path) -> pl.LazyFrame:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import polars as pl
 
-from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, said_counters
+from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, counters_row
 from cluster.fjord.counters import Counters, Totals, added
 from cluster.fjord.upstream_dataflow import Emitted, UpstreamDataflow
 from cluster.physical.nodes import Fragment
@@ -21,14 +21,14 @@ class StatelessHost:
     fragments
         Of the plan.
     clock
-        Seconds that only go forward: for how often errors are repeated, and what operators did is said.
+        Seconds that only go forward: for how often errors are repeated, and counters are reported.
     """
 
     def __init__(self, fragments: Iterable[Fragment], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._answers = {each.identity: Answers(each, clock=clock) for each in fragments}
         self._counted: Counters = {}
         self._clock = clock
-        self._told_at = clock()
+        self._reported_at = clock()
 
     def process(self, dataflow: UpstreamDataflow, at_us: int) -> list[pl.DataFrame]:
         """Run one part of a micro-batch; return the answers, and the instant `at_us` with errors."""
@@ -50,8 +50,8 @@ class StatelessHost:
         return found
 
     def _counters(self) -> list[pl.DataFrame]:
-        """Say now and then what operators did."""
-        if self._clock() - self._told_at < COUNT_EVERY_SECONDS:
+        """Report now and then what operators did."""
+        if self._clock() - self._reported_at < COUNT_EVERY_SECONDS:
             return []
-        counted, self._counted, self._told_at = self._counted, {}, self._clock()
-        return [said_counters(counted)]
+        counted, self._counted, self._reported_at = self._counted, {}, self._clock()
+        return [counters_row(counted)]

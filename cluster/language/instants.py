@@ -25,20 +25,20 @@ from cluster.shared_nodes import remembered
 
 
 @remembered
-def has_chronons(node: Node) -> bool:
+def is_instantaneous(node: Node) -> bool:
     """Return whether every tuple of a plan is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
     match node:
         case Source() | Istream() | Dstream() | Zip():
             return True
         case Filter() | Project() | Distinct() | Aggregate() | Lookup():
-            return has_chronons(node.input)
+            return is_instantaneous(node.input)
         case SemiJoin() | AntiJoin() | Difference():
-            return has_chronons(node.left)
+            return is_instantaneous(node.left)
         case Union():
-            return has_chronons(node.left) and has_chronons(node.right)
+            return is_instantaneous(node.left) and is_instantaneous(node.right)
         case Join() | Intersection():
-            return has_chronons(node.left) or has_chronons(node.right)
+            return is_instantaneous(node.left) or is_instantaneous(node.right)
         case TimeWindow():
-            return node.size_us == 1 and node.slide_us == 1 and has_chronons(node.input)
+            return node.size_us == 1 and node.slide_us == 1 and is_instantaneous(node.input)
         case _:
             return False

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from cluster.language.algebra import Zip, schema_of
 from cluster.language.from_items import FromItem
-from cluster.language.instants import has_chronons
+from cluster.language.instants import is_instantaneous
 from cluster.language.joins import with_nulls
 from cluster.language.plans import renamed_apart
 from cluster.language.quantities import distance_us, read_quantity
@@ -73,7 +73,7 @@ def _check_instants(item: FromItem, syntax: exp.Expr, context: Context) -> None:
     if item.static:
         reason = "a zip join pairs tuples by their stamps, but the rows of a relation have none"
         raise context.error(syntax, reason, "join it with JOIN or LEFT JOIN behind the streams")
-    if not has_chronons(item.node):
+    if not is_instantaneous(item.node):
         raise context.error(
             syntax,
             "a zip join pairs tuples by their stamps, but what is here lasts longer than an instant",

@@ -10,8 +10,8 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelationError
-from cluster.fjord.pull_plan import pulled
 from cluster.fjord.real_values import settled_scan
+from cluster.fjord.snapshot_evaluation import evaluate_snapshot
 from cluster.language.algebra import Node, Relation
 from cluster.plan.relations_read import relations_of
 from protocols.streams import FieldType
@@ -83,7 +83,7 @@ class MemoryTables:
         key = (table, tuple(active.values()))
         if key not in self._made:
             scans = {each: _scan(each, self._relations[each.identity][number]) for each, number in active.items()}
-            self._made[key] = LookupTable(pulled(table, scans))
+            self._made[key] = LookupTable(evaluate_snapshot(table, scans))
         return self._made[key]
 
 

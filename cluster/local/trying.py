@@ -31,7 +31,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING
 from cluster.physical.rules.pipelines import stored_columns
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.history import sources_looking_back
+from cluster.plan.history import sources_with_history
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import rewrite
 
@@ -281,7 +281,7 @@ def _columns_read(node: Node, stream: str) -> Collection[str]:
 
 
 def _warnings(node: Node, given: Sequence[TableFile], read: Collection[TableFile]) -> Iterator[str]:
-    if any(sources_looking_back(node)):
+    if any(sources_with_history(node)):
         yield "SINCE changes nothing here: all of a file is read"
     for table in given:
         if table not in read:

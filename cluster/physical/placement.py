@@ -17,7 +17,7 @@ from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of, conjuncts_of
 from cluster.plan.hosts import Host
 from cluster.plan.pane_query import PaneQuery, pane_query_of
-from cluster.plan.push_down import MEASURES, chosen_by, fixed_columns, pushed_of
+from cluster.plan.push_down import MEASURES, fixed_columns, pushed_of, split_predicate
 from protocols.acquisition.words import band_words
 from protocols.demands import PropertyBand, QueryDemand
 from protocols.durations import format_duration
@@ -136,7 +136,7 @@ def _why(windowed: PaneQuery) -> Iterator[str]:
             what = "distinct values" if call.distinct else f"{call.function.upper()}"
             yield f"motes cannot aggregate: they do not know {what}{'' if plain else ' of an expression'}"
     for part in conjuncts_of(windowed.predicate):
-        if not columns_of(part) <= fixed and not chosen_by(windowed.source, part).exactly:
+        if not columns_of(part) <= fixed and not split_predicate(windowed.source, part).exactly:
             yield f"motes cannot aggregate: {readable(part)} is no interval of one field's values"
 
 

@@ -1,4 +1,4 @@
-"""How long the rows of a plan are valid, and who asks how often: what decides whether a window needs a Split below."""
+"""How long the rows of a plan are valid, and where multiplicities matter: that decides which windows need a Split."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from cluster.language.algebra import (
     Zip,
     inputs_of,
 )
-from cluster.language.instants import has_chronons
+from cluster.language.instants import is_instantaneous
 from cluster.shared_nodes import remembered
 
-BLIND_TO_COPIES = frozenset({"min", "max", "first", "last"})
+DUPLICATE_INSENSITIVE = frozenset({"min", "max", "first", "last"})
 """Aggregates that give the same however often a tuple counts."""
 
 
 @remembered
 def longest_validity_us(node: Node) -> int | None:
     """Return a bound on how long a row of a plan is valid; None if there is none."""
-    if has_chronons(node):
+    if is_instantaneous(node):
         return 1
     match node:
         case Relation():
@@ -59,7 +59,7 @@ def longest_validity_us(node: Node) -> int | None:
             return longest_validity_us(inputs_of(node)[0])
 
 
-def copies_that_matter(node: Node, *, above: bool) -> tuple[bool, ...]:
+def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
     """Return, by input, whether a node's answer depends on how many copies of a tuple the input has.
 
     Parameters
@@ -75,7 +75,7 @@ def copies_that_matter(node: Node, *, above: bool) -> tuple[bool, ...]:
         case Distinct():
             return (False,)
         case Aggregate():
-            return (not all(call.function in BLIND_TO_COPIES or call.distinct for call in node.calls),)
+            return (not all(call.function in DUPLICATE_INSENSITIVE or call.distinct for call in node.calls),)
         case SemiJoin() | AntiJoin():
             return (above, False)
         case Filter() | Project() | Granularity() | TimeWindow() | Lookup():

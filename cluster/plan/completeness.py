@@ -19,7 +19,7 @@ from cluster.language.walks import nodes_of
 from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
-from cluster.plan.push_down import chosen_by, fixed_columns, pushed_of
+from cluster.plan.push_down import fixed_columns, pushed_of, split_predicate
 from protocols.frames import LONGEST_PERIOD_US
 
 
@@ -70,19 +70,19 @@ def fields_read(query: PaneQuery) -> frozenset[str]:
 
 
 @lru_cache(maxsize=65_536)
-def count_form(query: PaneQuery) -> str | None:
-    """Return the form in which a query is told how many samples are missing; None if it does not ask.
+def count_fingerprint(query: PaneQuery) -> str | None:
+    """Return the fingerprint of the counts of missing samples that a query uses; None if it uses none.
 
-    The same for all queries to which the same samples are told in the same way, and which count in equal panes; the
-    same for ever, in every cluster.
+    It is the same for all queries that get the same samples in the same way and count in equal panes; the same for
+    ever, in every cluster.
     """
     if not query.counts_samples:
         return None
     pushed, source = pushed_of(query), query.source
-    told = (
-        (source.detector, source.sample_period_us, chosen_by(source, query.predicate).bands, sorted(fields_read(query)))
-        if pushed is None
-        else pushed.form
-    )
-    what = msgspec.json.encode((source.stream, told, query.tolerances, query.slowest_us, query.own_pane_us))
+    if pushed is None:
+        bands = split_predicate(source, query.predicate).bands
+        samples: object = (source.detector, source.sample_period_us, bands, sorted(fields_read(query)))
+    else:
+        samples = pushed.fingerprint
+    what = msgspec.json.encode((source.stream, samples, query.tolerances, query.slowest_us, query.own_pane_us))
     return f"c{hashlib.blake2b(what, digest_size=8).hexdigest()}"

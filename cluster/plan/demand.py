@@ -33,10 +33,10 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.walks import nodes_of
-from cluster.plan.completeness import count_form, fields_read
+from cluster.plan.completeness import count_fingerprint, fields_read
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, names_of, substituted
-from cluster.plan.pane_query import PaneQuery, pane_query_of, without_wishes
-from cluster.plan.push_down import chosen_by, event_form, pushed_of
+from cluster.plan.pane_query import PaneQuery, pane_query_of, without_acquisition_hints
+from cluster.plan.push_down import event_fingerprint, pushed_of, split_predicate
 from cluster.planning_budget import spend
 from cluster.shared_nodes import remembered
 from protocols.demands import CompletenessDemand, EventDemand, PaneDemand, QueryDemand
@@ -66,7 +66,7 @@ def demands_of(query: str, node: Node) -> dict[str, tuple[QueryDemand, ...]]:
 
 
 def _windowed_demand(query: str, windowed: PaneQuery, source: Source) -> QueryDemand:
-    counted = count_form(windowed)
+    counted = count_fingerprint(windowed)
     demand = replace(
         _samples_demand(query, source, windowed.predicate),
         output_us=windowed.slide_us,
@@ -76,23 +76,23 @@ def _windowed_demand(query: str, windowed: PaneQuery, source: Source) -> QueryDe
     if pushed is None:
         return replace(demand, fields=_stored(fields_read(windowed)))
     wanted = {measure for _, measures in pushed.measures for measure in measures}
-    panes = PaneDemand(pushed.form, windowed.own_pane_us, tuple(each for each in Measure if each in wanted))
-    # What its bands are about need not be told, and who is asked is known.
+    panes = PaneDemand(pushed.fingerprint, windowed.own_pane_us, tuple(each for each in Measure if each in wanted))
+    # The fields of its bands need not be reported, and the sensors that are asked are known.
     return replace(demand, fields=tuple(name for name, _ in pushed.measures), panes=panes)
 
 
 def _samples_demand(query: str, source: Source, predicate: Scalar | None) -> QueryDemand:
-    chosen = chosen_by(without_wishes(source), predicate)
+    pushable = split_predicate(without_acquisition_hints(source), predicate)
     events = None
     if source.detector is not None:
         threshold = Threshold(source.detector.field, source.detector.above, source.detector.below)
-        events = EventDemand(event_form(source), threshold)
+        events = EventDemand(event_fingerprint(source), threshold)
     return QueryDemand(
         query,
         (),
         source.sample_period_us,
-        chosen.bands if events is None else (),
-        chosen.sensors,
+        pushable.bands if events is None else (),
+        pushable.sensors,
         events=events,
         tolerances=tuple(DeadBand(each.field, each.error) for each in source.tolerances),
         slowest_us=source.slowest_us,

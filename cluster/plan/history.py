@@ -21,7 +21,7 @@ EVER_US = -(2**62)
 """Before all stamps."""
 
 
-def sources_looking_back(node: Node) -> Iterator[tuple[Source, History]]:
+def sources_with_history(node: Node) -> Iterator[tuple[Source, History]]:
     """Yield the sources of a plan that begin with history."""
     for each in nodes_of(node):
         if isinstance(each, Source) and each.history is not None:
@@ -49,14 +49,14 @@ def with_beginnings(node: Node, epoch: int, stands_us: Mapping[str, int | None])
         begins = EVER_US if stands is None or back is None else max(EVER_US, stands - back)
         return replace(source, history=replace(history, begins_us=begins, epoch=epoch))
 
-    return with_sources(node, beginning) if any(sources_looking_back(node)) else node
+    return with_sources(node, beginning) if any(sources_with_history(node)) else node
 
 
 @lru_cache(maxsize=4096)
 def beginnings_of(node: Node) -> Mapping[str, int]:
     """Return from which instant on a plan reads what is stored, by stream; streams it reads live only are left out."""
     found: dict[str, int] = {}
-    for source, history in sources_looking_back(node):
+    for source, history in sources_with_history(node):
         begins = EVER_US if history.begins_us is None else history.begins_us
         found[source.stream] = min(begins, found.get(source.stream, begins))
     return found

@@ -1,4 +1,4 @@
-"""Windowed aggregates of one stream, taken apart: what may share panes, and what sensors may do (shared_panes.py)."""
+"""Windowed aggregates of one stream, analysed: what may share panes, and what sensors may compute (shared_panes.py)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ use to a window of an hour."""
 
 @dataclass(frozen=True, slots=True)
 class PaneQuery:
-    """A windowed aggregate, taken apart.
+    """The pieces of a windowed aggregate.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class PaneQuery:
 
     @property
     def counts_samples(self) -> bool:
-        """Whether it wants to know how many samples are missing."""
+        """Whether it counts missing samples."""
         return any(call.function == "completeness" for call in self.calls)
 
     @property
@@ -87,7 +87,7 @@ class PaneQuery:
 
 @lru_cache(maxsize=65_536)
 def pane_query_of(node: Node) -> PaneQuery | None:
-    """Return a plan taken apart, if it is a windowed aggregate of one stream with nothing but stateless work above."""
+    """Return a plan's pieces, if it is a windowed aggregate of one stream with nothing but stateless work above."""
     above: list[Filter | Project] = []
     while isinstance(node, Filter | Project):
         above.append(node)
@@ -138,7 +138,7 @@ def _below(node: Node) -> _Below | None:
     match node:
         case Source():
             stored = tuple(column for column in node.columns if column != STAMP)
-            source = replace(without_wishes(node), columns=stored)
+            source = replace(without_acquisition_hints(node), columns=stored)
             columns = {each.name: column_scalar(each) for each in node.columns}
             return _Below(source, columns, node.tolerances, node.slowest_us)
         case Filter() | Project() | TimeWindow():
@@ -175,8 +175,8 @@ def _over_the_stream(call: AggregateCall, columns: Mapping[str, Scalar]) -> Aggr
     return replace(call, name=name, argument=argument, order=order)
 
 
-def without_wishes(source: Source) -> Source:
-    """Return a source without what its author wishes of batteries: that changes nothing of what operators do."""
+def without_acquisition_hints(source: Source) -> Source:
+    """Return a source without its acquisition hints (batteries, tolerances), which change nothing for operators."""
     return replace(source, tolerances=(), slowest_us=0, lifetime_us=0)
 
 

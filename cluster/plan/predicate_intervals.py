@@ -50,7 +50,7 @@ Intervals = tuple[Interval, ...]
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """A predicate taken apart; all its parts must hold.
+    """A predicate as intervals and the rest; all of them must hold.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Conditions:
 
 
 @lru_cache(maxsize=65_536)
-def take_apart(predicate: Scalar | None, columns: Schema) -> Conditions:
+def extract_ranges(predicate: Scalar | None, columns: Schema) -> Conditions:
     """Return the intervals in a predicate, and the rest of it.
 
     Parameters

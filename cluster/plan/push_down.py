@@ -1,8 +1,8 @@
-"""Which part of a query sensors can do: bands of values, properties of sensors, and aggregates pane by pane.
+"""Push-down to sensors: which bands of values, properties of sensors and aggregates of panes they can evaluate.
 
-A windowed aggregate can be left to sensors if it groups by fixed fields only, its aggregates are among those sensors
-know, and its condition says, apart from fixed fields, only in which intervals sampled values lie: then a pane's
-aggregates of the samples in these bands are all it needs (papers/fjords.md section 3, predefined aggregation).
+A windowed aggregate can be pushed down if it groups by fixed fields only, sensors support its aggregates, and its
+condition restricts, apart from fixed fields, only the intervals in which sampled values lie: then a pane's aggregates
+of the samples in these bands are all it needs (papers/fjords.md section 3, predefined aggregation).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cluster.language.algebra import Detector, Scalar, Source
 from cluster.language.plans import plain_column
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
 from cluster.plan.pane_query import PaneQuery
-from cluster.plan.predicate_intervals import Interval, Intervals, take_apart
+from cluster.plan.predicate_intervals import Interval, Intervals, extract_ranges
 from cluster.plan.widening import widened_bands, widened_conditions
 from cluster.planning_budget import spend
 from protocols.acquisition.needs import intervals_of
@@ -44,8 +44,8 @@ LARGEST_EXACT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Which samples of which sensors a condition chooses, as far as sensors can tell.
+class PushablePredicate:
+    """What sensors can evaluate of a condition: bands of sampled values, and which sensors it is about.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Chosen:
     fixed
         The part of the condition that is about fixed fields only; None for none.
     exactly
-        True if the bands and `fixed` together choose just what the condition does; else they choose more.
+        True if the bands and `fixed` together select just what the condition does; else they select more.
     """
 
     bands: tuple[Band, ...] = ()
@@ -67,41 +67,41 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What sensors do of a windowed aggregate.
+    """What sensors compute of a windowed aggregate.
 
     Parameters
     ----------
-    form
+    fingerprint
         Names the samples, or the events, that are aggregated; tuples carry it.
-    chosen
+    predicate
         Which these are.
     measures
-        By field: what has to be known of it.
+        By field: which measures are needed.
     counts_events
-        True if events are counted, which are never told as samples.
+        True if events are counted; these are never reported as samples.
     """
 
-    form: str
-    chosen: Chosen
+    fingerprint: str
+    predicate: PushablePredicate
     measures: tuple[tuple[str, tuple[Measure, ...]], ...]
     counts_events: bool = False
 
 
 @lru_cache(maxsize=65_536)
 def pushed_of(query: PaneQuery) -> Pushed | None:
-    """Return what sensors can do of a windowed aggregate; None if they have to tell every sample (or event)."""
+    """Return what sensors can compute of a windowed aggregate; None if they have to report every sample (or event)."""
     source = query.source
     if source.lookups or query.own_pane_us > LONGEST_PERIOD_US:
         return None
     fixed = fixed_columns(source)
-    chosen = chosen_by(source, query.predicate)
-    if not chosen.exactly or not all(columns_of(key) <= fixed for key in query.keys):
+    pushable = split_predicate(source, query.predicate)
+    if not pushable.exactly or not all(columns_of(key) <= fixed for key in query.keys):
         return None
     measures: dict[str, tuple[Measure, ...]] = {}
     types = {column.name: column.type for column in source.columns}
     for call in query.calls:
         if call.function == "completeness":
-            continue  # that is for the proxy to tell
+            continue  # the proxy reports that
         if call.function not in MEASURES or call.distinct or call.order is not None:
             return None
         if call.argument is None:
@@ -111,21 +111,21 @@ def pushed_of(query: PaneQuery) -> Pushed | None:
             return None
         both = {*measures.get(name, ()), *MEASURES[call.function]}
         measures[name] = tuple(each for each in Measure if each in both)
-    if source.detector is not None and chosen.bands:
+    if source.detector is not None and pushable.bands:
         return None
-    form = form_of(source.stream, source.detector, source.sample_period_us, chosen.bands, counted=True)
-    return Pushed(form, chosen, tuple(sorted(measures.items())), source.detector is not None)
+    what = fingerprint_of(source.stream, source.detector, source.sample_period_us, pushable.bands, counted=True)
+    return Pushed(what, pushable, tuple(sorted(measures.items())), source.detector is not None)
 
 
-def event_form(source: Source) -> str:
-    """Return the form in which events are told, one by one."""
-    return form_of(source.stream, source.detector, source.sample_period_us, (), counted=False)
+def event_fingerprint(source: Source) -> str:
+    """Return the fingerprint of events that are reported one by one."""
+    return fingerprint_of(source.stream, source.detector, source.sample_period_us, (), counted=False)
 
 
-def form_of(
+def fingerprint_of(
     stream: str, detector: Detector | None, period_us: int | None, bands: Iterable[Band], *, counted: bool
 ) -> str:
-    """Return the name of samples or events; the same for ever, in every cluster."""
+    """Return the name of samples or events that are pushed down; the same for ever, in every cluster."""
     what = msgspec.json.encode((stream, detector, period_us, tuple(bands), counted))
     return hashlib.blake2b(what, digest_size=8).hexdigest()
 
@@ -136,8 +136,8 @@ def fixed_columns(source: Source) -> frozenset[str]:
 
 
 @lru_cache(maxsize=65_536)
-def chosen_by(source: Source, predicate: Scalar | None) -> Chosen:
-    """Return which samples and sensors a condition right above a source chooses."""
+def split_predicate(source: Source, predicate: Scalar | None) -> PushablePredicate:
+    """Split off what sensors can evaluate of a condition right above a source."""
     fixed = fixed_columns(source)
     about_sensors: list[Scalar] = []
     about_samples: list[Scalar] = []
@@ -146,23 +146,23 @@ def chosen_by(source: Source, predicate: Scalar | None) -> Chosen:
     for part in parts:
         (about_sensors if columns_of(part) <= fixed else about_samples).append(part)
     types = {column.name: column.type for column in source.columns}
-    sampled = take_apart(conjunction_of(about_samples), source.columns)
+    sampled = extract_ranges(conjunction_of(about_samples), source.columns)
     bands: list[Band] = []
     exactly = not sampled.rest and len(parts) == len(conjuncts_of(predicate))
     for name, unions in sampled.intervals.items():
-        chosen, whole = _intersection(unions)
-        found = _bands(name, chosen, types[name])
+        ranges, whole = _intersection(unions)
+        found = _bands(name, ranges, types[name])
         exactly &= whole and found is not None
         bands += found or ()
     widened = widened_bands(bands)
     exactly &= intervals_of(widened) == intervals_of(bands)
-    owned = take_apart(conjunction_of(about_sensors), source.columns)
+    owned = extract_ranges(conjunction_of(about_sensors), source.columns)
     sensors = [
         PropertyBand(name, each.low, each.high, each.low_open, each.high_open)
         for name, unions in owned.intervals.items()
         for each in _intersection(unions)[0]
     ]
-    return Chosen(
+    return PushablePredicate(
         tuple(sorted(widened, key=lambda band: (band.field, -math.inf if band.low is None else band.low))),
         widened_conditions(sensors),
         conjunction_of(about_sensors),

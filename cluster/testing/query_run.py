@@ -19,7 +19,7 @@ from cluster.language.translation import translate
 from cluster.local.engine import Answered, Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.history import sources_looking_back
+from cluster.plan.history import sources_with_history
 from cluster.plan.rewrite import rewrite
 from cluster.testing.clock import FakeClock
 from cluster.testing.sources import ScriptedRelation, ScriptedSource, Taken
@@ -124,7 +124,7 @@ class QueryRun:
         """
         epoch = self._plan.epoch + 1
         node = self._planned(sql)
-        if any(sources_looking_back(node)):
+        if any(sources_with_history(node)):
             raise ClusterError(
                 f"query {name} looks back, and what has come is not kept here", hint="give it to QueryRun at once"
             )

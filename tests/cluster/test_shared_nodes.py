@@ -6,7 +6,7 @@ import msgspec
 
 from cluster.language.algebra import Column, Filter, Node, Relation, Source, Union, schema_of
 from cluster.language.bounds import unbounded_operator
-from cluster.language.instants import has_chronons
+from cluster.language.instants import is_instantaneous
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.walks import above, from_below, levels, nodes_of, parts_shared, rebuilt, written_out
 from cluster.language.written_scalars import read_scalar
@@ -72,7 +72,7 @@ def test_walks_visit_each_object_once() -> None:
     assert levels(plan) == LEVELS + 1
     assert len(parts_shared(plan)) == LEVELS - 1  # the source has no inputs
     assert schema_of(plan) == COLUMNS
-    assert has_chronons(plan)
+    assert is_instantaneous(plan)
     assert never_null(plan) == frozenset()
     assert not reads_relations_only(plan)
     assert unbounded_operator(plan) is None

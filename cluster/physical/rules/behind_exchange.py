@@ -19,14 +19,14 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.bounds import named_operator
-from cluster.language.instants import has_chronons
+from cluster.language.instants import is_instantaneous
 from cluster.physical import operations
 from cluster.physical.nodes import OperatorNode
 from cluster.physical.operations import MergeAggregate, Operation, PartialAggregate, Reorder, Split
 from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
 from cluster.physical.rules.operations import operation_of
 from cluster.physical.unsupported import UnsupportedPlanError
-from cluster.physical.validity import copies_that_matter, longest_validity_us
+from cluster.physical.validity import longest_validity_us, multiplicity_sensitive
 from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.demand import streams_of
 from cluster.planning_budget import spend
@@ -99,9 +99,9 @@ class _Lowering:
             return self._add_aggregate(node)
         inputs = [
             self.add(child, copies_matter=matter)
-            for child, matter in zip(inputs_of(node), copies_that_matter(node, above=copies_matter), strict=True)
+            for child, matter in zip(inputs_of(node), multiplicity_sensitive(node, above=copies_matter), strict=True)
         ]
-        if isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and not has_chronons(node.input):
+        if isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and not is_instantaneous(node.input):
             exact = copies_matter or not isinstance(node, TimeWindow)
             inputs = [self._split(node.input, inputs[0])] if exact else inputs
         if isinstance(node, Lookup):
@@ -126,7 +126,7 @@ class _Lowering:
         if is_chain(node.input):
             below = self._exchanges[node.input, node]
             return self._place(MergeAggregate(keys, node.calls, slide_of(node.input)), below)
-        (matter,) = copies_that_matter(node, above=True)
+        (matter,) = multiplicity_sensitive(node, above=True)
         below = self.add(node.input, copies_matter=matter)
         partial = self._place(PartialAggregate(node.keys, node.calls), below)
         return self._place(MergeAggregate(keys, node.calls), partial)

@@ -34,7 +34,7 @@ from cluster.physical.operations import (
 )
 from cluster.physical.rules.operations import operation_of
 from cluster.physical.unsupported import UnsupportedPlanError
-from cluster.plan.push_down import event_form
+from cluster.plan.push_down import event_fingerprint
 
 
 def pipeline(
@@ -73,7 +73,7 @@ def _operations(
         above.append(node)
         node = node.input
     covered = (COVERED_BY,) if preaggregated and node.detector is None else ()
-    events = None if node.detector is None else event_form(node)
+    events = None if node.detector is None else event_fingerprint(node)
     yield Scan(node.stream, (*stored_columns(node), *covered), events, node.detector, node.history)
     for lookup in node.lookups:
         yield Lookup(lookup, (node.stream,))

@@ -48,12 +48,12 @@ from cluster.physical.operations import (
 from cluster.physical.rules.finishing import finish_of
 from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import Form, group_of
-from cluster.plan.completeness import count_form
+from cluster.plan.completeness import count_fingerprint
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.expressions import columns_of
 from cluster.plan.hosts import Host
 from cluster.plan.pane_query import PaneQuery, key_name
-from cluster.plan.push_down import chosen_by, fixed_columns, pushed_of
+from cluster.plan.push_down import fixed_columns, pushed_of, split_predicate
 from protocols.programs import Measure
 
 
@@ -71,17 +71,17 @@ class WindowedQuery:
     def subscriber(self, query: PlannedQuery) -> Subscriber:
         """Return the query as a subscriber; its group is a digest of all that says which samples are its own."""
         asked = self.pane_query
-        pushed, counted = pushed_of(asked), count_form(asked)
+        pushed, counted = pushed_of(asked), count_fingerprint(asked)
         # Samples that sensors have aggregated already count for some and not for others, whatever their condition.
-        marks: list[Scalar | Form | None] = [asked.predicate, None if pushed is None else Form(pushed.form)]
+        marks: list[Scalar | Form | None] = [asked.predicate, None if pushed is None else Form(pushed.fingerprint)]
         devices = missing = None
         if pushed is not None:
-            fixed = pushed.chosen.fixed
-            devices = Reported(pushed.form, fixed, asked.own_pane_us, pushed.measures, pushed.counts_events)
+            fixed = pushed.predicate.fixed
+            devices = Reported(pushed.fingerprint, fixed, asked.own_pane_us, pushed.measures, pushed.counts_events)
         if counted is not None:
             # What is reported of missing samples is for those only who ask for it, in panes of their width.
             marks.append(Form(counted))
-            missing = Reported(counted, chosen_by(asked.source, asked.predicate).fixed, asked.own_pane_us)
+            missing = Reported(counted, split_predicate(asked.source, asked.predicate).fixed, asked.own_pane_us)
         return Subscriber(
             query.name,
             query.since_epoch,

@@ -43,7 +43,7 @@ from cluster.language.algebra import (
 from cluster.language.walks import nodes_of
 from cluster.plan.cuts import is_cut
 from cluster.plan.expressions import conjunction_of, conjuncts_of
-from cluster.plan.pane_query import without_wishes
+from cluster.plan.pane_query import without_acquisition_hints
 from protocols.streams import FieldType
 
 ANYTHING = Scalar(TRUE, FieldType.BOOLEAN)
@@ -78,7 +78,7 @@ def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...], tuple[Scal
         if place is None and is_cut(part):
             place = places.setdefault(part, len(places))
         if place is not None and isinstance(source := _without_filters(part), Source):
-            return replace(without_wishes(source), occurrence=place)
+            return replace(without_acquisition_hints(source), occurrence=place)
         inputs = tuple([freed(each, place) for each in inputs_of(part)])
         if place is None and isinstance(part, Filter):
             return Filter(inputs[0], ANYTHING, choices.setdefault((inputs[0], part.predicate), len(choices)))

@@ -13,7 +13,7 @@ from cluster.fjord.predicate_index import PredicateIndex
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import Column, Scalar
 from cluster.language.written_scalars import read_scalar
-from cluster.plan.predicate_intervals import Interval, take_apart
+from cluster.plan.predicate_intervals import Interval, extract_ranges
 from protocols.streams import FieldType
 
 COLUMNS = (
@@ -161,7 +161,7 @@ def test_it_finds_what_each_predicate_finds_alone(found: list[Scalar | None], ro
 def test_predicates_are_split_into_intervals_and_the_rest(
     sql: str, column: str, intervals: list[Any], rest: int
 ) -> None:
-    found = take_apart(read_scalar(sql, FieldType.BOOLEAN), COLUMNS)
+    found = extract_ranges(read_scalar(sql, FieldType.BOOLEAN), COLUMNS)
     assert list(found.intervals.get(column, ())) == intervals
     assert len(found.rest) == rest
 
@@ -179,7 +179,7 @@ def test_a_condition_of_thousands_of_values_is_looked_up() -> None:
     either = " OR ".join(f'"i" = {3 * n}' for n in range(5_000))
     both = " AND ".join(f'"i" <> {n}' for n in range(100, 600))
     predicates = [read_scalar(text, FieldType.BOOLEAN) for text in (among, either, both)]
-    conditions = [take_apart(predicate, COLUMNS) for predicate in predicates]
+    conditions = [extract_ranges(predicate, COLUMNS) for predicate in predicates]
     assert [len(each.rest) for each in conditions] == [0, 0, 0]
     batch = frame([(n, None, None, None) for n in (3, 4, 300, 29_997, None)])
     matches = PredicateIndex(predicates, COLUMNS).match(batch)

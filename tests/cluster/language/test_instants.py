@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.language.algebra import Distinct, Dstream, Granularity, Intersection, Istream, Join, Node, Union, Zip
-from cluster.language.instants import has_chronons
+from cluster.language.instants import is_instantaneous
 from tests.cluster.plan.plans import ALSO_A, A, B, call, grouped, pick, where, window
 
 HOUR = window(A, 3_600_000_000)
@@ -42,4 +42,4 @@ HOUR = window(A, 3_600_000_000)
     ],
 )
 def test_which_plans_are_instantaneous(node: Node, *, instantaneous: bool) -> None:
-    assert has_chronons(node) is instantaneous
+    assert is_instantaneous(node) is instantaneous

@@ -41,7 +41,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.bounds import unbounded_operator
-from cluster.language.instants import has_chronons
+from cluster.language.instants import is_instantaneous
 from cluster.language.written_scalars import read_scalar
 from protocols.streams import FieldType
 from tests.cluster.oracle.definition import Streams
@@ -244,7 +244,7 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
     if kind in (TimeWindow, CountWindow, PartitionedWindow):
         # A window counts what lasts once per instant: often wanted, but not by every plan that goes on above.
         lasting = draw(st.integers(0, 2)) == 0
-        return draw(_windows(kind, node if lasting or has_chronons(node) else draw(_chronons(node))))
+        return draw(_windows(kind, node if lasting or is_instantaneous(node) else draw(_chronons(node))))
     if kind is Filter:
         return Filter(node, _scalar(draw(conditions(schema)), BOOLEAN))
     if kind is Project:
@@ -307,7 +307,7 @@ def _over_groups(draw: Any, names: _Names) -> Node:
 @st.composite
 def _counted(draw: Any, node: Node, names: _Names) -> Node:
     """Return how many rows groups have, without saying of which group."""
-    if has_chronons(node):
+    if is_instantaneous(node):
         node = TimeWindow(node, draw(st.integers(2, 12)))
     key = draw(st.sampled_from([column.name for column in schema_of(node)]))
     count = AggregateCall(names.fresh(), "count", None, INTEGER)

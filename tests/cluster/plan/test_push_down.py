@@ -8,7 +8,7 @@ import pytest
 
 from cluster.language.algebra import Column, Source
 from cluster.language.written_scalars import read_scalar
-from cluster.plan.push_down import Chosen, chosen_by
+from cluster.plan.push_down import PushablePredicate, split_predicate
 from protocols.demands import PropertyBand
 from protocols.programs import Band
 from protocols.streams import FieldType
@@ -17,8 +17,8 @@ SOURCE = Source("traffic", (Column("r", FieldType.REAL), Column("i", FieldType.I
 LARGEST = 1.7976931348623157e308
 
 
-def chosen(sql: str) -> Chosen:
-    return chosen_by(SOURCE, read_scalar(sql, FieldType.BOOLEAN))
+def chosen(sql: str) -> PushablePredicate:
+    return split_predicate(SOURCE, read_scalar(sql, FieldType.BOOLEAN))
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def chosen(sql: str) -> Chosen:
 )
 def test_conditions_on_one_field_become_bands(sql: str, bands: tuple[Band, ...]) -> None:
     found = chosen(sql)
-    assert found == Chosen(bands)
-    assert repr(found) == repr(Chosen(bands))  # a zero is positive
+    assert found == PushablePredicate(bands)
+    assert repr(found) == repr(PushablePredicate(bands))  # a zero is positive
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,22 @@ def test_conditions_on_one_field_become_bands(sql: str, bands: tuple[Band, ...])
     ],
 )  # fmt: skip
 def test_conditions_that_sensors_cannot_decide_become_no_bands(sql: str) -> None:
-    assert chosen(sql) == Chosen(exactly=False)
+    assert chosen(sql) == PushablePredicate(exactly=False)
 
 
 def test_fixed_fields_choose_sensors() -> None:
     source = Source("traffic", (Column("r", FieldType.REAL), Column("k", FieldType.TEXT)), fixed=("k",))
     about = read_scalar("\"k\" >= 'a' AND \"k\" < 'b'", FieldType.BOOLEAN)
     both = read_scalar(f'{about.sql} AND "r" >= 1', FieldType.BOOLEAN)
-    assert chosen_by(source, about) == Chosen((), (PropertyBand("k", "a", "b", False, True),), about)
-    assert chosen_by(source, both) == Chosen(
+    assert split_predicate(source, about) == PushablePredicate((), (PropertyBand("k", "a", "b", False, True),), about)
+    assert split_predicate(source, both) == PushablePredicate(
         (Band("r", 1.0, None),), (PropertyBand("k", "a", "b", False, True),), about
     )
     across = read_scalar('"k" = \'a\' OR "r" = 1', FieldType.BOOLEAN)
-    assert chosen_by(source, across) == Chosen(exactly=False)
+    assert split_predicate(source, across) == PushablePredicate(exactly=False)
 
 
 def test_bands_are_told_as_they_are_written() -> None:
     """They are part of the names of samples and of demands: the same for ever."""
     twice = read_scalar('"r" >= 1 OR ("r" >= 1)', FieldType.BOOLEAN)
-    assert chosen_by(SOURCE, twice).bands == (Band("r", 1.0, None), Band("r", 1.0, None))
+    assert split_predicate(SOURCE, twice).bands == (Band("r", 1.0, None), Band("r", 1.0, None))

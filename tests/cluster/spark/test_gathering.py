@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
-from cluster.fjord.answers import said, said_counters
+from cluster.fjord.answers import control_row, counters_row
 from cluster.fjord.batch import END, START
 from cluster.fjord.counters import Totals
 from cluster.spark.envelopes import RESULT_SCHEMA, pack_rows
@@ -39,7 +39,7 @@ def test_each_querys_rows_are_in_order_however_tasks_end() -> None:
 
 
 def test_an_error_that_several_tasks_tell_is_one_and_equal_rows_are_several() -> None:
-    error, other = said("a", "error", '"no such thing"', 5), said("b", "error", '"no such thing"', 5)
+    error, other = control_row("a", "error", '"no such thing"', 5), control_row("b", "error", '"no such thing"', 5)
     row = answers(("a", 1))
     rows, _ = gathered(table((0, pl.concat([row, error])), (1, pl.concat([row, error, other]))))
     assert rows["query"].to_list() == ["a", "a", "a", "b"]
@@ -47,7 +47,7 @@ def test_an_error_that_several_tasks_tell_is_one_and_equal_rows_are_several() ->
 
 
 def test_what_operators_did_is_added_up_and_is_no_answer() -> None:
-    did = said_counters({"scan": Totals("stream s", transitions=1, rows_in=5)})
+    did = counters_row({"scan": Totals("stream s", transitions=1, rows_in=5)})
     rows, counters = gathered(table((0, did), (1, pl.concat([answers(("a", 1)), did]))))
     assert rows["query"].to_list() == ["a"]
     assert counters == {"scan": Totals("stream s", transitions=2, rows_in=10)}

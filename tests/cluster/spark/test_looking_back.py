@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cluster.plan.hosts import Host
 from cluster.plan.pane_query import pane_query_of
-from cluster.plan.push_down import event_form, pushed_of
+from cluster.plan.push_down import event_fingerprint, pushed_of
 from tests.cluster.spark.reader_run import ReaderRun, Row, begins, coverage
 from tests.cluster.spark.test_folding import CONDITIONS, EACH, OF_TWO, TEMPLATES
 
@@ -248,8 +248,8 @@ def test_aggregates_that_sensors_made_count_if_all_their_samples_are_since_then(
     # Panes of 10 us that end at 19, 29, ...; and samples, of which that at 36 is part of the pane before 40.
     panes = [(at, "a", 0) for at in range(19, 60, 10)]
     told = {
-        "fjord_form": [*[pushed.form] * len(panes), None, None],
-        "fjord_except": [*[None] * len(panes), pushed.form, None],
+        "fjord_form": [*[pushed.fingerprint] * len(panes), None, None],
+        "fjord_except": [*[None] * len(panes), pushed.fingerprint, None],
         "fjord_pane_us": [*[10] * len(panes), None, None],
         "fjord_samples": [*[4] * len(panes), None, None],
         "fjord_count_speed": [*[4] * len(panes), None, None],
@@ -269,7 +269,7 @@ def test_events_are_history_too(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     text = "SELECT sensor, passing_us FROM traffic{} EVENTS(speed ABOVE 5)"
     query = run.add("back", text.format(" SINCE BEGINNING"))
-    form = event_form(query.node.input if hasattr(query.node, "input") else query.node)  # type: ignore[arg-type]
+    form = event_fingerprint(query.node.input if hasattr(query.node, "input") else query.node)  # type: ignore[arg-type]
     run.drop("back")
     told = {"fjord_form": [form, form, None], "fjord_pane_us": [3, 4, None], "fjord_samples": [None, None, None]}
     run.append("traffic", [(10, "a", 0), (20, "b", 0), (21, "b", 7)], 60, told)

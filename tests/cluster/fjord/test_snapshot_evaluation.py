@@ -1,11 +1,11 @@
-"""Plans of relations, pulled."""
+"""Snapshot evaluation of plans of relations."""
 
 from __future__ import annotations
 
 import polars as pl
 import pytest
 
-from cluster.fjord.pull_plan import pulled
+from cluster.fjord.snapshot_evaluation import evaluate_snapshot
 from cluster.language.algebra import (
     Aggregate,
     AggregateCall,
@@ -31,21 +31,21 @@ PLACES = Relation("places", "places@1", (Column("segment", FieldType.INTEGER),))
 ONE = Project(PLACES, (Output("one", read_scalar("1", FieldType.INTEGER)),))
 
 
-def _pulled(node: Node, *segments: int) -> list[tuple[object, ...]]:
+def _evaluated(node: Node, *segments: int) -> list[tuple[object, ...]]:
     rows = pl.DataFrame({"segment": segments}, schema={"segment": pl.Int64})
-    return pulled(node, {PLACES: rows.lazy()}).rows()
+    return evaluate_snapshot(node, {PLACES: rows.lazy()}).rows()
 
 
 @pytest.mark.parametrize("segments", [(), (7,), (7, 7, 8)])
-def test_a_pulled_projection_of_constants_has_a_row_for_each_input_row(segments: tuple[int, ...]) -> None:
-    assert _pulled(ONE, *segments) == [(1,)] * len(segments)
+def test_a_projection_of_constants_has_a_row_for_each_input_row(segments: tuple[int, ...]) -> None:
+    assert _evaluated(ONE, *segments) == [(1,)] * len(segments)
 
 
-def test_a_pulled_projection_of_constants_over_nothing_has_no_row() -> None:
-    assert _pulled(Distinct(ONE)) == []
+def test_a_projection_of_constants_over_nothing_has_no_row() -> None:
+    assert _evaluated(Distinct(ONE)) == []
     beyond = Filter(PLACES, read_scalar('"segment" > 9', FieldType.BOOLEAN))
-    assert _pulled(Project(beyond, ONE.outputs), 7, 8) == []
-    assert _pulled(Project(beyond, ONE.outputs), 10, 8) == [(1,)]
+    assert _evaluated(Project(beyond, ONE.outputs), 7, 8) == []
+    assert _evaluated(Project(beyond, ONE.outputs), 10, 8) == [(1,)]
 
 
 ABOVE_7 = read_scalar('"segment" > 7', FieldType.BOOLEAN)
@@ -78,5 +78,5 @@ EQUAL = read_scalar('"segment" = "other"', FieldType.BOOLEAN)
      [(7, None), (7, None), (8, None), (9, 9)]),
     (Lookup(PLACES, Filter(OTHERS, read_scalar('"other" > 8', FieldType.BOOLEAN)), EQUAL, "anti"), [(7,), (7,), (8,)]),
 ])  # fmt: skip
-def test_each_kind_of_plan_is_pulled_to_these_rows(node: Node, expected: list[tuple[object, ...]]) -> None:
-    assert sorted(_pulled(node, 7, 9, 7, 8), key=repr) == expected
+def test_each_kind_of_plan_has_these_rows(node: Node, expected: list[tuple[object, ...]]) -> None:
+    assert sorted(_evaluated(node, 7, 9, 7, 8), key=repr) == expected

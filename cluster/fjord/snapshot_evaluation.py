@@ -1,4 +1,4 @@
-"""Pull plans: a plan of relations, evaluated from the top down when somebody asks for its rows."""
+"""Snapshot evaluation: the rows of a plan of relations at one instant, from the top down, when they are needed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Scans = Mapping[Relation, pl.LazyFrame]
 """Access to each relation of a plan."""
 
 ANY_INSTANT_US = 0
-"""Relations do not change while a plan is pulled: all its rows are valid from one and the same instant, for ever."""
+"""Relations do not change while a plan is evaluated: all its rows are valid from one and the same instant, for ever."""
 
 
-def pulled(node: Node, scans: Scans) -> pl.DataFrame:
+def evaluate_snapshot(node: Node, scans: Scans) -> pl.DataFrame:
     """Return the rows of a plan of relations, without intervals.
 
     Parameters
@@ -43,11 +43,11 @@ def pulled(node: Node, scans: Scans) -> pl.DataFrame:
     scans
         Access to each relation it reads.
     """
-    return _pulled(node, scans, {})
+    return _evaluated(node, scans, {})
 
 
-def _pulled(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows of a part of a plan; `done` are those of parts that have been pulled already."""
+def _evaluated(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFrame:
+    """Return the rows of a subplan; `done` holds those of subplans that have been evaluated already."""
     if id(node) not in done:
         done[id(node)] = _made(node, scans, done)
     return done[id(node)]
@@ -57,9 +57,9 @@ def _made(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFra
     scanned = _scanned(node, scans)
     if scanned is not None:
         return scanned.collect()
-    inputs = [_lasting(_pulled(each, scans, done)) for each in inputs_of(node)]
+    inputs = [_lasting(_evaluated(each, scans, done)) for each in inputs_of(node)]
     if isinstance(node, Lookup):
-        table = LookupTable(_pulled(node.table, scans, done))
+        table = LookupTable(_evaluated(node.table, scans, done))
         return _run(LookupOperator(node, frozenset(), _Unchanging(table)), inputs).drop(START, END)
     if isinstance(node, Aggregate):
         partial = _run(PartialAggregate(node.keys, node.calls), inputs)
@@ -101,7 +101,7 @@ def _run(operator: Operator, inputs: Sequence[Batch]) -> pl.DataFrame:
 
 
 class _Unchanging:
-    """A table that is what it is."""
+    """A table that never changes."""
 
     def __init__(self, table: LookupTable) -> None:
         self._table = table
