@@ -28,6 +28,7 @@ from proxy.fleet_instructions import (
     RefuseDemand,
     RememberAnnouncement,
     RememberProgram,
+    RemoveEntry,
     TuplesDropped,
 )
 from proxy.mote_events import (
@@ -39,7 +40,7 @@ from proxy.mote_events import (
     TuplesAccepted,
 )
 from proxy.mote_tracking import MoteTracking
-from proxy.neighbours import Neighbours
+from proxy.neighbours import NeighbourNews, Neighbours
 from proxy.observing import observe
 from proxy.program_book import ProgramBook
 from proxy.reordering import HeldPacket
@@ -344,10 +345,19 @@ class Fleet:
         found = self.motes.get(mote)
         return found is not None and found.announcement is not None
 
-    def ask_again(self, mote: str, radio_us: int) -> None:
-        """Ask a mote whose announcement was refused what it is, when it listens next."""
-        if mote in self.motes and not self.has(mote):
-            self.motes[mote].handle(AnnouncementRefused(_NO_BOOT, radio_us))
+    def neighbours_changed(self, news: NeighbourNews, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
+        """Return what to do after news of other proxies: give up motes that are theirs, ask those nobody has again."""
+        instructions: list[FleetInstruction] = []
+        for name in news.given_up:
+            instructions.append(RemoveEntry(name))
+            announcement = self.motes[name].announcement
+            if announcement is not None:
+                # It is another's now, so what it announced is refused.
+                instructions += self.announcement(announcement, radio_us=radio_us, heard_us=heard_us)
+        for name in news.freed:
+            if name in self.motes and not self.has(name):
+                self.motes[name].handle(AnnouncementRefused(_NO_BOOT, radio_us))
+        return instructions
 
     def entry(self, mote: str) -> MoteEntry | None:
         """Return a mote's entry in the catalog, None if it has not announced itself."""

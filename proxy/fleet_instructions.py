@@ -68,6 +68,20 @@ class TuplesDropped:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveEntry:
+    """Take a mote's entry out of the catalog, unless it is ours again by then: another proxy has the mote."""
+
+    mote: str
+
+
 FleetInstruction = (
-    ForMote | RememberAnnouncement | RememberProgram | OfferStream | RefuseAnnouncement | RefuseDemand | TuplesDropped
+    ForMote
+    | RememberAnnouncement
+    | RememberProgram
+    | OfferStream
+    | RefuseAnnouncement
+    | RefuseDemand
+    | TuplesDropped
+    | RemoveEntry
 )

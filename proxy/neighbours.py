@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from protocols.catalog import Presence, Status, decode_mote_entry, decode_status
 from protocols.errors import FrameError
 from protocols.topics import ParsedTopic
-
-if TYPE_CHECKING:
-    from proxy.fleet import Fleet
-    from proxy.fleet_instructions import FleetInstruction
 
 MOST_PROXIES = 1_000
 MOST_ENTRIES = 200_000
@@ -146,15 +141,3 @@ class Neighbours:
 
     def _free(self, motes: set[str] | tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(mote for mote in motes if self.claimant(mote, ours=False) is None))
-
-
-def tell_fleet(news: NeighbourNews, fleet: Fleet, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
-    """Have a fleet give up motes, by refusing what they announced, and ask others again; return what it wants done."""
-    instructions: list[FleetInstruction] = []
-    for name in news.given_up:
-        announcement = fleet.motes[name].announcement
-        if announcement is not None:
-            instructions += fleet.announcement(announcement, radio_us=radio_us, heard_us=heard_us)
-    for name in news.freed:
-        fleet.ask_again(name, radio_us)
-    return instructions

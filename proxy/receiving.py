@@ -33,6 +33,7 @@ from proxy.fleet_instructions import (
     RefuseDemand,
     RememberAnnouncement,
     RememberProgram,
+    RemoveEntry,
     TuplesDropped,
 )
 from proxy.flushing import CatalogChanges
@@ -40,7 +41,7 @@ from proxy.link_seam import Clocks
 from proxy.metrics import ProxyMetrics
 from proxy.mote_events import MoteInstruction, PublishEntry, Refusal, Refused, SendControl, TuplesAccepted
 from proxy.mote_reports import report
-from proxy.neighbours import Neighbours, tell_fleet
+from proxy.neighbours import Neighbours
 from proxy.quarantine import Quarantine, RefusedFrame
 from proxy.waiting_tuples import PacketTuples
 
@@ -66,6 +67,8 @@ class Receiver:
         Where refused frames go, what is counted, and which catalog entries are due.
     clocks
         Where the time comes from.
+    neighbours
+        What is known of other proxies.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Receiver:
         metrics: ProxyMetrics,
         entries: EntrySchedule,
         clocks: Clocks,
+        neighbours: Neighbours,
     ) -> None:
         self.offers: dict[str, StreamSchema] = {}
         self.unoffered: set[str] = set()
@@ -86,9 +90,9 @@ class Receiver:
         self.foreign_motes: Container[str] = ()
         """Motes that drivers speak for, and what to do with what is to be told to one; False: it is none of them."""
         self.to_driver: Callable[[str, Control, Message | None], Awaitable[bool]] | None = None
-        self.neighbours: Neighbours | None = None
-        self.given_up: set[str] = set()
+        self.removed: set[str] = set()
         """Motes that another proxy has, whose entries are to be removed."""
+        self._neighbours = neighbours
         self._proxy = proxy
         self._fleet = fleet
         self._delivery = delivery
@@ -129,10 +133,9 @@ class Receiver:
                 self._cluster(message, radio_us)
             case "demand":
                 return self._demand(message, parsed.names[0], radio_us)
-            case "mote_entry" | "proxy_status" if self.neighbours is not None:
-                news = self.neighbours.received(parsed, message.payload, self._fleet.has)
-                self.given_up.update(news.given_up)
-                return tell_fleet(news, self._fleet, radio_us=radio_us, heard_us=heard_us)
+            case "mote_entry" | "proxy_status":
+                news = self._neighbours.received(parsed, message.payload, self._fleet.has)
+                return self._fleet.neighbours_changed(news, radio_us=radio_us, heard_us=heard_us)
             case _:
                 raise FrameError("topic", f"nothing is expected on {message.topic}")
         return ()
@@ -171,6 +174,8 @@ class Receiver:
                     self._refuse("demands_refused", "", refused.reason, message, stream=stream, query=refused.query)
                 case TuplesDropped(stream, count):
                     self._dropped(stream, count)
+                case RemoveEntry(mote):
+                    self.removed.add(mote)
         return controls
 
     def _ack(self, message: Message, radio_us: int) -> None:

@@ -118,11 +118,11 @@ class ProxyService:
             metrics=self.metrics,
             entries=self.entries,
             clocks=self._clocks,
+            neighbours=neighbours,
         )
         self.foreign = ForeignDevices(
             spokesmen, self.fleet, self.receiver, self.link, metrics=self.metrics, clocks=self._clocks
         )
-        self.receiver.neighbours = neighbours
         self.receiver.foreign_motes, self.receiver.to_driver = spokesmen.of, self.foreign.control
         self._flushing = asyncio.Lock()
         self._held_long_enough = False
@@ -276,11 +276,11 @@ class ProxyService:
                 await self._publish_offers()
                 await self._publish_state()
                 await self._publish_reports()
-                while self.receiver.given_up:
-                    mote = min(self.receiver.given_up)
+                while self.receiver.removed:
+                    mote = min(self.receiver.removed)
                     if not self.fleet.has(mote):
                         await self.link.publish(Message(topics.mote_entry(self.settings.name, mote), b"", retain=True))
-                    self.receiver.given_up.discard(mote)
+                    self.receiver.removed.discard(mote)
                 while due:
                     entry = self.fleet.entry(due[-1])
                     if entry is not None:

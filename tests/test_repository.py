@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -73,6 +74,41 @@ def test_sources_of_relations_know_nothing_of_plans_and_hosts():
     assert crossings("cluster/relations", [f"cluster.{each}" for each in (*others, "ingest", "demo")]) == []
     unaware = [folder for folder in (*CLUSTER_LAYERS[:-1], "storage", "ingest") if (ROOT / "cluster" / folder).exists()]
     assert [line for folder in unaware for line in crossings(f"cluster/{folder}", ["cluster.relations"])] == []
+
+
+# Imports that close a circle, module and what it imports: each is to go, none is to come.
+CIRCULAR = {
+    ("cluster.language.calls", "cluster.language.expressions"),
+    ("cluster.language.readings", "cluster.language.scope"),
+    ("cluster.language.select_names", "cluster.language.scope"),
+    ("cluster.service.server", "cluster.service.api"),
+    ("cluster.service.server", "cluster.service.metrics"),
+}
+
+
+def imports_within(package):
+    """Each module of a package and the modules of the package that it imports, for its types too."""
+    files = {".".join(each.relative_to(ROOT).with_suffix("").parts): each for each in (ROOT / package).rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): file for name, file in files.items()}
+    named = {name: {each for each in imports_of(file) if each in modules} - {name} for name, file in modules.items()}
+    # `from package import module` takes nothing of the package's own file.
+    return {
+        name: {each for each in found if not any(other.startswith(f"{each}.") for other in found)}
+        for name, found in named.items()
+    }
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_modules_of_a_package_import_each_other_in_a_circle(package):
+    imports = imports_within(package)
+    try:
+        TopologicalSorter(
+            {name: {each for each in found if (name, each) not in CIRCULAR} for name, found in imports.items()}
+        ).prepare()
+    except CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
+    listed = {(name, each) for name, each in CIRCULAR if name.startswith(f"{package}.")}
+    assert {(name, each) for name, each in listed if each not in imports.get(name, ())} == set(), "they are gone"
 
 
 @pytest.mark.parametrize("package", ["protocols", "firmware_sim", "proxy"])
