@@ -191,20 +191,26 @@ def _choices() -> Iterator[Operation]:
             "NULLIF", one, (one, other), ("NULLIF({0}, {1})",), f"CASE WHEN {left} = {right} THEN NULL ELSE {{0}} END",
             typed_by=(0,),
         )  # fmt: skip
-        for name in ("LEAST", "GREATEST"):
+        for name, both in (("LEAST", f"list_min([{left}, {right}])"), ("GREATEST", f"list_max([{left}, {right}])")):
             yield _operation(
-                name, common, (one, other), (f"{name}({{0}}, {{1}})",), f"{name}({left}, {right})", smooth=True,
-                typed_by=(0, 1),
+                name, common, (one, other), (f"{name}({{0}}, {{1}})",), both, smooth=True, typed_by=(0, 1)
             )  # fmt: skip
         yield _operation(
             "COALESCE", common, (one, other), ("COALESCE({0}, {1})", "IFNULL({0}, {1})", "NVL({0}, {1})"),
             f"coalesce({left}, {right})", smooth=True, typed_by=(0, 1),
         )  # fmt: skip
     for kind in FieldType:
-        for name in ("LEAST", "GREATEST", "COALESCE"):
+        # DuckDB 2.0 cannot copy a plan that has LEAST(a, b, b): it takes names of columns for those of arguments.
+        for name, several in (
+            ("LEAST", "list_min([{}])"),
+            ("GREATEST", "list_max([{}])"),
+            ("COALESCE", "coalesce({})"),
+        ):
             yield _operation(name, kind, (kind,), (f"{name}({{0}})",), "{0}", smooth=True, typed_by=(0,))
-            three = f"{name}({{0}}, {{1}}, {{2}})"
-            yield _operation(name, kind, (kind,) * 3, (three,), three, smooth=True, typed_by=(0, 1, 2))
+            sql = several.format("{0}, {1}, {2}")
+            yield _operation(
+                name, kind, (kind,) * 3, (f"{name}({{0}}, {{1}}, {{2}})",), sql, smooth=True, typed_by=(0, 1, 2)
+            )  # fmt: skip
         known = ("{0:5} IS NOT NULL",)
         yield _operation("IS NULL", BOOLEAN, (kind,), ("{0:5} IS NULL",), "{0} IS NULL", Binding.COMPARISON)
         yield _operation("IS NOT NULL", BOOLEAN, (kind,), known, "{0} IS NOT NULL", Binding.COMPARISON)

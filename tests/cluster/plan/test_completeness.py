@@ -85,7 +85,7 @@ def test_queries_to_which_the_same_is_told_share_a_form() -> None:
     def form(sql: str) -> str:
         counted = demand(sql).completeness
         assert counted is not None
-        return counted.fingerprint
+        return counted.form
 
     assert form(SEEN) == form(SEEN.replace("AVG(speed)", "MAX(lane) + COUNT(*)"))
     assert form(SEEN) == form(SEEN.replace("GROUP BY", "WHERE sensor = 'a' GROUP BY")), "motes are chosen apart"
