@@ -315,7 +315,7 @@ def explain_query(
         raise typer.BadParameter("only energy is explained in JSON", param_hint="--json")
     with make_client(api) as client:
         if not energy:
-            typer.echo(client.explain(text), nl=False)
+            typer.echo(client.explain(text).rstrip("\n"))
             return
         answer = client.explain_energy(text)
     if as_json:
