@@ -1,4 +1,4 @@
-"""Conditions: what AND and OR connect, and what an equality says about two sides."""
+"""Conditions: what AND and OR connect, and which sides an equality compares."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def disjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 
 MOST_WRITTEN = 100_000
-"""Conditions that OR connects; of more, which nobody writes, repetitions do not count."""
+"""Conditions that OR connects; of more, which no author writes, repetitions are not removed."""
 
 
 def _connected(condition: Expression, word: str, *, once: bool = True) -> tuple[Expression, ...]:

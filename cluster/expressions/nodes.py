@@ -253,7 +253,7 @@ def grouped(expression: Expression) -> Expression:
     match expression:
         case Column() | Literal() | Group() | Case() | Cast():
             return expression
-        case Call() if expression.function != "POWER":  # which once was an operator, and names say so
+        case Call() if expression.function != "POWER":  # which once was an operator, and still is one in names
             return expression
         case _:
             return Group(expression)

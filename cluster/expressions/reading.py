@@ -1,4 +1,4 @@
-"""Syntax trees of sqlglot -> expressions. The only place that knows both.
+"""Syntax trees of sqlglot -> expressions. The only place that uses both.
 
 A tree has been resolved: its columns are those of the plan. What is no expression of FjordSQL is refused.
 """

@@ -29,7 +29,7 @@ from cluster.expressions.walks import from_below
 from protocols.streams import FieldType
 
 StoredNode = list[str | int | bool | None]
-"""Its kind, what it says, and the places of its operands."""
+"""Its kind, its own values, and the places of its operands."""
 
 SIGNS = frozenset({"+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "IS"})
 WORDS = frozenset({"AND", "OR", "||"})

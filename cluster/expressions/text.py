@@ -29,7 +29,7 @@ from cluster.shared_nodes import remembered
 from protocols.streams import FieldType
 
 LONGEST_WRITTEN = 1_000_000
-"""Characters of an expression with every part written wherever it stands: none that somebody wrote is as long."""
+"""Characters of an expression with every shared part written each time: no author writes one as long."""
 
 _Piece = str | Expression
 

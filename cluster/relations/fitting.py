@@ -40,7 +40,7 @@ def all_columns(given: Sequence[SourceColumn]) -> Schema:
         name = column.name
         if not column.usable:
             raise SourceSchemaError(
-                f"column {name!r} is of type {column.told}, which is none of Fjord's", column=name, hint=DECLARE
+                f"column {name!r} is of type {column.declared}, which is none of Fjord's", column=name, hint=DECLARE
             )
         if not NAME.fullmatch(name) or name.casefold().startswith(RESERVED_PREFIX):
             reason = f"column {name!r} has a name that no query could use"
@@ -73,9 +73,13 @@ def matched(wanted: Schema, given: Sequence[SourceColumn]) -> list[tuple[Column,
                 hint=suggest(column.name, names, what="columns are"),
             )
         if not found.usable or not can_give(found.type, column.type):
-            told = found.told if found.type is None or found.told == found.type.value else f"{found.told}, {found.type}"
+            declared = (
+                found.declared
+                if found.type is None or found.declared == found.type.value
+                else f"{found.declared}, {found.type}"
+            )
             raise SourceSchemaError(
-                f"column {column.name!r} is {told} there, which cannot be {column.type.value}",
+                f"column {column.name!r} is {declared} there, which cannot be {column.type.value}",
                 column=column.name,
                 hint=None if found.type is None else f"declare it {found.type.value.upper()}, or convert it in a QUERY",
             )
@@ -160,7 +164,7 @@ def settled(frame: pl.DataFrame, columns: Schema, condition: tuple[Comparison, .
 
 def _finite(name: str) -> pl.Expr:
     column = pl.col(name)
-    # Minus zero equals zero, and is not to be told from it.
+    # Minus zero equals zero, and must not differ from it.
     return pl.when(column == 0).then(0.0).when(column.is_finite()).then(column).alias(name)
 
 

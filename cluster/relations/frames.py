@@ -62,14 +62,14 @@ class _FrameSource(ABC):
         return settled(frame, columns, condition)
 
     def estimate(self) -> int | None:
-        """Return how many rows there are, as far as that can be told without reading them."""
+        """Return how many rows there are, as far as that is known without reading them."""
         return None
 
     @abstractmethod
     def _scan(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:
-        """Return a scan; columns named in `as_text` as they are written, where the source knows no types."""
+        """Return a scan; columns named in `as_text` as they are written, where the source has no types."""
 
-    def _check(self, columns: Schema) -> None:  # noqa: B027 - not every source can tell
+    def _check(self, columns: Schema) -> None:  # noqa: B027 - not every source knows its size
         """Refuse what is too large before it is read, where that can be known."""
 
 
@@ -135,7 +135,7 @@ class ParquetSource(_FileSource):
     kind = "parquet"
 
     def estimate(self) -> int | None:
-        """Return what the file's metadata say."""
+        """Return the number of rows in the file's metadata."""
         with _explained(self.shown):
             _state(self._path)
             return int(pq.read_metadata(self._path).num_rows)
@@ -172,7 +172,7 @@ class DeltaSource(_FrameSource):
         self._location = location
 
     def estimate(self) -> int | None:
-        """Return what the statistics of its files say."""
+        """Return the number of rows in the statistics of its files."""
         with _explained(self.shown):
             records = pl.DataFrame(pa.table(self._table().get_add_actions(flatten=True)))["num_records"]
             return None if records.null_count() else int(records.sum())
@@ -189,7 +189,7 @@ def _columns(lazy: pl.LazyFrame) -> tuple[SourceColumn, ...]:
 
 
 def _column(name: str, dtype: pl.DataType) -> SourceColumn:
-    told = str(dtype)
+    declared = str(dtype)
     if dtype == pl.Null:
         return SourceColumn(name, None, "always NULL")
     for type_, fits in (
@@ -199,8 +199,8 @@ def _column(name: str, dtype: pl.DataType) -> SourceColumn:
         (FieldType.TEXT, isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Time)),
     ):
         if fits:
-            return SourceColumn(name, type_, told)
-    return SourceColumn(name, FieldType.TEXT, told, usable=False)
+            return SourceColumn(name, type_, declared)
+    return SourceColumn(name, FieldType.TEXT, declared, usable=False)
 
 
 def _fitted(column: Column, given: SourceColumn, dtype: pl.DataType) -> pl.Expr:

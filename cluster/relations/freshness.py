@@ -8,7 +8,7 @@ from enum import StrEnum
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
 JITTER = 0.1
-"""Share by which times between two looks vary, so that many relations do not ask at once."""
+"""Share by which times between two reads vary, so that many relations are not read at once."""
 
 
 class State(StrEnum):
@@ -69,7 +69,7 @@ class Freshness:
         return seconds * (1 + JITTER * (2 * chance - 1))
 
     def age(self, now: float) -> float | None:
-        """Return for how long nobody knows whether the rows are still its; None if there are none."""
+        """Return how long ago the rows were surely current; None if there are none."""
         return None if self.fresh_at is None else max(now - self.fresh_at, 0.0)
 
     def overdue(self, now: float) -> bool:

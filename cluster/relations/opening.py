@@ -25,12 +25,12 @@ DATABASES = ("postgresql", "sqlite")
 
 
 def open_source(statement: CreateRelation, *, limits: Limits, sensors: RelationSource | None = None) -> RelationSource:
-    """Return the source of a relation; nothing is asked of it yet.
+    """Return the source of a relation; nothing is read from it yet.
 
     Parameters
     ----------
     statement
-        What was asked for.
+        The statement that creates the relation.
     limits
         What reading it may take.
     sensors

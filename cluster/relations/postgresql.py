@@ -107,15 +107,15 @@ class PostgresSource:
         return settled(pl.concat(chunks), columns, condition)
 
     def estimate(self) -> int | None:
-        """Return what the database's statistics say."""
+        """Return the number of rows in the database's statistics."""
         with self._connected() as connection, psycopg.RawCursor(connection) as cursor:
             if self._table is not None and self._query is None:
-                asked = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)"
-                found = cursor.execute(asked, [self._table]).fetchone()
+                statistics = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)"
+                found = cursor.execute(statistics, [self._table]).fetchone()
                 if found is not None and found[0] >= 0:
                     return int(found[0])
-            asked = f"EXPLAIN (FORMAT JSON) SELECT * FROM {self._from} AS q"  # noqa: S608 - names are quoted
-            explained = cursor.execute(asked.encode()).fetchone()
+            plan = f"EXPLAIN (FORMAT JSON) SELECT * FROM {self._from} AS q"  # noqa: S608 - names are quoted
+            explained = cursor.execute(plan.encode()).fetchone()
             return None if explained is None else int(explained[0][0]["Plan"]["Plan Rows"])
 
     @contextmanager
@@ -143,8 +143,8 @@ class PostgresSource:
             cursor.execute("SELECT code, format_type(code, NULL) FROM unnest($1::oid[]) AS code", [codes])
             names: dict[int, str] = dict(cursor.fetchall())
         return tuple(
-            SourceColumn(name, _TYPES.get(told, FieldType.TEXT), told, usable=told not in _NOT_USABLE)
-            for name, told in ((name, names[code]) for name, code in described)
+            SourceColumn(name, _TYPES.get(declared, FieldType.TEXT), declared, usable=declared not in _NOT_USABLE)
+            for name, declared in ((name, names[code]) for name, code in described)
         )
 
     def _explained(self, error: psycopg.Error) -> RelationSourceError:
@@ -177,9 +177,9 @@ def _secrets(url: str) -> set[str]:
 def _cast(given: SourceColumn, column: Column) -> str:
     """Return the expression of a wanted column; conditions leave the column bare, so that indexes serve."""
     name = f"q.{Identifier(given.name).as_string()}"
-    if column.type is FieldType.INTEGER and given.told in TIMESTAMPS:
+    if column.type is FieldType.INTEGER and given.declared in TIMESTAMPS:
         return f"CASE WHEN isfinite({name}) THEN (EXTRACT(EPOCH FROM {name}) * 1000000)::bigint END"
-    if column.type is FieldType.REAL and given.told == "numeric":
+    if column.type is FieldType.REAL and given.declared == "numeric":
         return f"CASE WHEN {name} NOT IN {_SPECIAL_NUMBERS} THEN {name}::double precision END"
     return f"{name}::{_CASTS[column.type]}"
 
@@ -196,22 +196,22 @@ def _where(condition: tuple[Comparison, ...], pairs: list[tuple[Column, SourceCo
         match comparison.operator:
             case "is null" | "is not null":
                 tests.append(f"{name} {comparison.operator}")
-            case "in" if given.told not in (*TIMESTAMPS, "numeric"):
+            case "in" if given.declared not in (*TIMESTAMPS, "numeric"):
                 values.append(list(comparison.values))
                 tests.append(f"{name} = ANY(${len(values)}::{_CASTS[column.type]}[])")
             case "=" | "<" | "<=" | ">" | ">=" as operator:
-                for each, value in _bounds(operator, comparison.values[0], given.told):
+                for each, value in _bounds(operator, comparison.values[0], given.declared):
                     values.append(value)
-                    tests.append(f"{name} {each} {_parameter(len(values), column, given.told)}")
+                    tests.append(f"{name} {each} {_parameter(len(values), column, given.declared)}")
             case _:
                 pass
     return (f" WHERE {' AND '.join(tests)}" if tests else ""), values
 
 
-def _bounds(operator: str, value: object, told: str) -> list[tuple[str, object]]:
+def _bounds(operator: str, value: object, declared: str) -> list[tuple[str, object]]:
     """Return the tests on the bare column; those of numerics are a little wide, as casting them to reals rounds."""
-    if told != "numeric":
-        return [(operator, value)] if told != "date" else []
+    if declared != "numeric":
+        return [(operator, value)] if declared != "date" else []
     exact = float(value)  # type: ignore[arg-type]
     if not math.isfinite(exact):
         return []
@@ -221,10 +221,10 @@ def _bounds(operator: str, value: object, told: str) -> list[tuple[str, object]]
     return {"=": [lower, upper], "<": [upper], "<=": [upper]}.get(operator, [lower])
 
 
-def _parameter(number: int, column: Column, told: str) -> str:
-    if told in TIMESTAMPS:
-        kind = "timestamptz" if told == "timestamp with time zone" else "timestamp"
+def _parameter(number: int, column: Column, declared: str) -> str:
+    if declared in TIMESTAMPS:
+        kind = "timestamptz" if declared == "timestamp with time zone" else "timestamp"
         begin = "1970-01-01 00:00:00+00" if kind == "timestamptz" else "1970-01-01"
         return f"({kind} '{begin}' + ${number}::bigint * interval '1 microsecond')"
-    cast = "numeric" if told == "numeric" else "text" if column.type is FieldType.TEXT else _CASTS[column.type]
+    cast = "numeric" if declared == "numeric" else "text" if column.type is FieldType.TEXT else _CASTS[column.type]
     return f"${number}::{cast}"

@@ -19,7 +19,7 @@ BATCH_ROWS = 20_000
 
 
 class RelationSourceError(ClusterError):
-    """A source that cannot be read as asked."""
+    """A source that cannot be read as its relation needs."""
 
 
 class SourceAwayError(RelationSourceError):
@@ -31,7 +31,7 @@ class SourceStartingError(SourceAwayError):
 
 
 class SourceSchemaError(RelationSourceError):
-    """A source that has not what the relation wants.
+    """A source that does not have what the relation needs.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class SourceColumn:
         In the source.
     type
         What it is in Fjord. None if that is not known: it has no value but NULL.
-    told
+    declared
         What the source calls its type.
     usable
         False if Fjord has no type for its values.
@@ -68,7 +68,7 @@ class SourceColumn:
 
     name: str
     type: FieldType | None
-    told: str
+    declared: str
     usable: bool = True
 
 

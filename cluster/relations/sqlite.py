@@ -111,23 +111,23 @@ class SqliteSource:
             raise _explained(error, deadline) from None
 
     def _columns(self, database: sqlite3.Connection) -> tuple[SourceColumn, ...]:
-        # A view knows the declared types of columns that a query hands through.
+        # A view has the declared types of columns that its query passes on.
         database.execute(f"CREATE TEMP VIEW IF NOT EXISTS {VIEW} AS SELECT * FROM {self._from}")  # noqa: S608
         described = database.execute(f"PRAGMA temp.table_xinfo({VIEW})").fetchall()
-        return tuple(_column(database, name, str(told or "").upper()) for _, name, told, *_ in described)
+        return tuple(_column(database, name, str(declared or "").upper()) for _, name, declared, *_ in described)
 
 
-def _column(database: sqlite3.Connection, name: str, told: str) -> SourceColumn:
-    if any(word in told for word in TIME_WORDS):
-        return SourceColumn(name, FieldType.INTEGER, told)
+def _column(database: sqlite3.Connection, name: str, declared: str) -> SourceColumn:
+    if any(word in declared for word in TIME_WORDS):
+        return SourceColumn(name, FieldType.INTEGER, declared)
     for words, type_ in (
         (("BOOL",), FieldType.BOOLEAN),
         (("INT",), FieldType.INTEGER),
         (("CHAR", "CLOB", "TEXT"), FieldType.TEXT),
         (("REAL", "FLOA", "DOUB", "NUM", "DEC"), FieldType.REAL),
     ):
-        if any(word in told for word in words):
-            return SourceColumn(name, type_, told)
+        if any(word in declared for word in words):
+            return SourceColumn(name, type_, declared)
     found = database.execute(f"SELECT DISTINCT typeof({_quoted(name)}) FROM temp.{VIEW}")  # noqa: S608
     kinds = {str(kind) for (kind,) in found} - {"null"}
     if not kinds:
@@ -147,7 +147,7 @@ def _tests(
     values: list[object] = []
     for comparison in condition:
         column, given = by_name[comparison.column]
-        if not servable(comparison, column, given) or any(word in given.told for word in TIME_WORDS):
+        if not servable(comparison, column, given) or any(word in given.declared for word in TIME_WORDS):
             continue
         places = ", ".join("?" for _ in comparison.values)
         behind = f"({places})" if comparison.operator == "in" else places
@@ -158,7 +158,7 @@ def _tests(
 
 def _reader(column: Column, given: SourceColumn) -> Callable[[object], object]:
     """Return what makes a value of a wanted column of one that SQLite holds."""
-    timestamps = any(word in given.told for word in TIME_WORDS)
+    timestamps = any(word in given.declared for word in TIME_WORDS)
 
     def wrong(value: object) -> SourceSchemaError:
         shown = "a blob" if isinstance(value, bytes) else repr(value)

@@ -1,4 +1,4 @@
-"""The source of a relation whose statement an earlier version accepted and this one refuses: it cannot be asked."""
+"""The source of a relation whose statement an earlier version accepted and this one refuses: it cannot be read."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Appends to a Delta table, by the only one who writes to it.
+"""Appends to a Delta table, by its only writer.
 
     data files, synced ──> commit that names them ──> commit synced ──> it counts ──> checkpoint, at times
-                           │ an error from here on, whatever it says: was the commit made? Its transactions tell
+                           │ an error from here on, of any kind: was the commit made? Its transactions show it
 
-An append either is made or not, and whoever asks for one learns which. Only where the table cannot be read either is
-that unknown; then nothing more is appended before it is known. One that is made is on disk.
+An append either is made or not, and the caller learns which. Only where the table cannot be read either is that
+unknown; then nothing more is appended before it is known. One that is made is on disk.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class AppendedTable:
         transactions
             By application: the version this append brings it to.
         metadata
-            What the commit says of itself.
+            The commit's own metadata.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class AppendedTable:
         paths
             Of the files, below the table.
         metadata
-            What the commit says of itself.
+            The commit's own metadata.
 
         Raises
         ------
@@ -212,7 +212,7 @@ class AppendedTable:
             self.settle()
 
     def _look_again(self) -> None:
-        """Open the table anew if an append may have been made or not; whoever asked for it then looks for it."""
+        """Open the table anew if an append may have been made or not; its caller then looks for it."""
         if self._in_doubt:
             self.delta = DeltaTable(self.root)
             self.settle()

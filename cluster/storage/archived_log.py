@@ -5,7 +5,7 @@ after an hour. Delta itself would delete old commits, but an engine that is behi
 them, with the checkpoints of their time: any version can still be put together.
 
     _delta_log/   the newest checkpoint that lies far enough back, and everything after it
-    _fjord_log/   what was before, in folders of ten thousand commits, for a day, and while somebody has to read it
+    _fjord_log/   what was before, in folders of ten thousand commits, for a day, and while a reader needs it
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def archive(root: Path, newest: int) -> None:
 def log_at(root: Path, version: int) -> Iterator[Path]:
     """Give a folder that has the log of a table at a version, put together from its log and the archive.
 
-    There are no data in it: it tells only which files the version consists of.
+    There are no data in it, only the names of the files that the version consists of.
     """
     places = [root / LOG, *sorted((root / ARCHIVE).glob("*"), reverse=True)]
     found = [
@@ -90,8 +90,8 @@ def forget_archived(root: Path, *, needed: int | None, now: float) -> int:
     root
         Folder of the table.
     needed
-        The oldest version that somebody may have to open; None if nobody has to. Older commits are needed for it, too,
-        back to the checkpoint it is put together from.
+        The oldest version that a reader may have to open; None if there is none. Older commits are needed for it, too,
+        back to the checkpoint from which it is put together.
     now
         Seconds since 1970.
     """

@@ -23,7 +23,7 @@ MAX_COMMIT_BYTES = 16 * 1024 * 1024
 
 
 class AddedFile(msgspec.Struct, frozen=True):
-    """A Parquet file a commit added: its path below the table, rows and bytes; first and last stamp, if it says so."""
+    """A Parquet file that a commit added: path below the table, rows, bytes; first and last stamp, if known."""
 
     path: str
     rows: int
@@ -140,7 +140,7 @@ class CommitLog:
         Raises
         ------
         StorageError
-            If the commit is missing, or does not say.
+            If the commit is missing, or has no time.
         """
         for action in (_actions.decode(line) for line in self._raw(version).splitlines() if line):
             stamp = None if action.commitInfo is None else action.commitInfo.get("timestamp")

@@ -1,7 +1,7 @@
 """Keeps tables that grow by many small commits readable: merges small files, removes those long replaced.
 
 Compaction only rearranges: what a version added stays what it was, and the files it names stay on disk for a day, and
-for as long as somebody has to read them, so a reader that is behind still finds them. A merged file is on disk before a
+for as long as a reader needs them, so a reader that is behind still finds them. A merged file is on disk before a
 commit names it.
 """
 
@@ -39,7 +39,7 @@ TARGET_BYTES = 64 * 1024 * 1024
 ROWS_A_GROUP = 256 * 1024
 """Rows of a merged file that are in memory at a time."""
 Needed = Callable[[], int | None]
-"""Returns the oldest version of a table that somebody still has to read from, None if nobody has to; may raise."""
+"""Returns the oldest version of a table that a reader still needs, None if none is needed; may raise."""
 
 
 class Compaction:
@@ -50,9 +50,9 @@ class Compaction:
     commits_between
         A table is due after so many commits.
     needed
-        What whoever is behind still has to read.
-    backlog_bytes
-        When more than this is kept of files replaced, what is older than a day goes, though somebody has to read it;
+        What readers that are behind still need.
+            backlog_bytes
+        When more than this is kept of files replaced, what is older than a day goes, though a reader needs it;
         None for no bound. Commits are kept, so that what is lost can be counted.
     budget
         Returns what the table may keep: merged files are small parts of it.

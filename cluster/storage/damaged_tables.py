@@ -1,7 +1,7 @@
 """Makes a table readable again whose log was damaged: by a power cut, or a process that ended while it made the table.
 
-What is damaged is kept beside the log, under another name, and versions stay what they are: whoever has read up to one
-goes on there. What cannot be made readable is set aside as a whole, so that the table can be made anew.
+What is damaged is kept beside the log, under another name, and versions stay what they are: a reader goes on at the
+version that it has reached. What cannot be made readable is set aside as a whole, so that the table can be made anew.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DAMAGED = "_fjord_damaged"
 ASIDE = ".damaged"
 """Below the folder of tables: those that could not be put right; no stream has such a name."""
 LOST_COMMIT = b'{"commitInfo":{"operation":"LOST"}}\n'
-"""What stands in the place of a commit whose content is gone."""
+"""The content of a commit that replaces one whose content is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def mended(root: Path, name: str, schema: pa.Schema | None = None) -> Damage:
     Raises
     ------
     StorageError
-        If it holds nothing that would say what its columns are.
+        If nothing in it shows what its columns are.
     """
     try:
         checkpoint = _newest_checkpoint(root)
@@ -105,7 +105,7 @@ def mended(root: Path, name: str, schema: pa.Schema | None = None) -> Damage:
         lost = 0
         for version in sorted(set(range(first, max(commits, default=first) + 1)) - readable):
             _keep_aside(root, commits.get(version))
-            if version == 0:  # it says what the table is, and holds nothing else
+            if version == 0:  # it describes the table, and holds nothing else
                 content = _first_commit(schema or _schema_of_data(root), name)
             else:
                 content, lost = LOST_COMMIT, lost + 1

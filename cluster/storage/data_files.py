@@ -19,7 +19,7 @@ from cluster.storage.commit_log import open_files
 from cluster.synced_files import sync_with_names
 
 LONGEST_BOUND = 32
-"""Characters; a column with longer texts tells no least and greatest one."""
+"""Characters; a column with longer texts has no least and greatest one in its statistics."""
 
 
 class Statistics:
@@ -68,7 +68,7 @@ class Statistics:
 
 
 def write_data_file(root: str, schema: pa.Schema, groups: Iterable[pa.Table], *, data_change: bool = True) -> AddAction:
-    """Write rows into a new file of a table, on disk on return; return what a commit says of it.
+    """Write rows into a new file of a table, on disk on return; return its entry for a commit.
 
     Parameters
     ----------

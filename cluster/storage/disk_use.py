@@ -1,4 +1,4 @@
-"""What a table takes of the disk: files it is made of now, and files replaced that are kept for who is behind."""
+"""Disk space of a table: of the files it is made of now, and of files replaced that readers behind still need."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from cluster.storage.commit_log import METADATA_PREFIX
 COMMIT, CHECKPOINT, LAST_CHECKPOINT = ".json", ".checkpoint.parquet", "_last_checkpoint"
 
 LINES = f"{METADATA_PREFIX}lines"
-"""Where a commit says how many lines it has: one cut off between two of them reads like a whole one."""
+"""The entry of a commit with its number of lines: a commit cut off between two lines reads like a whole one."""
 
 
 class Transaction(msgspec.Struct):
@@ -24,7 +24,7 @@ class Transaction(msgspec.Struct):
 
 
 class Action(msgspec.Struct):
-    """As much as is asked of one line of a commit."""
+    """What is read of one line of a commit."""
 
     txn: Transaction | None = None
     commitInfo: dict[str, object] | None = None  # noqa: N815 - the Delta protocol's spelling
@@ -58,8 +58,10 @@ def actions_in(commit: Path) -> list[Action]:
         actions = [_decode(line) for line in lines]
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []
-    said = [str(action.commitInfo[LINES]) for action in actions if action.commitInfo and LINES in action.commitInfo]
-    return actions if said in ([], [str(len(lines))]) else []
+    lines_noted = [
+        str(action.commitInfo[LINES]) for action in actions if action.commitInfo and LINES in action.commitInfo
+    ]
+    return actions if lines_noted in ([], [str(len(lines))]) else []
 
 
 def is_readable(checkpoint: Path) -> bool:

@@ -1,6 +1,6 @@
 """Removes from a table's log what a power cut has left half written, before the table is opened.
 
-Nothing of it counted: a commit is synced before anybody acts on it, and before the next one is made; a checkpoint is
+Nothing of it counted: a commit is synced before anything relies on it, and before the next one is made; a checkpoint is
 synced before the commits that it stands for are moved away.
 """
 

@@ -1,10 +1,11 @@
 """Versions of relations: immutable snapshots in a folder that driver and executors share.
 
-A version says from which instant of each stream on it is the one to look up: later than everything stored of the stream
-when the version was made. So a change affects only what comes after it (papers/star_joins.md section 1.3), a tuple that
-arrives late still meets the rows that were active when it was sampled, and a replay finds what the first run found.
+A version has, for each stream, the instant from which on tuples are looked up in it: later than everything stored of
+the stream when the version was made. So a change affects only what comes after it (papers/star_joins.md section 1.3),
+a tuple that arrives late still meets the rows that were active when it was sampled, and a replay finds what the first
+run found.
 
-A snapshot is Parquet; beside it a small JSON file says what it is, written last: without it there is no version.
+A snapshot is Parquet; beside it a small JSON file describes it, written last: without it there is no version.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class RelationVersion(msgspec.Struct, frozen=True):
     rows, bytes
         Size of the snapshot; the bytes are those of its columns in memory.
     failure
-        What whoever reads it is told instead of rows; empty where it can be read.
+        The error that lookups get instead of rows; empty where it can be read.
     distinct
         By column: about how many different values it has.
     """
@@ -93,7 +94,7 @@ class RelationVersions:
         return self.folder / f"{self.version(number).data:012d}.parquet"
 
     def prepare(self, rows: pl.DataFrame) -> int:
-        """Write the rows of the next version, which nobody sees before it is committed; return its number."""
+        """Write the rows of the next version, which is invisible before it is committed; return its number."""
         number = self.latest() + 1
         make_folder(self.folder)
         path = self.folder / f"{number:012d}.parquet"
@@ -118,7 +119,7 @@ class RelationVersions:
         return self._write(RelationVersion(number, number, dict(begins_us), rows.height, size, distinct=self._distinct))
 
     def commit_failure(self, failure: str, begins_us: Mapping[str, int]) -> RelationVersion:
-        """Make a version that tells whoever reads it what is wrong; an empty `failure` says that all is well again.
+        """Make a version whose lookups fail with an error; an empty `failure` ends that.
 
         Raises
         ------
@@ -138,7 +139,7 @@ class RelationVersions:
         keep
             How many stay in any case.
         older_than_seconds
-            Younger ones stay too: late tuples and replays may ask for them.
+            Younger ones stay too: late tuples and replays may need them.
         now_seconds
             Seconds since 1970.
         """
@@ -177,5 +178,5 @@ class RelationVersions:
 
 @lru_cache(maxsize=16_384)
 def _described(path: Path) -> RelationVersion:
-    """Read what a version is; it never changes, and every task of every micro-batch asks for all of them."""
+    """Read the description of a version; it never changes, and every task of every micro-batch needs all of them."""
     return msgspec.json.decode(path.read_bytes(), type=RelationVersion)

@@ -53,7 +53,7 @@ class ResultsGoneError(StorageError):
     next_version
         The oldest one after it that may still be there.
     rows
-        How many rows it had; None if nobody knows.
+        How many rows it had; None if that is not known.
     """
 
     def __init__(self, version: int, next_version: int, rows: int | None) -> None:
@@ -252,7 +252,7 @@ class ResultsTable:
 
     @property
     def _sequences(self) -> dict[str, int]:
-        """The last number of each query. Read from the table once, and only by who needs it: that is a whole scan."""
+        """The last number of each query. Read from the table once, and only when needed: that is a whole scan."""
         if self._known_sequences is None:
             self._known_sequences = self._last_sequences()
         return self._known_sequences

@@ -1,7 +1,7 @@
 """How long what has been replaced stays: commits that left the log, and files that compaction has merged into others.
 
-Pure. A day at least, for replays and restarts; and longer for whoever still has to read it, however long a broker or
-Spark has been away::
+Pure. A day at least, for replays and restarts; and as long as any reader still needs it, however long a broker or Spark
+has been away::
 
     commits   ---|-------------------------|------------ now
                  needed                    a day ago
@@ -25,8 +25,8 @@ def hours_kept(now: float, needed_since: float | None) -> int:
     now
         Seconds since 1970.
     needed_since
-        When the oldest version was made that somebody still has to read from; None if nobody has to. A file that was in
-        the table then, or came later, was not replaced before.
+        When the oldest version was made that a reader still needs; None if none is needed. A file that was in the table
+        then, or came later, was not replaced before.
     """
     if needed_since is None:
         return KEEP_HOURS
@@ -34,7 +34,7 @@ def hours_kept(now: float, needed_since: float | None) -> int:
 
 
 def names_hold(now: float, named_since: float) -> bool:
-    """Return whether files are surely there that were in a table at an instant, whoever reads it by now.
+    """Return whether files that were in a table at an instant are surely still there, without asking its readers.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def names_hold(now: float, named_since: float) -> bool:
         Seconds since 1970.
     named_since
         When the version was made that they were in, or the oldest of several. A file may be replaced right after it,
-        and goes a day later, unless somebody still needs that version.
+        and goes a day later, unless a reader still needs that version.
     """
     return now - named_since < KEEP_HOURS * HOUR_SECONDS / 2
 

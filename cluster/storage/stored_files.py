@@ -1,7 +1,7 @@
 """What a stream table holds at one of its versions, by time: which files, and about how many rows between two instants.
 
 A version of a Delta table is for ever the same set of rows, though compaction may have put them into other files; and
-every file says of itself how many rows it has and between which stamps, so files of other times need not be opened.
+the log has of every file how many rows it holds and between which stamps, so files of other times need not be opened.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def stamped(commit: Commit) -> Iterator[StoredFile]:
     Raises
     ------
     StorageError
-        If a file does not say between which stamps its rows are.
+        If the log does not have between which stamps a file's rows are.
     """
     for file in commit.files:
         if not file.rows:
@@ -122,7 +122,7 @@ def stamped(commit: Commit) -> Iterator[StoredFile]:
 
 
 def _added(root: str, version: int) -> pl.DataFrame:
-    """Return what a version's log says of its files."""
+    """Return the entries of a version's files in its log."""
     try:
         table = DeltaTable(root, version=version)
     except DeltaError:

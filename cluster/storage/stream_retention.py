@@ -68,7 +68,7 @@ class StreamRetention:
         watermark_us
             The stream's low watermark; None before the first, and then nothing goes.
         metadata
-            Returns what the commit says of itself, given what has gone with it.
+            Returns the commit's metadata, given what has gone with it.
         """
         self.blocked = Blocked()
         try:
@@ -103,7 +103,7 @@ class StreamRetention:
 
 
 def _files(table: AppendedTable) -> list[TableFile]:
-    """Return a table's files; those that do not say between which stamps their rows are stay for ever."""
+    """Return a table's files; those without known stamps stay for ever."""
     found: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
     first, last = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
     return [

@@ -65,7 +65,7 @@ class StreamPosition(msgspec.Struct, frozen=True):
 
 
 def arrow_schema(schema: StreamSchema, *, aggregates: bool = False, completeness: bool = False) -> pa.Schema:
-    """Return the Arrow schema of the table of a stream, or of rows that hold aggregates, or tell what is missing."""
+    """Return the Arrow schema of the table of a stream, or of rows with aggregates or counts of missing samples."""
     fields = (*(aggregate_fields(schema) if aggregates else ()), *(COMPLETENESS_FIELDS if completeness else ()))
     own = [pa.field(field.name, ARROW_TYPES[field.type]) for field in fields]
     return pa.schema(
@@ -178,7 +178,7 @@ class StreamTable:
         return int(self._counted(version).get(_ROWS, 0))
 
     def _counted(self, version: int) -> Mapping[str, str]:
-        """Return what the newest commit says that adds rows or removes them; compaction says nothing."""
+        """Return the metadata of the newest commit that adds rows or removes them; compaction leaves none."""
         for each in range(version, -1, -1):
             metadata = self.log.read(each).metadata
             if _PROXIES in metadata or _ROWS in metadata:
@@ -274,7 +274,7 @@ class StreamTable:
         Raises
         ------
         OutcomeUnknownError
-            If the commit may have been made or not; :meth:`holds` tells when the table can be read again.
+            If the commit may have been made or not; :meth:`holds` answers that once the table can be read again.
         StorageError
             If the commit fails; then nothing of it is stored.
         """
@@ -348,7 +348,7 @@ def open_stream_tables(
     for path in sorted(root.iterdir()):
         if path.name.startswith("."):
             continue
-        with contextlib.suppress(OSError):  # who opens it says what is wrong
+        with contextlib.suppress(OSError):  # opening the table reports what is wrong
             mend_log(str(path))
         if any((path / LOG).glob("*.json")):  # else the process ended while it made the table
             table = _opened(path, compaction(path.name), retention(path.name), damages)

@@ -1,4 +1,4 @@
-"""What could not be written, counted: the process goes on, and says what it costs."""
+"""What could not be written, counted: the process goes on, and reports what was lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Troubles:
         """What went wrong last; it may be over."""
 
     def note(self, what: str, reason: str) -> None:
-        """Note that something could not be written; the log hears of the 1st, 2nd, 4th, 8th ... of its kind."""
+        """Note that something could not be written; the 1st, 2nd, 4th, 8th ... of its kind are logged."""
         self.counts[what] += 1
         self.last = reason
         times = self.counts[what]
