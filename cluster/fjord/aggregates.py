@@ -31,25 +31,25 @@ from protocols.streams import FieldType
 class PartialColumn:
     """One column of a partial value: its name, type, how it begins and how it is merged.
 
-    `told` begins it from an aggregate that a sensor made; None if sensors do not know such a value.
+    `reported` begins it from a device aggregate; None if devices do not compute such a value.
     """
 
     name: str
     type: pl.DataType | type[pl.DataType]
     begin: pl.Expr
     merge: pl.Expr
-    told: pl.Expr | None = None
+    reported: pl.Expr | None = None
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns it reads of an aggregate that a sensor made."""
-        return frozenset() if self.told is None else frozenset(self.told.meta.root_names())
+        """The columns that it reads of a device aggregate."""
+        return frozenset() if self.reported is None else frozenset(self.reported.meta.root_names())
 
     @property
     def from_sensors(self) -> pl.Expr:
-        """Return how it begins from an aggregate that a sensor made; NULL where that says nothing about it."""
-        told = pl.lit(None) if self.told is None else self.told
-        return told.cast(self.type).alias(self.name)
+        """Return how it begins from a device aggregate; NULL where that has no value for it."""
+        reported = pl.lit(None) if self.reported is None else self.reported
+        return reported.cast(self.type).alias(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,11 @@ def _column(
     measure: Measure | None = None,
 ) -> PartialColumn:
     name = _name(call, part)
-    told = None if measure is None or call.distinct else _told(call, measure)
-    return PartialColumn(name, kind, begin.cast(kind).alias(name), merge(pl.col(name)).alias(name), told)
+    reported = None if measure is None or call.distinct else _reported(call, measure)
+    return PartialColumn(name, kind, begin.cast(kind).alias(name), merge(pl.col(name)).alias(name), reported)
 
 
-def _told(call: AggregateCall, measure: Measure) -> pl.Expr | None:
+def _reported(call: AggregateCall, measure: Measure) -> pl.Expr | None:
     """Return where an aggregate that a sensor made has a measure of a call's argument."""
     if call.argument is None:
         return pl.col(SAMPLES_COLUMN)
@@ -158,7 +158,7 @@ def _average(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
 def _scaled_sum(call: AggregateCall) -> PartialColumn:
     begin = (_argument(call).cast(pl.Float64) * SCALE).sum()
     column = _column(call, SCALED_SUM, pl.Float64, begin, measure=Measure.SUM)
-    return column if column.told is None else replace(column, told=column.told * SCALE)
+    return column if column.reported is None else replace(column, reported=column.reported * SCALE)
 
 
 SUM, SCALED_SUM = "sum_real", "scaled_sum"
@@ -236,7 +236,7 @@ def _values(call: AggregateCall, final: Callable[[pl.Expr], pl.Expr]) -> tuple[t
 def _by_stamp(call: AggregateCall, *, first: bool) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     """The value with the least or greatest stamp; of equal stamps the least or greatest value. NULLs do not count."""
     if call.order is None:
-        raise PlanError(f"{call.function.upper()} needs to know when tuples were sampled")
+        raise PlanError(f"{call.function.upper()} needs the instants at which tuples were sampled")
     which = "first" if first else "last"
     stamp_name, value_name = _name(call, f"{which}_stamp"), _name(call, f"{which}_value")
 
@@ -279,20 +279,21 @@ def _distinct_average(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], p
 
 
 SAMPLED = "fjord_sampled(*)"
-"""The partial column that says whether there are tuples at all, where rows may tell how many are missing only."""
+"""The partial column that is true where there are tuples, as rows may hold counts of missing samples only."""
 
 
 def _completeness(_: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    """How many of the samples that were due were seen: proxies tell, samples themselves say nothing about it."""
+    """The share of due samples that were seen: proxies report it, samples themselves do not have it."""
 
-    def told(name: str, column: str) -> PartialColumn:
+    def reported(name: str, column: str) -> PartialColumn:
         begin, found = pl.lit(0, pl.Int64).alias(name), pl.col(column).fill_null(0)
         return PartialColumn(name, pl.Int64, begin, pl.col(name).sum().alias(name), found)
 
-    there = pl.col(SAMPLED).fill_null(value=True).any().alias(SAMPLED)  # rows saved before anybody asked are of tuples
+    # Rows saved before the column was needed are of tuples.
+    there = pl.col(SAMPLED).fill_null(value=True).any().alias(SAMPLED)
     sampled = PartialColumn(SAMPLED, pl.Boolean, (pl.len() > 0).alias(SAMPLED), there, pl.col(SAMPLES_COLUMN) > 0)
-    expected = told("fjord_expected(*)", EXPECTED_COLUMN)
-    missing = told("fjord_missing(*)", MISSING_COLUMN)
+    expected = reported("fjord_expected(*)", EXPECTED_COLUMN)
+    missing = reported("fjord_missing(*)", MISSING_COLUMN)
     seen = pl.col(expected.name) - pl.col(missing.name)
     return (sampled, expected, missing), pl.when(pl.col(expected.name) > 0).then(seen / pl.col(expected.name))
 

@@ -26,7 +26,7 @@ class Batch:
     Parameters
     ----------
     rows
-        Columns START and END, then the payload; sorted by START. Shared by all who receive it: never changed.
+        Columns START and END, then the payload; sorted by START. Shared by all that receive it: never changed.
     watermark_us
         No row of a later batch on the same queue starts before this instant. :data:`NEVER` ends the stream.
     """

@@ -1,7 +1,7 @@
-"""The stateful operators of one bucket, micro-batch by micro-batch, whoever brings the rows.
+"""The stateful operators of one bucket, micro-batch by micro-batch, independent of where the rows come from.
 
-Operator state lives in a store as one value per operator and bucket, written only when it changed. Who hosts buckets
-keeps the dataflows it has built; a token in the store tells whether such a dataflow still stands where the store does.
+Operator state lives in a store as one value per operator and bucket, written only when it changed. A host of buckets
+keeps the dataflows it has built; a token in the store shows whether such a dataflow still stands where the store does.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def _in_order(answers: Iterable[pl.DataFrame]) -> pl.DataFrame:
         )
     # Each piece is in order already; between them the sort decides, the same way at every replay.
     rows = pl.concat(pieces)
-    if (rows["kind"] == ERROR).any():  # every part of a micro-batch may say the same
+    if (rows["kind"] == ERROR).any():  # every part of a micro-batch may report the same
         rows = rows.filter((pl.col("kind") != ERROR) | pl.struct("query", "kind", "row").is_first_distinct())
     number = rows["query"].cast(pl.Categorical).to_physical()  # far quicker to sort by than the names
     return rows.with_columns(number.alias(_NUMBER)).sort(_NUMBER, "start_us", maintain_order=True).drop(_NUMBER)

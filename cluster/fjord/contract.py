@@ -45,7 +45,7 @@ class QueueContract:
         Raises
         ------
         BrokenContractError
-            If it is not what was promised; says in what way.
+            If it is not what was promised; the message says in what way.
         """
         fault = self._fault(batch)
         if fault is not None:

@@ -1,4 +1,4 @@
-"""What a bucket hears in every micro-batch, beside the rows: which plan holds, and how far all has come."""
+"""What every bucket gets in each micro-batch, beside the rows: which plan holds, and how far all streams have come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cluster.fjord.counters import Counters, added
 
 
 class Control(msgspec.Struct, frozen=True):
-    """What every bucket is told in every micro-batch.
+    """Control information for every bucket in each micro-batch.
 
     Parameters
     ----------
@@ -19,15 +19,15 @@ class Control(msgspec.Struct, frozen=True):
     previous_epoch
         The plan of the micro-batch before; if it is another one, state of dropped queries is removed.
     watermarks_us
-        By edge: no row that arrives later starts before this instant.
+        By exchange: no row that arrives later starts before this instant.
     failures
         By query: why its upstream operators failed, if they did.
     counters
-        What the upstream operators of one part did; only one bucket is told.
+        What the upstream operators of one part did; sent to one bucket only.
     relations
         By identity of a relation: the newest version that counts.
     reached_us
-        How far the streams have come; 0 if nobody knows.
+        How far the streams have come; 0 if that is not known.
     """
 
     epoch: int

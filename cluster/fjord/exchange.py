@@ -1,4 +1,4 @@
-"""From the operators next to the scans to the buckets: which rows go where, and what the buckets hear of them."""
+"""From the operators next to the scans to the buckets: which rows go where, with which watermarks and failures."""
 
 from __future__ import annotations
 

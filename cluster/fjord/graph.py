@@ -78,7 +78,7 @@ class OperatorFailedError(FjordError):
     """An operator's transition raised; `owner` is the query it belongs to."""
 
     def __init__(self, owner: str, name: str, cause: Exception) -> None:
-        # What is ours says itself what was wrong.
+        # Our own errors have a message that explains itself.
         ours = isinstance(cause, FjordError)
         reason = str(cause) if ours else f"operator {name} of query {owner} failed: {type(cause).__name__}: {cause}"
         super().__init__(reason)

@@ -146,10 +146,10 @@ def _subscribers(fragment: Fragment) -> list[WindowSubscriber]:
 
 
 def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) -> DeviceAggregates:
-    asked = [(each, each.missing if operation.missing else each.devices) for each in fragment.subscribers]
+    reported = [(each, each.missing if operation.missing else each.devices) for each in fragment.subscribers]
     recipients = [
         AggregateRecipient(each.group, found.form, found.fixed, each.visible_from, found.own_pane_us, found.measures)
-        for each, found in asked
+        for each, found in reported
         if found is not None
     ]
     return DeviceAggregates(

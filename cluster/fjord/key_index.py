@@ -1,8 +1,8 @@
-"""An index on a column of a table that is asked many times: built once for each version of a relation.
+"""An index on a column of a table that is probed many times: built once for each version of a relation.
 
 Polars builds the hash table of a join anew for every join; micro-batches are small and relations need not be. Pandas
 keeps the one of an index, and finds a key in some thirty nanoseconds. Numbers that lie close together, as those of
-rooms or road segments do, need no hashing: the number itself says where to look, in a few nanoseconds.
+rooms or road segments do, need no hashing: the number itself is the place, found in a few nanoseconds.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ EXACT = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Pairs of rows: places in what asked, ascending, and in the table."""
+    """Pairs of rows: places among the probes, ascending, and in the table."""
 
-    asked: Places
+    probed: Places
     found: Places
 
     def at(self, chosen: Places) -> Matches:
         """Return the pairs at these places among them."""
-        return Matches(self.asked[chosen], self.found[chosen])
+        return Matches(self.probed[chosen], self.found[chosen])
 
 
 class KeyIndex:
@@ -79,16 +79,16 @@ class KeyIndex:
         numbers = self._numbers_of(probes)
         if self._only_row is not None:
             rows = self._only_row[numbers]
-            asked = np.flatnonzero(rows >= 0)
-            return Matches(asked, rows if len(asked) == len(rows) else rows[asked])
+            probed = np.flatnonzero(rows >= 0)
+            return Matches(probed, rows if len(probed) == len(rows) else rows[probed])
         counts = self._counts[numbers]
-        asked = np.repeat(np.arange(len(numbers)), counts)
+        probed = np.repeat(np.arange(len(numbers)), counts)
         # 0, 1, ... within each value's rows.
-        within = np.arange(len(asked)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return Matches(asked, self._places[np.repeat(self._firsts[numbers], counts) + within])
+        within = np.arange(len(probed)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return Matches(probed, self._places[np.repeat(self._firsts[numbers], counts) + within])
 
     def _counts_as_reals(self, probes: pl.Series) -> bool:
-        """Return whether several integers of the table may be one real to those who ask."""
+        """Return whether several integers of the table may equal one of the probes, which are reals."""
         return self._keys.dtype == pl.Int64 and probes.dtype == pl.Float64 and isinstance(self._numbers, _Hashed)
 
     def _of_reals(self) -> KeyIndex:

@@ -7,7 +7,7 @@ Most operators make about a row of a row. Two make more. An aggregate over a win
 
 And a window over rows that last, where copies count, takes them once per microsecond (`Split`). What such rows meet in
 joins, windows and aggregates above multiplies on. How many rows of a relation a tuple meets, and how many tuples meet
-each other in a join by equality, nobody knows beforehand: each is taken to meet one. Where nothing must be equal, each
+each other in a join by equality, is not known beforehand: each is taken to meet one. Where nothing must be equal, each
 is tried with all that are valid, and they are counted as made.
 """
 
@@ -30,7 +30,7 @@ from cluster.planning_budget import spend
 T = TypeVar("T")
 
 KEYS_ASSUMED = 1_000
-"""How many keys an aggregate has, since nobody knows how many there will be."""
+"""How many keys an aggregate is taken to have, as their number is not known beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class RowFlow:
     per_second
         How many there are in a second.
     lasting_us
-        How long each is valid at most; None if nobody knows.
+        How long each is valid at most; None if that is not known.
     made_per_second
         How many more the operator on top makes in a second, before it merges them, than it is given.
     because

@@ -25,11 +25,11 @@ class Operator(ABC):
     repairs_disorder: bool = False
     """True if rows may arrive in any order and late: what stands where data enter a plan."""
     warning: Exception | None = None
-    """What it could not do in its last transition, though it goes on; its query is told."""
+    """What it could not do in its last transition, though it goes on; its query gets it as an error."""
 
     @abstractmethod
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Take one batch on one input and return what can be said now.
+        """Take one batch on one input and return what can be answered now.
 
         Parameters
         ----------
@@ -43,7 +43,7 @@ class Operator(ABC):
         Returns
         -------
         Batch
-            Rows and the operator's own watermark, which promise the same. With nothing to say the rows are empty but
+            Rows and the operator's own watermark, which promise the same. With nothing to answer the rows are empty but
             have the output's columns.
         """
 

@@ -207,7 +207,7 @@ class _SegmentTree:
             numbers += [number[at_left], number[at_right]]
             left, right = (left + 1) // 2, right // 2
         node, predicate = np.concatenate(nodes), np.concatenate(numbers)
-        # Most rows of most streams are nobody's: they need not go down the tree.
+        # Most rows of most streams meet no condition: they need not go down the tree.
         steps = np.zeros(self._leaves + 1, np.int64)
         np.add.at(steps, low, 1)
         np.add.at(steps, high + 1, -1)

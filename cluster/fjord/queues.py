@@ -1,4 +1,4 @@
-"""Queues: one input operator, one output operator, push or pull; an operator cannot tell which it has.
+"""Queues: one input operator, one output operator, push or pull; an operator does not see which it has.
 
 A push queue holds what was put until it is taken. A pull queue holds nothing: taking from it makes its producer work.
 Both answer "nothing yet" with None (papers/fjords.md section 2).
@@ -120,7 +120,7 @@ class PushQueue(Queue):
 
 
 class PullQueue(Queue):
-    """Empty until asked: a `get` calls down into the producer.
+    """Empty until read: a `get` calls down into the producer.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class PullQueue(Queue):
 
     @property
     def pending(self) -> bool:
-        """True until the producer has said that it has nothing."""
+        """True until the producer has returned nothing."""
         return not self._dry
 
     def wake(self) -> None:

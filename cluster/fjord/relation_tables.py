@@ -1,7 +1,7 @@
-"""Tables made of relations, at the versions that a micro-batch knows.
+"""Tables made of relations, at the versions of a micro-batch.
 
 A table is evaluated once for each combination of versions; it, and the hash tables on its columns, stay in the worker's
-memory for the micro-batches that follow, and for all lookups that ask for the same. A table that is too large for that
+memory for the micro-batches that follow, and for all lookups in the same table. A table that is too large for that
 is cut by the hash of the key that is looked up (:mod:`cluster.fjord.sliced_table`).
 """
 
@@ -31,11 +31,11 @@ from protocols.streams import FieldType
 SLICING = 2
 """By which rule rows are in slices: 1 had integers apart that are one real."""
 TABLES_KEPT = 4
-"""All tables of a worker take at most as much as so many of the largest; then those not asked for longest go."""
+"""All tables of a worker take at most as much as so many of the largest; then those unused for longest go."""
 
 
 class RelationTables:
-    """Answers what lookups ask.
+    """Gives lookups their tables.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ class RelationTables:
     ) -> Sequence[tuple[int, Parts | PlanError]]:
         """Return what a table is between two instants: since when, and its rows; the first holds at `first_us`.
 
-        Instead of rows there is an :class:`UnreadableRelationError` where one of its relations has a version that says
-        that it has not been read for too long, or is too large for the memory and there is no key to cut it by.
+        Instead of rows there is an :class:`UnreadableRelationError` where one of its relations has a version that
+        records that it has not been read for too long, or is too large for the memory and there is no key to cut it by.
 
         Raises
         ------
@@ -145,11 +145,11 @@ class RelationTables:
         read: Callable[[], pl.DataFrame],
     ) -> LookupTable:
         """Return a table, or a slice of one, from this worker's memory, or read it."""
-        asked = (str(self._folder), table, tuple(version.data for version in active.values()), part)
-        found = _kept.pop(asked, None)
+        key_of_table = (str(self._folder), table, tuple(version.data for version in active.values()), part)
+        found = _kept.pop(key_of_table, None)
         if found is None:
             found = LookupTable(read())
-        _kept[asked] = found
+        _kept[key_of_table] = found
         while len(_kept) > 1 and sum(each.bytes for each in _kept.values()) > TABLES_KEPT * self._memory_bytes:
             _kept.popitem(last=False)
         return found

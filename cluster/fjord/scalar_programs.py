@@ -24,7 +24,7 @@ from cluster.fjord.scalar_rules import Function, function_of, operands_of, serie
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A function of what stands at some places; `done` are those that nobody reads any more."""
+    """A function of the values at some places; `done` are the places that no later step reads."""
 
     function: Function
     operands: tuple[int, ...]

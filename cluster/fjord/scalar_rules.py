@@ -92,7 +92,7 @@ def operands_of(node: Expression) -> tuple[Expression, ...]:
             return ()
         case Case():
             return (_choices(node),)
-        case Chain() if len(node.parts) > 2:  # noqa: PLR2004 - what is not computed of two is taken apart
+        case Chain() if len(node.parts) > 2:  # noqa: PLR2004 - a function of two computes longer ones in halves
             middle = len(node.parts) // 2
             return (_part(node, node.parts[:middle]), _part(node, node.parts[middle:]))
         case Call(function="ROUND"):
@@ -117,7 +117,7 @@ def _choices(case: Case) -> Expression:
 
 
 def function_of(node: Expression) -> tuple[Function, Hashable]:
-    """Return what computes an expression of its operands, and what tells it from other functions."""
+    """Return what computes an expression of its operands, and a value that distinguishes it from other functions."""
     match node:
         case Binary() if node.sign in _SIGNS:
             return _SIGNS[node.sign], node.sign

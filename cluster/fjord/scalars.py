@@ -56,7 +56,7 @@ _COMPARED: dict[str, tuple[Callable[[pl.Expr, pl.Expr], pl.Expr], str]] = {
     ">": (lambda left, right: left > right, "<"),
     ">=": (lambda left, right: left >= right, "<="),
 }
-"""How values are compared, and what says the same with the sides exchanged."""
+"""How values are compared, and the equivalent sign with the sides exchanged."""
 
 
 def _simple(expression: Expression) -> pl.Expr | None:

@@ -44,7 +44,7 @@ class SlicedTable:
 
     def parts(self, probes: pl.Series | None) -> Iterator[tuple[NDArray[np.int64] | None, LookupTable]]:
         """Yield places of values, and the slice that has the rows with these values."""
-        assert probes is not None  # noqa: S101 - nobody asks a sliced table without a key
+        assert probes is not None  # noqa: S101 - a sliced table is never read without a key
         # What no key of this type can equal may go anywhere.
         numbers = _slices(probes.cast(self._kind, strict=False), self._count)
         for number in np.unique(numbers):

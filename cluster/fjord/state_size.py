@@ -187,7 +187,7 @@ class _Estimate:
     def _alive(self, node: OperatorNode) -> float:
         """Return how many rows of a node are valid at one instant, at most."""
         flow: RowFlow = self._flows.of(node.id)
-        if flow.lasting_us is None:  # count windows below say how many themselves
+        if flow.lasting_us is None:  # count windows below have their own number of rows
             return sum(self._rows_kept(each) for each in self._below(node))
         alive = flow.per_second * flow.lasting_us / 1e6
         if not isinstance(node.operation, kinds.MergeAggregate):

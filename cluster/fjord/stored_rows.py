@@ -37,7 +37,7 @@ class RowsInFile:
     path
         Where it is.
     last_us
-        Its last stamp, for who knows it; else the file is asked.
+        Its last stamp, if the caller knows it; else the file is read for it.
     """
 
     def __init__(self, path: str, *, last_us: int | None = None) -> None:
@@ -70,7 +70,7 @@ class RowsInMemory:
     Parameters
     ----------
     rows
-        In any order. Where nothing says which samples belong to their motes' default rates, all do.
+        In any order. Without the column that marks samples at their motes' default rates, all are such.
     """
 
     def __init__(self, rows: pl.DataFrame) -> None:

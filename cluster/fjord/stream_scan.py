@@ -1,4 +1,4 @@
-"""Reading a part of a micro-batch of a stream: its samples, its events, and aggregates that sensors made."""
+"""Reading a part of a micro-batch of a stream: its samples, its events, and device partial aggregates."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _OWN = {FORM_COLUMN: FieldType.TEXT, EXCEPT_COLUMN: FieldType.TEXT, PANE_COLUMN:
 class StreamScan:
     """Scans of what one part of a micro-batch holds.
 
-    A stream has the columns that tell aggregates from samples from the first aggregate on; pieces without them hold
-    samples only.
+    From its first aggregate on, a stream has the columns that distinguish aggregates from samples; pieces without them
+    hold samples only.
 
     Parameters
     ----------
@@ -95,13 +95,13 @@ class StreamScan:
         for piece in self._pieces.get(stream, ()):
             known = piece.columns
             if FORM_COLUMN in known:
-                told = pl.col(FORM_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
+                aggregates = pl.col(FORM_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
                 if self._begins_us is not None:
-                    told &= pl.col(START) + 1 - pl.col(PANE_COLUMN) >= self._begins_us
-                rows = self._read(stream, piece, [START, *(name for name in read if name in known)]).filter(told)
+                    aggregates &= pl.col(START) + 1 - pl.col(PANE_COLUMN) >= self._begins_us
+                rows = self._read(stream, piece, [START, *(name for name in read if name in known)]).filter(aggregates)
                 # A table gets columns when there is something to write into them.
                 nulls = [pl.lit(None, pl.Int64).alias(name) for name in own if name not in known]
-                # An infinite sum is none yet: NULL would say that there is nothing to add.
+                # An infinite sum stays infinite here: NULL would mean that there is nothing to add.
                 found.append(settled_rows(rows, but=own).with_columns(nulls).select(START, *read))
         types = {name: _OWN.get(name, FieldType.INTEGER) for name in own}
         nothing = empty_rows((*columns, *(Column(name, kind) for name, kind in types.items())))

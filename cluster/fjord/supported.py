@@ -11,7 +11,7 @@ from cluster.plan.completeness import check_completeness
 
 
 def check_supported(node: Node) -> None:
-    """Raise if a plan has an operator that cannot be run yet, or asks for what cannot be told.
+    """Raise if a plan has an operator that cannot be run yet, or needs completeness where it is not known.
 
     Raises
     ------

@@ -19,7 +19,7 @@ the memory. A longer one is NULL, as is a number that leaves the reals."""
 
 
 def matching(pattern: str, escape: str | None = None) -> Callable[[pl.Series], pl.Series]:
-    """Return the function that says whether a text is like a pattern."""
+    """Return the function that decides whether a text is like a pattern."""
     regex = like_to_regex(pattern, escape)
     return lambda value: value.cast(pl.String).str.contains(regex)
 

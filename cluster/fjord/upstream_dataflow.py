@@ -29,7 +29,7 @@ class Scans(Protocol):
     """The scans of one part of a micro-batch."""
 
     def of(self, stream: str, history: History | None) -> tuple[str, StreamScan]:
-        """Return the scan of a stream, and what tells it in names from the live one; empty for that.
+        """Return the scan of a stream, and a suffix that distinguishes its names from the live one's; empty for that.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class _Shared:
     last
         Its last operator.
     past
-        What tells it in names from the scan of what is new; empty for that.
+        Suffix that distinguishes its names from those of the live scan; empty for that.
     owners
         Of its operators.
     """

@@ -1,8 +1,8 @@
-"""COMPLETENESS(): which samples of which sensors a query wants counted, and where it can ask for that.
+"""COMPLETENESS(): which samples of which sensors are counted for a query, and where a query can use it.
 
-The share of samples seen is known where it is known which samples there should have been: for the sensors a query
-chooses, at its sample period. So it is said of windowed aggregates right over one stream, grouped by what is fixed
-about sensors. Their proxies count, pane by pane (proxy/sample_account.py).
+The share of samples seen is known where it is known which samples there should have been: for the sensors that a query
+reads, at its sample period. So it is an aggregate of windows right over one stream, grouped by fixed properties of
+sensors. Their proxies count, pane by pane (proxy/sample_account.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocols.frames import LONGEST_PERIOD_US
 
 
 def check_completeness(node: Node) -> None:
-    """Raise if a plan asks for completeness where it is not known.
+    """Raise if a plan uses completeness where it is not known.
 
     Raises
     ------
@@ -50,8 +50,8 @@ def check_completeness(node: Node) -> None:
     for key in windowed.keys:
         if not columns_of(key) <= fixed:
             raise PlanError(
-                f"COMPLETENESS() of groups by {readable(key)} cannot be known: that is sampled, so nobody knows to "
-                "which group a missing sample belongs",
+                f"COMPLETENESS() of groups by {readable(key)} cannot be known: that is sampled, so the group of "
+                "a missing sample is not known",
                 hint=f"group by fixed fields: {', '.join(sorted(fixed)) or 'this stream has none'}",
             )
 

@@ -46,7 +46,7 @@ from protocols.programs import DeadBand, Measure, Threshold
 def demands_of(query: str, node: Node) -> dict[str, tuple[QueryDemand, ...]]:
     """Return, by stream, what a query needs of it.
 
-    A windowed aggregate that sensors can make asks for its panes. Anything else asks for samples: of the fields it
+    A windowed aggregate that sensors can compute demands its panes. Anything else demands samples: of the fields it
     reads, in the bands and of the sensors that its conditions right above the stream leave. An explicit period and the
     sensor's default cannot be compared here, as only the proxy knows the default: they stay apart.
     """
@@ -123,13 +123,13 @@ def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterat
     That is its columns, and the conditions right above it: what does not meet them is of no use to this occurrence.
     """
     waiting: list[_Need[Node]] = [(node, wanted, conditions)]
-    asked: set[tuple[int, frozenset[str], Conditions]] = set()
+    seen: set[tuple[int, frozenset[str], Conditions]] = set()
     while waiting:
         current, needed, known = waiting.pop()
-        # Asked for the same again, by another way down, it says nothing new.
-        if (id(current), needed, known) in asked:
+        # The same need, found on another way down, adds nothing.
+        if (id(current), needed, known) in seen:
             continue
-        asked.add((id(current), needed, known))
+        seen.add((id(current), needed, known))
         spend()
         if isinstance(current, Source):
             yield _needed_of_source(current, needed, known)
@@ -140,7 +140,7 @@ def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterat
 def _needed_of_source(node: Source, wanted: frozenset[str], conditions: Conditions) -> _Need[Source]:
     sampled = {column.name for column in node.sampled if column != STAMP}
     probed = _columns(each.predicate for each in node.lookups if each.predicate)
-    # A condition on what is looked up says nothing of the sample.
+    # A condition on what is looked up does not restrict the samples.
     known = tuple(condition for condition in conditions if columns_of(condition) <= sampled)
     unknown = _columns(condition for condition in conditions if condition not in known)
     return node, (wanted | probed | unknown) & sampled, known

@@ -274,7 +274,7 @@ def output_words(output: Output) -> str:
 
 
 def call_words(call: AggregateCall) -> str:
-    """Return one aggregate, with its name if that says anything else."""
+    """Return one aggregate, with its name if that differs."""
     if call.argument is None:
         plain = "COUNT(*)" if call.function == "count" else f"{call.function.upper()}()"
         # Aggregates that share panes are named for all they are.

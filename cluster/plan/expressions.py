@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_NODES = 2_000
 """Of an expression; those that would grow beyond this by substitution are left apart."""
 MOST_ALTERNATIVES = 16
-"""Conditions that one is taken apart into; several ORs in one multiply."""
+"""Conditions that one is split into; several ORs in one multiply."""
 
 
 def columns_of(scalar: Scalar) -> frozenset[str]:
@@ -109,7 +109,7 @@ def split_by_side(
 
 
 def joins_by_equality(scalar: Scalar, left: frozenset[str], right: frozenset[str]) -> bool:
-    """Return whether `scalar` says that something of the left equals something of the right."""
+    """Return whether `scalar` requires that something of the left equals something of the right."""
     sides = conditions.equal_sides(scalar.expression)
     if sides is None:
         return False

@@ -1,4 +1,4 @@
-"""Queries that look back (``SINCE``): from which instant of each stream on, fixed when a query begins.
+"""Queries with history (``SINCE``): from which instant of each stream on they read, fixed when a query begins.
 
 "2 hours ago" is relative to where the stream stands, its low watermark at the position where the query's plan begins:
 recorded days that are replayed have clocks of their own. The instant is written into the plan, so that whatever is
@@ -29,7 +29,7 @@ def sources_with_history(node: Node) -> Iterator[tuple[Source, History]]:
 
 
 def with_beginnings(node: Node, epoch: int, stands_us: Mapping[str, int | None]) -> Node:
-    """Return a plan that says from which instants on it reads.
+    """Return a plan that holds from which instants on it reads.
 
     Parameters
     ----------

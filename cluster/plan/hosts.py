@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from cluster.language.algebra import Node
-from cluster.plan.cuts import is_chain
+from cluster.plan.pipelines import is_pipeline
 
 
 class Host(StrEnum):
@@ -21,4 +21,4 @@ class Host(StrEnum):
 
 def host_of(node: Node) -> Host:
     """Return which one answers a query, given its plan."""
-    return Host.STATELESS if is_chain(node) else Host.STATEFUL
+    return Host.STATELESS if is_pipeline(node) else Host.STATEFUL

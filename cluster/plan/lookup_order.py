@@ -5,8 +5,8 @@ each what it reads has the same answers. First come those that only choose tuple
 tuples without a partner: the fewer partners a tuple has the earlier, and of those alike the smaller relation, in which
 fewer tuples have one. Last come those that keep every tuple.
 
-Figures are compared by their order of magnitude only: queries that look up alike share that, and are not to be told
-apart by a relation that has grown a little.
+Figures are compared by their order of magnitude only: queries with equal lookups share them, and must not be
+separated by a relation that has grown a little.
 """
 
 from __future__ import annotations

@@ -43,7 +43,6 @@ from cluster.language.bounds import OPERATOR_WORDS
 from cluster.language.plans import column_scalar, project, reads_relations_only
 from cluster.language.scope import unique_name
 from cluster.language.walks import above
-from cluster.plan.cuts import is_chain, partition_keys
 from cluster.plan.expressions import (
     columns_of,
     conjunction_of,
@@ -57,6 +56,7 @@ from cluster.plan.expressions import (
 )
 from cluster.plan.lookup_names import called_columns, found_columns, renamed_table
 from cluster.plan.opened_tables import opened
+from cluster.plan.pipelines import is_pipeline, partition_keys
 from cluster.plan.relations_read import relations_of
 
 PLAIN_EQUALITY = 2
@@ -109,7 +109,7 @@ def _with_lookups(node: Node, large: frozenset[str]) -> Node:
             if static is not None:
                 raise PlanError(
                     f"{OPERATOR_WORDS[type(node).__name__]} of a stream and {_named(static)} has no meaning",
-                    hint="a relation can be joined, or asked with IN and EXISTS",
+                    hint="a relation can be joined, or queried with IN and EXISTS",
                 )
             return node
         case Lookup():
@@ -164,11 +164,11 @@ def _placed(lookup: Lookup, large: frozenset[str]) -> Node:
         each = replace(part, input=node)
         by = _spread_by(each, large)
         match node:
-            case Source() | Filter() if by and is_chain(node):
+            case Source() | Filter() if by and is_pipeline(node):
                 node = replace(each, by=by)
             case Source():
                 node = _in_source(each, node)
-            case Filter() if is_chain(node):
+            case Filter() if is_pipeline(node):
                 node = _sunk(each, large)
             case _:
                 node = each

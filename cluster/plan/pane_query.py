@@ -48,7 +48,7 @@ class PaneQuery:
     size_us, slide_us
         Its window.
     calls
-        Its aggregates over the stream's columns; a name says everything about an aggregate.
+        Its aggregates over the stream's columns; a name describes an aggregate in full.
     top
         The rest of the plan, above a source with the keys and the calls.
     predicate
@@ -163,7 +163,7 @@ def _below(node: Node) -> _Below | None:
 
 
 def _over_the_stream(call: AggregateCall, columns: Mapping[str, Scalar]) -> AggregateCall | None:
-    """Return a call whose argument reads the stream's columns, under a name that says everything about it."""
+    """Return a call whose argument reads the stream's columns, under a name that describes it in full."""
     argument = None if call.argument is None else substituted(call.argument, columns)
     if (argument is None) != (call.argument is None):
         return None

@@ -91,7 +91,7 @@ def extract_ranges(predicate: Scalar | None, columns: Schema) -> Conditions:
 
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-"""What says the same with the sides exchanged."""
+"""The equivalent sign with the sides exchanged."""
 
 
 def _intervals(part: Expression, types: Mapping[str, FieldType]) -> tuple[str, Intervals] | None:

@@ -1,7 +1,7 @@
 """Making plans cheaper by equivalences that need no knowledge of the data (papers/pipes_algebra.md section 4).
 
-Rules that only pay off for some data (the order of joins, distinct below joins, grouping below a join, which needs to
-know that a key is unique) are not here: they belong to a cost model.
+Rules that only pay off for some data (the order of joins, distinct below joins, grouping below a join, which needs a
+unique key) are not here: they belong to a cost model.
 """
 
 from __future__ import annotations

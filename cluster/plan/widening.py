@@ -1,7 +1,7 @@
 """Bands made wider where there are more of them, or longer ones, than a demand may carry.
 
-A demand may always ask for more than a query needs: what it does not need is left out here. So the closest intervals
-are united, and texts that are too long are cut, downwards or upwards.
+A demand may always cover more than a query needs: the cluster drops what the query does not need. So the closest
+intervals are united, and texts that are too long are cut, downwards or upwards.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from protocols.demands import LONGEST_TEXT, MOST_BANDS, PropertyBand, QueryDeman
 from protocols.programs import Band
 
 _LETTERS = 8
-"""Of texts, from the first on that is not the same in all: they say how far apart texts are."""
+"""Letters of texts, from the first on that is not the same in all: the distance of texts is measured by these."""
 _LAST_LETTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
 def with_fewer_bands(demand: QueryDemand, most: int) -> QueryDemand:
-    """Return a demand with at most so many bands, and as many conditions on sensors, where it may ask for more.
+    """Return a demand with at most so many bands, and as many conditions on sensors, where it may cover more.
 
     Of aggregates it may not: they are of the samples in its very bands.
     """

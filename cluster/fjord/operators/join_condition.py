@@ -66,7 +66,7 @@ def _taken_apart(predicate: Scalar | None, right: Collection[str]) -> tuple[list
             rest.append(plain)
         else:
             pairs.append(pair)
-    return list(dict.fromkeys(pairs)), rest  # who writes a condition twice means it once
+    return list(dict.fromkeys(pairs)), rest  # a condition that is written twice counts once
 
 
 def _equality(part: Expression, right: Collection[str]) -> tuple[str, str] | None:

@@ -4,8 +4,8 @@
     table    |-- version 1 --)[-- version 2 --
     answer   t1 and t2 with rows of version 1, t3 and t4 with rows of version 2
 
-It keeps nothing: a tuple is answered when it comes, whoever reads the table, however large it is. Tuples that
-begin while the table cannot be read have no answer; the operator says so and goes on, so that others lose nothing.
+It keeps nothing: a tuple is answered when it comes, however the table is read and however large it is. Tuples that
+begin while the table cannot be read have no answer; the operator warns and goes on, so that others lose nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cluster.language.algebra import Lookup as LookupNode
 from cluster.language.algebra import Node, TableLookup, schema_of
 
 MOST_PAIRS = 2_000_000
-"""Pairs that are tried at once where no equality says which rows can match."""
+"""Pairs that are tried at once where no equality selects the rows that can match."""
 
 _ROW = "fjord_row"
 
@@ -60,7 +60,7 @@ class LookupTable:
         return int(self.rows.estimated_size()) + 32 * self.rows.height * len(self._indexes)
 
     def index(self, column: str) -> KeyIndex:
-        """Return the hash table on a column, made when it is first asked for."""
+        """Return the hash table on a column, made when it is first needed."""
         if column not in self._indexes:
             self._indexes[column] = KeyIndex(self.rows[column])
         return self._indexes[column]
@@ -223,6 +223,6 @@ def _paired(numbered: pl.DataFrame, table: pl.DataFrame, matches: Matches, tests
 
 
 def _side_by_side(numbered: pl.DataFrame, table: pl.DataFrame, matches: Matches) -> pl.DataFrame:
-    every_once = np.array_equal(matches.asked, np.arange(numbered.height))
-    rows = numbered if every_once else numbered[matches.asked]
+    every_once = np.array_equal(matches.probed, np.arange(numbered.height))
+    rows = numbered if every_once else numbered[matches.probed]
     return rows.hstack(table[matches.found]) if table.columns else rows

@@ -1,4 +1,4 @@
-"""Sample: the samples a query asked for (the SAMPLE clause), whatever others asked for.
+"""Sample: the samples that a query demands (the SAMPLE clause), whatever other queries demand.
 
 Motes sample at whole multiples of their period, as fast as all queries together need; this gives a query exactly its
 own: those stamped at multiples of its period, or, without SAMPLE, those that a mote takes at its default rate.
@@ -21,7 +21,7 @@ class Sample(Operator):
     ----------
     period_us
         Rows that start at another instant than a multiple of it go. None keeps those that each mote takes at its
-        default rate; the stream's table says which.
+        default rate; a column of the stream's table marks these.
     """
 
     def __init__(self, period_us: int | None) -> None:

@@ -1,7 +1,7 @@
-"""Which tuples of two sides a zip join pairs: arrays of stamps in, pairs of places out (:class:`Zip` of the algebra).
+"""Which tuples of two sides a zipper join pairs: arrays of stamps in, pairs of places out (:class:`Zip` there).
 
-    left      u1    u2              upstream: u1 is overtaken by u2 and left alone
-    right              d2     d3    downstream, from 0 to 3 later: d2 takes u2, d3 is alone
+    left      u1    u2              upstream: u1 is overtaken by u2 and stays unmatched
+    right              d2     d3    downstream, from 0 to 3 later: d2 takes u2, d3 is unmatched
 
 What lies further apart than the bounds are wide can never meet, so sorted stamps fall into blocks. Nearly all blocks
 hold a tuple of each side, or of one side only, or one instant, and are answered all at once; the others one by one.
@@ -10,7 +10,7 @@ hold a tuple of each side, or of one side only, or one instant, and are answered
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,19 +31,10 @@ class Bounds:
         return one_us + (self.high_us if of_left else -self.low_us)
 
 
-@dataclass(slots=True)
-class Zipped:
-    """Places of tuples in their sides: those of pairs, in step, and of those who stay alone. Others have to wait."""
-
-    left: list[int] = field(default_factory=list)
-    right: list[int] = field(default_factory=list)
-    alone: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-
-
 def zip_stamps(
     keys: Places, stamps: Stamps, sides: NDArray[np.bool_], bounds: Bounds, known_us: tuple[int, int]
 ) -> tuple[Places, Places, Places]:
-    """Return which tuples are pairs, and which stay alone.
+    """Return which tuples are pairs, and which stay unmatched.
 
     Parameters
     ----------
@@ -62,8 +53,8 @@ def zip_stamps(
     Returns
     -------
     tuple
-        Places of the left tuples of pairs, of their partners, and of those that stay alone for sure. What is in none of
-        them cannot be told yet.
+        Places of the left tuples of pairs, of their partners, and of those that surely stay unmatched. The rest is
+        not decided yet.
     """
     if not len(stamps):
         nothing = np.empty(0, np.int64)
@@ -80,20 +71,20 @@ def zip_stamps(
     first = begins[pair]
     left_places = np.where(sides[first], first + 1, first)
     right_places = np.where(sides[first], first, first + 1)
-    told = _told(stamps[left_places], stamps[right_places], bounds, known_us)
-    lefts, rights = [left_places[told]], [right_places[told]]
+    final = _final(stamps[left_places], stamps[right_places], bounds, known_us)
+    lefts, rights = [left_places[final]], [right_places[final]]
     single = np.repeat(one_side, ends - begins)
     last = stamps + np.where(sides, -bounds.low_us, bounds.high_us)
-    alone = [np.flatnonzero(single & (last < np.where(sides, known_us[0], known_us[1])))]
+    unmatched = [np.flatnonzero(single & (last < np.where(sides, known_us[0], known_us[1])))]
     for block in np.flatnonzero(~pair & ~one_side):
         found = _block(stamps, sides, range(begins[block], ends[block]), bounds, known_us)
-        for places, more in zip((lefts, rights, alone), found, strict=True):
+        for places, more in zip((lefts, rights, unmatched), found, strict=True):
             places.append(np.asarray(more, np.int64))
-    return np.concatenate(lefts), np.concatenate(rights), np.concatenate(alone)
+    return np.concatenate(lefts), np.concatenate(rights), np.concatenate(unmatched)
 
 
-def _told(left: Stamps, right: Stamps, bounds: Bounds, known_us: tuple[int, int]) -> NDArray[np.bool_]:
-    """Return for which pairs nobody nearer can come any more."""
+def _final(left: Stamps, right: Stamps, bounds: Bounds, known_us: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return for which pairs no nearer partner can come any more."""
     of_left = (left >= right) | (np.minimum(right, right - bounds.low_us) < known_us[0])
     of_right = (right >= left) | (np.minimum(left, left + bounds.high_us) < known_us[1])
     return of_left & of_right
@@ -109,13 +100,13 @@ def _block(
     stamped = (stamps[queues[0]].tolist(), stamps[queues[1]].tolist())
     heads = [0, 0]
     pairs: tuple[list[int], list[int]] = ([], [])
-    alone: list[int] = []
+    unmatched: list[int] = []
     low, high = bounds.low_us, bounds.high_us
     while heads[0] < len(queues[0]) and heads[1] < len(queues[1]):
         left, right = stamped[0][heads[0]], stamped[1][heads[1]]
         if not low <= right - left <= high:
             late = 0 if right - left > high else 1
-            alone.append(queues[late][heads[late]])
+            unmatched.append(queues[late][heads[late]])
             heads[late] += 1
             continue
         if left != right:
@@ -123,15 +114,15 @@ def _block(
             nearest = min(right, right - low) if early == 0 else min(left, left + high)
             overtaking = bisect_right(stamped[early], nearest, heads[early]) - 1
             if stamped[early][overtaking] > stamped[early][heads[early]]:
-                alone.append(queues[early][heads[early]])
+                unmatched.append(queues[early][heads[early]])
                 heads[early] += 1
                 continue
             if known_us[early] <= nearest:
-                return *pairs, alone  # somebody nearer may still come
+                return *pairs, unmatched  # a nearer partner may still come
         for side in (0, 1):
             pairs[side].append(queues[side][heads[side]])
             heads[side] += 1
     for side, reach in ((0, high), (1, -low)):
         rest = zip(queues[side][heads[side] :], stamped[side][heads[side] :], strict=True)
-        alone += [place for place, stamp in rest if stamp + reach < known_us[1 - side]]
-    return *pairs, alone
+        unmatched += [place for place, stamp in rest if stamp + reach < known_us[1 - side]]
+    return *pairs, unmatched

@@ -2,7 +2,7 @@
 
     left    a1      a2      a3
     right    b1             b3  b4       within 2
-    answer   a1b1     a2    a3b3         and, in a full zip, b4 two later; a2 is alone at the end of its window
+    answer   a1b1     a2    a3b3         and, in a full zip, b4 two later; a2 is unmatched at the end of its window
 
 What an input has brought before its watermark is known to be all. A tuple is kept until it has been paired, or until
 both inputs have passed the last instant at which a partner might come.
@@ -60,7 +60,7 @@ class Zip(TwoSided):
         super().__init__(left, right, columns.with_columns(pl.lit(None, pl.Int64).alias(apart)))
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Take rows of one input; answer the pairs and the lone tuples that are sure now."""
+        """Take rows of one input; answer the pairs and the unmatched tuples that are sure now."""
         moved = batch.watermark_us > self._watermarks_us[port]
         self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
         if batch.rows.height:
@@ -70,7 +70,7 @@ class Zip(TwoSided):
         return self._output.release(min(self._watermarks_us))
 
     def _close(self) -> None:
-        """Answer what can be told of the rows that are known to be all there are."""
+        """Answer what can be decided with the rows that are known to be complete."""
         known, later = [], []
         for rows, watermark_us in zip(self._kept, self._watermarks_us, strict=True):
             now, then = split_at(rows, watermark_us)
@@ -85,16 +85,16 @@ class Zip(TwoSided):
         places = numbered[_PLACE].to_numpy()
         left_us, right_us = self._watermarks_us
         sides = numbered[_SIDE].to_numpy() == 1
-        lefts, rights, alone = zip_stamps(
+        lefts, rights, unmatched = zip_stamps(
             numbered[_KEY].to_numpy(), numbered[START].to_numpy(), sides, self._bounds, (left_us, right_us)
         )
         self._pair(known[0][places[lefts]], known[1][places[rights]])
         for side, pairs in enumerate((lefts, rights)):
-            lone = places[alone[sides[alone] == bool(side)]]
-            gone = pl.Series([*places[pairs], *lone], dtype=pl.Int64)
-            nobody = self._without_key(side, known[side])
-            self._leave_alone(side, pl.concat([known[side][lone], known[side].filter(nobody)]))
-            kept = known[side].with_row_index(_PLACE).filter(~pl.col(_PLACE).is_in(gone.implode()) & ~nobody)
+            own = places[unmatched[sides[unmatched] == bool(side)]]
+            gone = pl.Series([*places[pairs], *own], dtype=pl.Int64)
+            keyless = self._without_key(side, known[side])
+            self._answer_unmatched(side, pl.concat([known[side][own], known[side].filter(keyless)]))
+            kept = known[side].with_row_index(_PLACE).filter(~pl.col(_PLACE).is_in(gone.implode()) & ~keyless)
             self._kept[side] = pl.concat([kept.drop(_PLACE), later[side]])
 
     def _without_key(self, side: int, rows: pl.DataFrame) -> pl.Series:
@@ -131,12 +131,12 @@ class Zip(TwoSided):
             )
         )
 
-    def _leave_alone(self, side: int, rows: pl.DataFrame) -> None:
+    def _answer_unmatched(self, side: int, rows: pl.DataFrame) -> None:
         if not self._answered[side]:
             return
         ends_after = max(-self._bounds.low_us if side else self._bounds.high_us, 0)
         at = pl.col(START) + ends_after
-        alone = rows.with_columns(at.alias(START), (at + 1).alias(END))
+        unmatched = rows.with_columns(at.alias(START), (at + 1).alias(END))
         schema = self._output.schema.items()
         missing = [pl.lit(None, kind).alias(name) for name, kind in schema if name not in rows.columns]
-        self._output.add(alone.with_columns(missing))
+        self._output.add(unmatched.with_columns(missing))

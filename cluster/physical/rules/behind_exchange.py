@@ -27,8 +27,8 @@ from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
 from cluster.physical.rules.operations import operation_of
 from cluster.physical.unsupported import UnsupportedPlanError
 from cluster.physical.validity import longest_validity_us, multiplicity_sensitive
-from cluster.plan.cuts import is_chain, slide_of
 from cluster.plan.demand import streams_of
+from cluster.plan.pipelines import is_pipeline, slide_of
 from cluster.planning_budget import spend
 
 LONGEST_SPLIT_US = 100_000
@@ -86,14 +86,14 @@ class _Lowering:
             False if what is above asks only whether there is a tuple, not how many copies of it there are.
         """
         # What begins on a queue of its own does not depend on what is above.
-        key = (node, copies_matter or isinstance(node, Aggregate) or is_chain(node))
+        key = (node, copies_matter or isinstance(node, Aggregate) or is_pipeline(node))
         if key not in self._added:
             self._added[key] = self._add(node, copies_matter=copies_matter)
         return self._added[key]
 
     def _add(self, node: Node, *, copies_matter: bool) -> str:
         spend()
-        if is_chain(node):
+        if is_pipeline(node):
             return self._place(Reorder(schema_of(node)), self._exchanges[node, None])
         if isinstance(node, Aggregate):
             return self._add_aggregate(node)
@@ -123,7 +123,7 @@ class _Lowering:
 
     def _add_aggregate(self, node: Aggregate) -> str:
         keys = schema_of(node)[: len(node.keys)]
-        if is_chain(node.input):
+        if is_pipeline(node.input):
             below = self._exchanges[node.input, node]
             return self._place(MergeAggregate(keys, node.calls, slide_of(node.input)), below)
         (matter,) = multiplicity_sensitive(node, above=True)

@@ -17,9 +17,9 @@ from cluster.physical.rules.partitioning import exchange_of
 from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import group_of
 from cluster.physical.rules.templates import shares_tuples, template_of
-from cluster.plan.cuts import cuts_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.hosts import Host, host_of
+from cluster.plan.pipelines import pipelines_of
 from cluster.plan.stored_plans import encoded
 
 
@@ -98,12 +98,12 @@ def nodes_of(identity: str, plan: Node, host: Host, *, lag_us: int = MOST_LAG_US
     UnsupportedPlanError
         If it cannot be run; says why.
     """
-    cuts = cuts_of(plan)
+    pipelines = pipelines_of(plan)
     if host is Host.STATELESS:
-        ((chain, _),) = cuts
+        ((chain, _),) = pipelines
         nodes = pipeline(f"{identity}/0", chain, None)
         return (*nodes, OperatorNode(f"{identity}/1 {Sink.state_name()}", Sink(), (nodes[-1].id,)))
-    exchanges = {cut: f"{identity}/{number}" for number, cut in enumerate(cuts)}
+    exchanges = {cut: f"{identity}/{number}" for number, cut in enumerate(pipelines)}
     upstream = tuple(node for cut, name in exchanges.items() for node in _pipeline(plan, name, *cut))
     behind = behind_exchange(identity, plan, exchanges, lag_us=lag_us)
     sink = OperatorNode(f"{identity} {Sink.state_name()}", Sink(), (behind[-1].id,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.language.algebra import QUERY_GROUP, Aggregate, Lookup, Node, schema_of
 from cluster.physical.columns import RIGHT
 from cluster.physical.operations import Exchange
-from cluster.plan.cuts import partition_keys, partitioned_by
+from cluster.plan.pipelines import partition_keys, partitioned_by
 
 
 def exchange_of(plan: Node, chain: Node, aggregate: Aggregate | None) -> Exchange:

@@ -41,9 +41,9 @@ from cluster.language.algebra import (
     with_inputs,
 )
 from cluster.language.walks import nodes_of
-from cluster.plan.cuts import is_cut
 from cluster.plan.expressions import conjunction_of, conjuncts_of
 from cluster.plan.pane_query import without_acquisition_hints
+from cluster.plan.pipelines import runs_upstream
 from protocols.streams import FieldType
 
 ANYTHING = Scalar(TRUE, FieldType.BOOLEAN)
@@ -75,7 +75,7 @@ def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...], tuple[Scal
         return done[key]
 
     def without_conditions(part: Node, place: int | None) -> Node:
-        if place is None and is_cut(part):
+        if place is None and runs_upstream(part):
             place = places.setdefault(part, len(places))
         if place is not None and isinstance(source := _without_filters(part), Source):
             return replace(without_acquisition_hints(source), occurrence=place)

@@ -1,4 +1,4 @@
-"""Duplicate elimination where nothing is duplicate, or where nobody would notice (section 4.2 C3; section 4.3)."""
+"""Duplicate elimination where there are no duplicates, or where they do not matter (section 4.2 C3; section 4.3)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def duplicate_free(node: Node) -> bool:
 
 
 def _keeps_keys(node: Project) -> bool:
-    """Return whether a projection of groups keeps all their keys, and so tells them apart."""
+    """Return whether a projection of groups keeps all their keys, and so keeps them distinct."""
     below = node.input
     while isinstance(below, Filter):
         below = below.input

@@ -71,7 +71,7 @@ def semijoin_condition_to_sides(node: Node) -> Node | None:
 
 
 def antijoin_condition_to_right(node: Node) -> Node | None:
-    """A ▷q(B)∧θ B = A ▷θ σq(B). A condition on A alone must stay: it decides who needs no partner."""
+    """A ▷q(B)∧θ B = A ▷θ σq(B). A condition on A alone must stay: it decides which tuples need no partner."""
     if not isinstance(node, AntiJoin):
         return None
     _, right, _ = split_by_side(conjuncts_of(node.predicate), names_of(node.left), names_of(node.right))
@@ -84,10 +84,10 @@ def antijoin_condition_to_right(node: Node) -> Node | None:
 def split_antijoin(node: Node) -> Node | None:
     """A ▷(p∨q)∧c B = (A ▷p∧c B) ▷q∧c B: no partner for either. Only where p is an equality of both sides.
 
-    NOT IN asks for ``x = y OR x IS NULL OR y IS NULL``; alone, the equality can be looked up instead of searched.
+    NOT IN means ``x = y OR x IS NULL OR y IS NULL``; alone, the equality can be looked up instead of searched.
     """
     if not isinstance(node, AntiJoin) or reads_relations_only(node.right):
-        return None  # what is looked up is taken apart where it is looked up: who does it depends on the whole
+        return None  # lookups split their own conditions: which lookup does depends on the whole
     options = without_alternatives(node.predicate, names_of(node.left), names_of(node.right))
     if len(options) == 1:
         return None
@@ -103,7 +103,7 @@ def avoid_product(node: Node) -> Node | None:
         return None
     first, second = node.left.left, node.left.right
     if reads_relations_only(second) != reads_relations_only(node.right):
-        return None  # a relation is met by whom all its conditions read, not by whom some of them do
+        return None  # a relation joins the streams that all its conditions read, not those that some of them read
     inner_names = names_of(second) | names_of(node.right)
     parts = conjuncts_of(node.predicate)
     inner = [each for each in parts if columns_of(each) <= inner_names and columns_of(each) & names_of(second)]

@@ -1,4 +1,4 @@
-"""Zip joins: a condition sinks only where it takes whole keys away; columns that nobody reads go."""
+"""Zipper joins: a condition sinks only where it takes whole keys away; columns that nothing reads go."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from protocols.streams import FieldType
 def filter_below_zip(node: Node) -> Node | None:
     """σp(A ⋈zip B) = σp(A) ⋈zip σp(B) where p reads nothing but keys: all tuples of a key go, or none.
 
-    Any other condition would take a tuple away before it has found its partner, who then would take another. Lone
-    tuples of the right have no keys of the left, so p is about the left, or nobody is alone. Keys are no reals: zeros
-    of both signs are equal, and an expression can tell them apart.
+    Any other condition would take a tuple away before it has found its partner, which then would take another.
+    Unmatched tuples of the right have no keys of the left, so p is about the left, or the join answers pairs only. Keys
+    are no reals: zeros of both signs are equal, and an expression can distinguish them.
     """
     if not (isinstance(node, Filter) and isinstance(node.input, Zip) and node.input.kind != "full"):
         return None

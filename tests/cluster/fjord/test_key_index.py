@@ -42,7 +42,7 @@ def _expected(keys: pl.Series, probes: pl.Series) -> list[tuple[int, int]]:
 
 def _found(keys: pl.Series, probes: pl.Series) -> list[tuple[int, int]]:
     matches = KeyIndex(keys).matches(probes)
-    return list(zip(matches.asked.tolist(), matches.found.tolist(), strict=True))
+    return list(zip(matches.probed.tolist(), matches.found.tolist(), strict=True))
 
 
 @given(
@@ -74,7 +74,7 @@ def test_finds_each_row_of_a_large_table(spread: int, copies: int) -> None:
     asked = pl.DataFrame({"k": probes}).with_row_index("asked")
     joined = asked.join(pairs, on="k", maintain_order="left_right")
     matches = KeyIndex(pl.Series(keys)).matches(pl.Series(probes))
-    assert matches.asked.tolist() == joined["asked"].to_list()
+    assert matches.probed.tolist() == joined["asked"].to_list()
     assert matches.found.tolist() == joined["found"].to_list()
 
 

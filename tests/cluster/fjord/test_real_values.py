@@ -133,9 +133,9 @@ def test_an_integer_key_is_found_by_the_nearest_real(keys: list[int], probes: li
         (asked, found) for asked, probe in enumerate(probes) for found, key in enumerate(keys) if float(key) == probe
     ]
     matches = KeyIndex(pl.Series(keys)).matches(pl.Series(probes, dtype=pl.Float64))
-    assert list(zip(matches.asked.tolist(), matches.found.tolist(), strict=True)) == pairs
+    assert list(zip(matches.probed.tolist(), matches.found.tolist(), strict=True)) == pairs
     mirrored = KeyIndex(pl.Series(probes, dtype=pl.Float64)).matches(pl.Series(keys))
-    assert sorted(zip(mirrored.found.tolist(), mirrored.asked.tolist(), strict=True)) == sorted(pairs)
+    assert sorted(zip(mirrored.found.tolist(), mirrored.probed.tolist(), strict=True)) == sorted(pairs)
 
 
 def test_slices_have_the_integers_that_a_real_equals_together(tmp_path: Path) -> None:
@@ -148,5 +148,5 @@ def test_slices_have_the_integers_that_a_real_equals_together(tmp_path: Path) ->
     probes = pl.Series([float(each) for each in LARGE])
     found = 0
     for places, part in sliced.parts(probes):
-        found += len(part.index("item").matches(probes[places]).asked)
+        found += len(part.index("item").matches(probes[places]).probed)
     assert found == sum(float(one) == float(other) for one in LARGE for other in LARGE)

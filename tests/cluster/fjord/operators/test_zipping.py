@@ -184,7 +184,7 @@ def test_a_tuple_is_kept_until_both_inputs_have_passed_its_window() -> None:
     assert heights["left"] <= 1
     assert heights["right"] <= 3
     assert heights["held"] <= 3
-    # One input that brings nothing more holds back the other: nobody knows what will come.
+    # One input that brings nothing more holds back the other: what will come is not known.
     for at in range(1000, 2000, 10):
         subject.transition(0, Batch(frame(0, [(at, ("a", at))]), at + 10))
     last = subject.transition(1, Batch(EMPTY[1], NEVER))

@@ -1,0 +1,72 @@
+"""Which operators of a plan form stateless pipelines: these run next to the scan, all others behind the shuffle.
+
+A pipeline begins at a stream. Where an aggregate breaks it, the aggregate's first half runs next to the scan, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.language.algebra import QUERY_GROUP, Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow
+from cluster.language.walks import nodes_of
+
+
+def is_pipeline(node: Node, *, windowed: bool = False) -> bool:
+    """Return whether a plan is a stateless pipeline above a stream, with at most one window."""
+    while isinstance(node, Filter | Project | TimeWindow):
+        if isinstance(node, TimeWindow):
+            if windowed:
+                return False
+            windowed = True
+        node = node.input
+    return isinstance(node, Source)
+
+
+def pipelines_of(node: Node) -> tuple[tuple[Node, Aggregate | None], ...]:
+    """Return what runs upstream, left to right: pipelines, each with the aggregate above if any; equal ones once."""
+    return tuple(dict.fromkeys(_pipelines(node)))
+
+
+def runs_upstream(node: Node) -> bool:
+    """Return whether a part of a plan runs upstream: a pipeline, or the first half of an aggregate of one."""
+    return is_pipeline(node) or (isinstance(node, Aggregate) and is_pipeline(node.input))
+
+
+def _pipelines(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
+    for each in nodes_of(node, within=lambda part: not runs_upstream(part)):
+        if isinstance(each, Aggregate) and is_pipeline(each.input):
+            yield each.input, each
+        elif is_pipeline(each):
+            yield each, None
+
+
+def partitioned_by(node: Node) -> Lookup | Aggregate | None:
+    """Return the node by whose keys a plan may be spread: an aggregate or a lookup in a large relation; None if none.
+
+    There may be only stateless operators above it.
+    """
+    top = node
+    while isinstance(top, Filter | Project | TimeWindow) and not is_pipeline(top):
+        top = top.input
+    if isinstance(top, Lookup) and is_pipeline(top.input):
+        return top
+    while isinstance(node, Filter | Project) and not is_pipeline(node):
+        node = node.input
+    return node if isinstance(node, Aggregate) and is_pipeline(node.input) else None
+
+
+def partition_keys(node: Node) -> tuple[str, ...]:
+    """Return the keys by which a plan may be spread; none if it may not."""
+    found = partitioned_by(node)
+    keys = () if found is None else found.by if isinstance(found, Lookup) else found.keys
+    return tuple(key for key in keys if key != QUERY_GROUP.name)  # query groups with the same values share a bucket
+
+
+def slide_of(node: Node) -> int:
+    """Return the slide of the window in a pipeline; 1 if there is none."""
+    while not isinstance(node, Source):
+        if isinstance(node, TimeWindow):
+            return node.slide_us
+        assert isinstance(node, Filter | Project)  # noqa: S101 - what a pipeline is made of
+        node = node.input
+    return 1
