@@ -69,7 +69,7 @@ def _alike(kinds: Iterable[type[exp.Expr]], **arguments: Kinds) -> dict[type[exp
 
 
 def _functions() -> dict[type[exp.Expr], dict[str, Kinds]]:
-    """Return what functions take, as their signatures say."""
+    """Return what functions take, by their signatures."""
     taken: dict[type[exp.Expr], dict[str, Kinds]] = {}
     for kind, function in FUNCTIONS.items():
         families = [function.parameters[min(at, len(function.parameters) - 1)] for at in range(len(function.slots))]
@@ -232,7 +232,7 @@ Accepted = Mapping[tuple[type[exp.Expr], str], Kinds]
 
 
 def accepted(beside: Mapping[type[exp.Expr], Mapping[str, Kinds]]) -> Accepted:
-    """Return what a query may hold, and what else a table says."""
+    """Return what a query may hold, with the additions of a table."""
     return {
         (node, argument): QUERY_SYNTAX.get(node, {}).get(argument, frozenset()) | kinds
         for table in (QUERY_SYNTAX, beside)
@@ -310,7 +310,7 @@ def _carried(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, Any, str]]:
         children: list[exp.Expr] = []
         for argument, held in node.args.items():
             for value in held if isinstance(held, list) else (held,):
-                # What is unset says nothing, but FALSE is a value.
+                # What is unset has no meaning, but FALSE is a value.
                 if value is None or (value is False and not isinstance(node, exp.Boolean)):
                     continue
                 yield node, argument, value, _kind_of(node, value)

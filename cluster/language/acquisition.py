@@ -1,4 +1,4 @@
-"""What a query asks of sensors: sample periods, events, errors allowed and lifetimes -> notes on its sources."""
+"""What a query demands of sensors: sample periods, events, errors allowed and lifetimes -> notes on its sources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NUMBERS = (FieldType.INTEGER, FieldType.REAL)
 
 
 def with_sample(source: Source, sample: SampleClause, context: Context) -> Source:
-    """Return `source` sampled as `sample` says.
+    """Return `source` with the sample period of `sample`.
 
     Raises
     ------

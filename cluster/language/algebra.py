@@ -41,10 +41,10 @@ PASSING = Column("passing_us", FieldType.INTEGER, "us")
 """How long an event lasted: the column of a :class:`Source` with a detector besides the fixed ones."""
 
 QUERY_GROUP = Column("fjord_member", FieldType.INTEGER)
-"""Which group of the queries folded into one a tuple belongs to; no query sees it (cluster/physical/rules)."""
+"""The query group that a row is for, where queries are folded; no query sees it (cluster/physical/rules)."""
 
 VISIBLE_FROM = Column("fjord_since", FieldType.INTEGER)
-"""The newest query's epoch when a tuple came, where queries share tuples: those that began later do not see it."""
+"""The newest query's epoch when a tuple came, where queries share tuples: later queries do not see the tuple."""
 
 
 class Scalar:
@@ -176,7 +176,7 @@ class History(msgspec.Struct, frozen=True):
     Parameters
     ----------
     back_us
-        How far it looks back from where the stream stands; None for all that is stored.
+        How far before the stream's newest tuples it begins; None for all that is stored.
     begins_us
         The instant that this is: fixed when the query begins, None before.
     epoch
@@ -228,7 +228,7 @@ class Source(SharedNode, frozen=True):
 
     ``sample_period_us`` (``SAMPLE``) keeps the tuples stamped at whole multiples of the period; None keeps all. With a
     `detector` (``EVENTS``), tuples are events, stamped where they begin. `slowest_us` (``AT LEAST EVERY``) is the
-    longest period that will do, `lifetime_us` (``LIFETIME``) how long batteries should last; 0 is no such wish.
+    longest period that will do, `lifetime_us` (``LIFETIME``) how long batteries should last; 0 is no such hint.
     """
 
     stream: str
@@ -261,12 +261,12 @@ class Source(SharedNode, frozen=True):
 
 
 class Relation(SharedNode, frozen=True):
-    """A relation as it is at an instant: a table that somebody else changes (papers/star_joins.md section 1.3).
+    """A relation as it is at an instant: a table that changes outside Fjord (papers/star_joins.md section 1.3).
 
     Parameters
     ----------
     name
-        As queries know it.
+        Its name in queries.
     identity
         A name no other relation ever has, not even one that is made anew under the same name.
     columns
@@ -310,7 +310,7 @@ class PartitionedWindow(SharedNode, frozen=True):
 class Filter(SharedNode, frozen=True):
     """Tuples for which the predicate is true (not false, not NULL).
 
-    In a template, `choice` says which of its members' own conditions stands here (cluster/physical/rules); None in a
+    In a template, `choice` is the place of the condition in each subscriber's list (cluster/physical/rules); None in a
     query.
     """
 
@@ -344,15 +344,15 @@ class Zip(_Pair, frozen=True):
     """Tuples of both sides paired one to one in the order of their stamps (papers/fjords.md section 2, zipper join).
 
     Tuples of either side are valid at their own instant only. Look, among tuples with equal keys, at the earliest of
-    each side that are neither paired nor left alone; of equal stamps, at the one with the least values:
+    each side that is neither paired nor unmatched yet; of equal stamps, at the one with the least values:
 
-    * right minus left above `high_us` leaves the left one alone, below `low_us` the right one;
+    * right minus left above `high_us` leaves the left one unmatched, below `low_us` the right one;
     * else, if the side of the earlier one has a later tuple that is not after the other and within the bounds, too, the
-      earlier one is left alone: the later one is nearer;
+      earlier one stays unmatched: the later one is nearer;
     * else they are a pair.
 
-    A pair is valid at the instant of its later tuple, a lone tuple at the last instant at which a partner might have
-    come; NULLs are in place of the other side then.
+    A pair is valid at the instant of its later tuple, an unmatched tuple at the last instant at which a partner might
+    have come; NULLs are in place of the other side then.
 
     Parameters
     ----------

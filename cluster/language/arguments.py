@@ -1,4 +1,4 @@
-"""What is said of calls: of a function that FjordSQL does not have, and of a wrong number of arguments."""
+"""Messages about calls: of a function that FjordSQL does not have, and with a wrong number of arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "CAST": ("one argument", "{}(x AS type)"),
     "TRY_CAST": ("one argument", "{}(x AS type)"),
 }
-"""How many arguments, and how it is written, where the tables of functions do not say so."""
+"""How many arguments, and how it is written, where the tables of functions lack that."""
 _OF_AGGREGATES = "DISTINCT stands behind SELECT, or in an aggregate"
 _OF_A_ROW = {
     "MIN": "the least of several values of a row is LEAST(a, b)",
@@ -31,7 +31,7 @@ _OF_A_ROW = {
 
 
 def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]:
-    """Return what is said of a call with a wrong number of arguments, and the hint.
+    """Return the message about a call with a wrong number of arguments, and the hint.
 
     >>> wrong_number("substr")
     ('SUBSTR takes two or three arguments', 'it is written SUBSTR(text, start[, length])')
@@ -58,7 +58,7 @@ def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]
 
 
 def without_distinct(name: str) -> tuple[str, str | None]:
-    """Return what is said of a call with DISTINCT that does not take it, and the hint.
+    """Return the message about a call with DISTINCT that does not take it, and the hint.
 
     >>> without_distinct("upper")
     ('UPPER does not take DISTINCT', 'DISTINCT stands behind SELECT, or in an aggregate')
@@ -69,14 +69,14 @@ def without_distinct(name: str) -> tuple[str, str | None]:
 
 
 def unnamed(name: str) -> tuple[str, str | None]:
-    """Return what is said of a call whose arguments have names, and the hint."""
+    """Return the message about a call whose arguments have names, and the hint."""
     _, shape = wrong_number(name)
     written = (shape or "").removeprefix("it is written ")
     return "arguments have no names in FjordSQL", f"write them one after the other, {written}"
 
 
 def unknown_function(name: str, *, elsewhere: bool, of_query: bool = False) -> tuple[str, str | None]:
-    """Return what is said of a call of a function that there is not, and the hint.
+    """Return the message about a call of a function that does not exist, and the hint.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ OPERATOR_WORDS = {
     "CountWindow": "a window",
     "PartitionedWindow": "a window",
     "Join": "a join",
-    "Zip": "a zip join",
+    "Zip": "a zipper join",
     "SemiJoin": "a subquery in a condition",
     "AntiJoin": "a subquery in a condition",
     "Distinct": "DISTINCT",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 MOST_DECIMALS = 300
-"""As many as may be asked of ROUND; few reals have more."""
+"""The most that ROUND takes; few reals have more."""
 
 
 def check_function(checker: Checker, call: exp.Expr) -> Typed:

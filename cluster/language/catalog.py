@@ -64,7 +64,7 @@ class DerivedStream:
     text
         The query.
     warnings
-        What was said about the query when it was created.
+        The warnings about the query when it was created.
     reads
         Names of the streams that the query names.
     readings

@@ -1,4 +1,4 @@
-"""Comments say nothing: where they stand, and a text without them, in which all else stays where it is."""
+"""Comments have no meaning: their places, and a text without them in which all else stays in its place."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Comparison:
     column
         Of the relation.
     operator
-        What is asked of it.
+        How it is compared.
     values
         One; any number for ``in``; none for the tests for NULL.
     """
@@ -70,7 +70,7 @@ def comparisons_of(condition: exp.Expr, context: Context) -> Iterator[WrittenCom
     Raises
     ------
     FjordSqlError
-        If it asks for anything else.
+        If it contains anything else.
     """
     match condition:
         case exp.And():
@@ -87,7 +87,7 @@ def comparisons_of(condition: exp.Expr, context: Context) -> Iterator[WrittenCom
                     condition,
                     "the WHERE of a relation compares columns with values: =, <, <=, >, >=, BETWEEN, IN, IS NULL, "
                     "joined by AND",
-                    "a database can be asked for more: QUERY 'SELECT ... WHERE ...'",
+                    "a database can filter by more: QUERY 'SELECT ... WHERE ...'",
                 )
             span = place_of(condition.find(exp.Column) or condition)
             yield from (WrittenComparison(each, span) for each in found)

@@ -71,9 +71,9 @@ class Conditions:
     context: Context
     subqueries: Subqueries
     answers: dict[tuple[int, int, bool], tuple[exp.Expr, Node, Node]] = field(default_factory=dict)
-    """What has been found, by identity of condition and plan, which are kept with it so that they stay what they are.
+    """What has been found, by identity of condition and plan, which are kept with it so that these identities hold.
 
-    Each part of a condition is asked of one plan only, but often: what an OR rejects, for one, goes on to its right."""
+    Each part of a condition filters one plan only, but often: what an OR rejects, for one, goes on to its right."""
 
     pushed: dict[int, tuple[exp.Expr, exp.Expr]] = field(default_factory=dict)
     """Conditions with NOT pushed down, by identity."""
@@ -212,7 +212,7 @@ class Conditions:
     ) -> exp.Expr:
         checker = Checker(self.scope, self.context)
         value, other = checker.check(left), operand.value
-        assert other is not None  # noqa: S101 - asked for with value=True
+        assert other is not None  # noqa: S101 - called with value=True
         checker.common(at, [value, other], action="compare")
         parts: list[exp.Expr] = [operator(this=grouped(value.expression), expression=grouped(other.expression))]
         if unknown_too:

@@ -1,8 +1,7 @@
 """ERROR_BOUND(aggregate): how far an aggregate may be from the exact one because of WITHIN.
 
-It says how far that of the samples seen may be off, whatever their values were within what is allowed; of samples that
-are missing it says nothing: that is what COMPLETENESS() is for. It is made of other aggregates and constants, so there
-is no operator for it.
+It bounds the error of the samples seen, whatever their values were within the tolerance. Missing samples do not count:
+that is what COMPLETENESS() is for. It is made of other aggregates and constants, so there is no operator for it.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Checker:
         return rule(self, expression)
 
     def check_as(self, expression: exp.Expr, family: Family, hint: str | None = None) -> Typed:
-        """Return `expression`, resolved and typed, if it belongs to `family`; `hint` says what to do if it does not.
+        """Return `expression`, resolved and typed, if it belongs to `family`; `hint` is for the error if it does not.
 
         Raises
         ------
@@ -259,7 +259,7 @@ def _is_smallest(negative: exp.Neg) -> bool:
 
 
 def _ends_escaping(pattern: str, escape: str) -> bool:
-    """Return whether the last character of a pattern says that the one behind it stands for itself."""
+    """Return whether the last character of a pattern escapes the one behind it."""
     escaping = False
     for letter in pattern:
         escaping = letter == escape and not escaping

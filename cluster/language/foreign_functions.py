@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.language.words import HOPPING, TUMBLING
 
-_NO_TIME = "a standing query has no current time: a window says which tuples count"
+_NO_TIME = "a standing query has no current time: a window defines which tuples count"
 _NO_DATES = "there are no dates in FjordSQL: instants are integers, in microseconds since 1970"
 _NEIGHBOURS = "rows of a stream have no numbers and no neighbours: aggregate a window, WINDOW(ROWS 2)"
 _TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM and SUBSTRING"

@@ -1,4 +1,4 @@
-"""What other databases know within calls and beside operands, and FjordSQL does not: why, and what is written here."""
+"""What other databases have within calls and beside operands, and FjordSQL has not: why, and what to write here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_NULLS = "aggregates never look at NULLs"
 
 
 def foreign_part(context: Context, part: exp.Expr) -> FjordSqlError | None:
-    """Return the error about a part of an expression, if it is one that only other databases know."""
+    """Return the error about a part of an expression, if it is one that only other databases have."""
     match part:
         case exp.Kwarg() | exp.PropertyEQ() if isinstance(part.parent, exp.Func):
             return context.error(part.parent, *unnamed(called(part.parent, part.parent.sql_name())))

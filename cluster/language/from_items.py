@@ -24,7 +24,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
 from cluster.language.errors import suggest
-from cluster.language.looking_back import with_history
+from cluster.language.history_clause import with_history
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.quantities import duration_us, read_quantity, row_count
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
@@ -42,7 +42,7 @@ from cluster.language.syntax import (
 
 
 class QueryTranslator(Protocol):
-    """What the translation of FROM needs to know of the translation of queries."""
+    """What the translation of FROM needs of the translation of queries."""
 
     @property
     def context(self) -> Context:
@@ -94,7 +94,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
     translator
         For subqueries.
     stamped
-        True if FIRST or LAST want to know when tuples were sampled.
+        True if FIRST or LAST need the instants at which tuples were sampled.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def _changes(changes: Changes, alias: str | None, translator: QueryTranslator) -
 
 
 def sample_item(item: FromItem, sample: SampleClause, context: Context) -> FromItem:
-    """Return `item` sampled as the query as a whole says, unless it says so itself."""
+    """Return `item` with the sample period of the whole query, unless it has one of its own."""
     source = _source_of(item.node) if item.base else None
     if source is None or source.sample_period_us is not None:
         return item
@@ -270,7 +270,7 @@ def _best(value: Quantity | Bounds, read: Callable[[str, str | None], int], cont
     if not isinstance(value, Bounds):
         return read_quantity(value, read, context)
     best = read_quantity(value.expression, read, context)
-    if not context.registered:  # nobody used to look at the other bound
+    if not context.registered:  # the other bound used to be ignored
         worst = read_quantity(value.this, read, context)
         if worst < best if isinstance(value.parent, GranularityClause) else worst > best:
             hint = "write MIN a, MAX b, or COARSEST a, FINEST b"

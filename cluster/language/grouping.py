@@ -112,7 +112,7 @@ def with_parts_replaced(expression: exp.Expr, replaced: Callable[[exp.Expr], exp
 
 
 class _Calls:
-    """Aggregates, each once. What they are says which are the same; their names are for readers."""
+    """Aggregates, each once. They are compared by what they compute; their names are for readers."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = Names(taken)

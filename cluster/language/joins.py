@@ -36,7 +36,7 @@ def join_items(items: list[FromItem], outer: Mapping[int, exp.Join], context: Co
     """
     for position, join in outer.items():
         _check_outer(join, items[position], context)
-    # Streams first: who meets a relation does not depend on where FROM names it.
+    # Streams first: which tuples meet a relation does not depend on where FROM names it.
     first, *others = sorted(range(len(items)), key=lambda position: items[position].static)
     node, scopes = items[first].node, {first: [*items[first].scopes]}
     for position in others:
@@ -57,7 +57,7 @@ def _check_outer(join: exp.Join, item: FromItem, context: Context) -> None:
     if not item.static:
         raise context.error(
             join.this,
-            "LEFT JOIN needs a relation on its right: with a stream there, nobody knows when no partner will come",
+            "LEFT JOIN needs a relation on its right: with a stream there, a partner may still come at any time",
             "join with a comma and WHERE; use NOT EXISTS to ask whether there is no partner",
         )
     if not join.args.get("on"):

@@ -50,7 +50,7 @@ class MatchingKeys:
             return None
         try:
             typed = self._checker.check(part)
-        except FjordSqlError:  # an aggregate, say; what is wrong is said where it is translated
+        except FjordSqlError:  # an aggregate, for instance; its translation reports what is wrong
             return None
         return None if typed.type is None else self._names.get(_meaning(scalar_of(typed, typed.type)))
 
@@ -61,7 +61,7 @@ class MatchingKeys:
 
 
 def _meaning(scalar: Scalar) -> tuple[Expression, FieldType]:
-    """Return the expression without parentheses, as what they say is in it, and with each real written in one way."""
+    """Return the expression without parentheses, as its tree has their meaning, and with each real written one way."""
     return rebuilt(scalar.expression, _plain), scalar.type
 
 

@@ -59,7 +59,7 @@ SQLGLOT_TRIPS = (ParseError, ValueError, TypeError, LookupError, AttributeError)
 
 
 class PositionedParseError(ParseError):
-    """A parse error that knows which characters it is about."""
+    """A parse error with the characters that it is about."""
 
     def __init__(self, message: str, *, start: int, end: int) -> None:
         super().__init__(message, errors=[{"description": message, "start": start, "end": end}])
@@ -223,7 +223,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
         return this
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
-        # An operand of a set operation may have an alias for all sqlglot knows.
+        # sqlglot accepts an alias of an operand of a set operation.
         at_clause = self._at_lifetime() or self._at_clause("SAMPLE", "EVERY", "RATE")
         return None if at_clause else super()._parse_table_alias(alias_tokens)
 
@@ -296,7 +296,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
         return self._spanning(start, super()._parse_range(this, *arguments, **options))
 
     def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        # sqlglot makes NOT a part of LIKE, of which no rule knows: negation has one form.
+        # sqlglot makes NOT a part of LIKE, which no rule reads: negation has one form.
         return None if this is None else self.expression(exp.Not(this=this))
 
     def _parse_select_query(self, *arguments: Any, **options: Any) -> exp.Expr | None:
@@ -323,7 +323,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
         return query
 
     def _parse_quantified(self) -> exp.Expr | None:
-        """Return ALL, SOME or EXISTS of a query, which may have parentheses of its own; sqlglot knows one pair only."""
+        """Return ALL, SOME or EXISTS of a query, which may have parentheses of its own; sqlglot reads one pair only."""
         predicate = self.SUBQUERY_PREDICATES.get(self._curr.token_type) if self._curr else None
         place = self._index + 1
         while place < len(self._tokens) and self._tokens[place].token_type == TokenType.L_PAREN:

@@ -1,4 +1,4 @@
-"""Small questions about plans, and small steps in building them, that the translation asks and takes everywhere."""
+"""Small functions about plans, and for building them, that the translation uses everywhere."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def plain_column(scalar: Scalar) -> str | None:
 
 
 def scalar_of(typed: Typed, type_: FieldType) -> Scalar:
-    """Return a checked expression as the plan holds it; outer parentheses say nothing and go."""
+    """Return a checked expression as the plan holds it; outer parentheses have no meaning and go."""
     return Scalar(bare(expression_of(typed.expression)), type_)
 
 

@@ -40,7 +40,7 @@ NO_NUMBER = ("this is no number", "numbers are written 5, 1.5 or 15e-1")
 
 
 class QuantityError(ValueError):
-    """A quantity that means nothing; says why, and perhaps what was meant."""
+    """A quantity without a meaning: why, and perhaps what was meant."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -133,7 +133,7 @@ def row_count(number: str, unit: str | None) -> int:
 
 
 def exactly(number: str) -> Fraction:
-    """Return what a number says, to the last digit.
+    """Return the exact value of a number, to the last digit.
 
     >>> exactly("1.50"), exactly("-2e-1")
     (Fraction(3, 2), Fraction(-1, 5))
@@ -141,7 +141,7 @@ def exactly(number: str) -> Fraction:
     Raises
     ------
     QuantityError
-        If it is none, or has more digits than anybody needs.
+        If it is none, or has more digits than any use needs.
     """
     found = NUMBER.fullmatch(number)
     if found is None:

@@ -1,4 +1,4 @@
-"""Parsing calls and set operations that sqlglot reads more loosely than they are meant: what is wrong is said here."""
+"""Parsing calls and set operations that sqlglot reads more loosely than they are meant: the errors are raised here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEHIND_OPERATION = ("STRICT", "CORRESPONDING", "BY", "NAME")
 
 
 class RefusedSpellings(SensorClauseParsing):
-    """The part of the parser that knows what would be read and mean something else."""
+    """The part of the parser that refuses what would be read and mean something else."""
 
     def _parse_substring(self) -> exp.Substring:
         arguments: list[exp.Expr | None] = [*self._parse_csv(self._parse_bitwise)]

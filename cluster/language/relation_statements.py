@@ -1,4 +1,4 @@
-"""CREATE RELATION and DROP RELATION: what they say, checked as far as the text goes; sources are not asked here."""
+"""CREATE RELATION and DROP RELATION: their contents, checked as far as the text goes; sources are not read here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CreateRelation:
     stale_us: int | None
     _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
     warnings: tuple[str, ...] = ()
-    """What its author should know."""
+    """Warnings for its author."""
 
     def error(self, reason: str, hint: str | None = None, *, at: str = "source") -> FjordSqlError:
         """Return an error about a part of the text: a column by its name, or ``source``, ``query``, ``table``."""
@@ -107,7 +107,7 @@ class DropRelation:
 
 
 def create_relation(tree: CreateRelationStatement, context: Context) -> CreateRelation:
-    """Return what the statement says.
+    """Return the contents of the statement.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Context:
-    """What one translation knows throughout: the text (for errors), the catalog, and the warnings it gathers."""
+    """What one translation has throughout: the text (for errors), the catalog, and the warnings that it collects."""
 
     text: str
     catalog: Catalog
@@ -226,7 +226,7 @@ class Scope:
             return context.error(
                 reference,
                 f"{name!r} is the stamp of its stream: it orders the tuples and cannot be used in a query",
-                "a window says which tuples belong together in time",
+                "a window defines which tuples belong together in time",
             )
         if self.before_grouping is not None and self.before_grouping.knows(reference):
             return context.error(

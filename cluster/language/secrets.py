@@ -1,4 +1,4 @@
-"""Passwords in addresses: nobody gets to see them, neither in an error nor in a list."""
+"""Passwords in addresses: they are shown nowhere, neither in an error nor in a list."""
 
 from __future__ import annotations
 

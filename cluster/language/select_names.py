@@ -1,4 +1,4 @@
-"""Names that a query gives, where they are not known: what is said of them."""
+"""Names that a query gives, used where they are not known: the messages about them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Translator:
         return translator.knowing(query).query_body(query)
 
     def knowing(self, query: exp.Expr) -> Translator:
-        """Return the translator that knows the names which the WITH of `query` defines, if it has one."""
+        """Return the translator with the names that the WITH of `query` defines, if it has one."""
         with_: exp.With | None = query.args.get("with_")
         return self if with_ is None else self._with_names(with_)
 
@@ -98,7 +98,7 @@ class Translator:
         FjordSqlError
             If there is no FROM, or something in it is wrong.
         """
-        # A subquery is asked twice: first whether it is correlated.
+        # A subquery is translated twice: first to see whether it is correlated.
         key = (id(select), id(self.context.catalog))
         if key not in self.context.from_clauses:
             self.context.from_clauses[key] = (select, self.context.catalog, self._from_clause(select))
@@ -150,7 +150,7 @@ class Translator:
             if columns and not self.context.registered:
                 reason = "a list of columns behind a name is not part of FjordSQL"
                 raise self.context.error(columns[0], reason, "name the columns with AS in SELECT")
-            # What nobody reads costs nothing; what is read twice counts twice.
+            # What nothing reads costs nothing; what is read twice counts twice.
             own = Translator(replace(translator.context, readings=Readings()))
             entry = DerivedStream(named.alias, own.query(named.this), readings=own.context.readings.count)
             try:
@@ -168,7 +168,7 @@ class Translator:
             raise self.context.error(
                 join.this,
                 f"{' '.join(unknown)} JOIN is not part of FjordSQL",
-                "join with a comma and WHERE, or LEFT JOIN a relation; [NOT] EXISTS asks whether there is a partner",
+                "join with a comma and WHERE, or LEFT JOIN a relation; [NOT] EXISTS tests whether there is a partner",
             )
         if join.args.get("using"):
             raise self.context.error(join.this, "JOIN ... USING is not part of FjordSQL", "write JOIN ... ON a.x = b.x")

@@ -1,4 +1,4 @@
-"""Parsing what a query tells sensors (SAMPLE, EVENTS, WITHIN, LIFETIME) and asks of the past (SINCE); quantities."""
+"""Parsing the clauses for sensors (SAMPLE, EVENTS, WITHIN, LIFETIME) and for history (SINCE), and quantities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVIN
 
 
 class SensorClauseParsing(parser.Parser):
-    """The part of the parser that reads what sensors have to know."""
+    """The part of the parser that reads the clauses for sensors."""
 
     def refuse(
         self, reason: str, *, token: Token | None = None, hint: str | None = None, words: Iterable[str] = ()
@@ -96,7 +96,7 @@ class SensorClauseParsing(parser.Parser):
             and not following.text.isalpha()
             and self._match(TokenType.VAR)
         ):
-            # 1_000 and 0x10 are one number to their author; whoever reads the quantity says that it is none.
+            # 1_000 and 0x10 are one number to their author; reading the quantity then fails.
             value.set("this", token.text + following.text)
             value.meta["end"] = following.end
             following = self._curr

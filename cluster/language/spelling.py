@@ -2,8 +2,8 @@
 
 sqlglot swallows some of what it reads: a comma that dangles, ``GROUP BY`` with nothing behind it, ``traffic@5``. Such
 words leave no trace in the tree, so they are found by counting: :func:`written_words` gives those that a tree explains,
-and a text that has others says something that nobody heard. Names, numbers and texts are no words here, as the nodes
-that hold them know their places; neither are parentheses, which come in pairs.
+and a text that has others contains something that was not read. Names, numbers and texts are no words here, as the
+nodes that hold them have their places; neither are parentheses, which come in pairs.
 """
 
 from __future__ import annotations

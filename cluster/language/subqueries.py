@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SelectTranslator(Protocol):
-    """What the translation of subqueries needs to know of the translation of queries."""
+    """What the translation of subqueries needs of the translation of queries."""
 
     @property
     def context(self) -> Context:
@@ -36,7 +36,7 @@ class SelectTranslator(Protocol):
         """Return the plan of a whole query."""
 
     def knowing(self, query: exp.Expr) -> SelectTranslator:
-        """Return the translator that knows the names which the WITH of `query` defines."""
+        """Return the translator with the names that the WITH of `query` defines."""
 
     def from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
         """Return plan and names of FROM."""
@@ -54,7 +54,7 @@ class Operand:
     node
         Its plan; no column has the name of one on the left.
     value
-        The one column that the subquery selects, or None if it is only asked whether there are rows.
+        The one column that the subquery selects, or None if only the existence of rows is tested.
     correlation
         Conditions over both sides.
     single
@@ -79,8 +79,8 @@ class Subqueries:
         Raises
         ------
         FjordSqlError
-            If `value` is asked for and it does not select exactly one column, or it is correlated in a way that cannot
-            be taken apart.
+            If `value` is true and it does not select exactly one column, or it is correlated in a way that cannot be
+            decorrelated.
         """
         key = (id(query), id(left))
         known = self.translator.context.operands
@@ -162,7 +162,7 @@ class Subqueries:
         return Operand(node, found, correlation, aggregated)
 
     def _check_items(self, items: list[exp.Expr], node: Node, scope: Scope) -> None:
-        """Refuse what cannot be selected, though EXISTS asks for rows only."""
+        """Refuse what cannot be selected, though EXISTS needs rows only."""
         context = self.translator.context
         for item in items:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
@@ -175,10 +175,10 @@ class Subqueries:
     def _aggregated(
         self, node: Node, scope: Scope, items: list[exp.Expr], across: list[exp.Expr]
     ) -> tuple[Node, Scope, list[exp.Expr], list[exp.Expr]]:
-        """Return the aggregate for each value that the tuples on the left can ask for, and how they ask."""
+        """Return the aggregate for each value that the tuples on the left can refer to, and the conditions for that."""
         context = self.translator.context
         keys: list[exp.Expr] = []
-        asked: list[tuple[int, exp.Expr]] = []
+        outer: list[tuple[int, exp.Expr]] = []
         for condition in across:
             sides = [condition.this, condition.expression] if isinstance(condition, exp.EQ) else []
             inner = [side for side in sides if own_columns(side) and all(map(scope.knows, own_columns(side)))]
@@ -188,11 +188,11 @@ class Subqueries:
                     "an aggregated subquery can refer to the query around it only by equality",
                     "WHERE inner.column = outer.column",
                 )
-            asked.append((len(keys), sides[1] if inner[0] is sides[0] else sides[0]))
+            outer.append((len(keys), sides[1] if inner[0] is sides[0] else sides[0]))
             keys.append(inner[0])
         grouped = group(node, scope, context, keys=keys, expressions=[*items, *keys])
         item, *slots = grouped.expressions
-        wanted = [exp.EQ(this=slots[index], expression=other) for index, other in asked]
+        wanted = [exp.EQ(this=slots[index], expression=other) for index, other in outer]
         return grouped.node, grouped.scope, [item], list(wanted)
 
 

@@ -95,7 +95,7 @@ class Within(exp.Expression):
 
 
 class ZipBounds(exp.Expression):
-    """``WITHIN tolerance`` or ``WITHIN low TO high`` of a zip join: a quantity, or two of them."""
+    """``WITHIN tolerance`` or ``WITHIN low TO high`` of a zipper join: a quantity, or two of them."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": False, "expression": True}
 
@@ -214,7 +214,7 @@ def too_deep(tree: exp.Expr, limit: int) -> list[exp.Expr]:
 
 
 def span_of(expression: exp.Expr) -> tuple[int, int] | None:
-    """Return start and end of the text an expression was read from, as far as its parts know it."""
+    """Return start and end of the text an expression was read from, as far as its parts have it."""
     starts: list[int] = []
     ends: list[int] = []
     for part in expression.walk():

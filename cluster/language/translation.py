@@ -51,11 +51,11 @@ class Query:
     Parameters
     ----------
     node
-        Its plan, as the text says it; :func:`cluster.plan.rewrite.rewrite` makes it cheaper.
+        Its plan, just as the text is written; :func:`cluster.plan.rewrite.rewrite` makes it cheaper.
     text
         The text it came from.
     warnings
-        What its author should know, in the order in which it was noticed.
+        For its author, in the order in which they were found.
     reads
         Names of the streams that the text names: those the catalog must not lose while the query runs.
     """
@@ -151,7 +151,7 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
     Raises
     ------
     FjordSqlError
-        If it cannot be read, resolved or typed, or is refused; says where and what to write instead.
+        If it cannot be read, resolved or typed, or is refused; the error has the place and what to write instead.
     """
     text = readable(text)
     tree = _parse(text)
@@ -196,7 +196,7 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context) -> Query:
         raise context.error(
             tree,
             "this query reads no stream: its answer would never come",
-            "join the relation with a stream; `fjord sensors --sql` asks the catalog once",
+            "join the relation with a stream; `fjord sensors --sql` queries the catalog once",
         )
     _refuse_unbounded(node, tree, context)
     refuse_lifetimes_without_streams(tree, context)
@@ -216,7 +216,7 @@ def _check_ignored(statement: exp.Expr, context: Context) -> None:
 
 
 def parse_statement(text: str, *, registered: bool = False) -> Statement:
-    """Return what `text` asks for. Names in queries are not looked up yet: see :func:`translate`, for `registered` too.
+    """Return the statement in `text`. Names in queries are not resolved yet: see :func:`translate`, also for `registered`.
 
     Raises
     ------
@@ -327,7 +327,7 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
 
 
 def _check_field(column: exp.Expr, unit: str, context: Context) -> None:
-    """Refuse what sensors could not be asked for: demands with such a column are no messages."""
+    """Refuse what no demand can contain: with such a column it is no message."""
     _check_name(column.this, context, "column")
     if len(unit) > LONGEST_UNIT:
         raise context.error(column.args["unit"], f"a unit has at most {LONGEST_UNIT} characters")

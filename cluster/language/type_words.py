@@ -58,7 +58,7 @@ def written_type(word: str) -> str:
 
 
 def hint_for(word: str) -> str | None:
-    """Return what to write instead of a word for a type that is none here; None if nobody knows."""
+    """Return what to write instead of a word for a type that is none here; None if that is not known."""
     return _MEANT.get(written_type(word).partition("(")[0].strip())
 
 

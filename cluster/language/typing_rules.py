@@ -1,4 +1,4 @@
-"""How types and units combine. Pure; knows no names and no positions."""
+"""How types and units combine. Pure, without names and positions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def common_type(types: Iterable[FieldType | None]) -> FieldType | None:
 
 
 def belongs(type_: FieldType | None, family: Family) -> bool:
-    """Return whether a value of `type_` may stand where `family` is asked for."""
+    """Return whether a value of `type_` may stand where `family` is required."""
     if type_ is None or family == Family.ANY:
         return True
     return type_ == FieldType.INTEGER if family == Family.INTEGER else FAMILY_OF[type_] == family

@@ -103,7 +103,7 @@ def explained(stop: Stop, message: str = "") -> FjordSqlError:
     stop
         Where that was.
     message
-        What sqlglot says of it: it may name a word that it missed.
+        sqlglot's message about it: it may name a word that it missed.
     """
     found = (
         _foreign_quote(stop)

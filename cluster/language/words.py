@@ -94,7 +94,7 @@ _LISTED_ELSEWHERE = "`fjord stream list` and `fjord relation list` show what the
 FOREIGN_STATEMENTS: dict[str, str] = {
     **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "LOAD"), _CHANGED_ELSEWHERE),
     **dict.fromkeys(("SHOW", "LIST", "DESCRIBE", "DESC"), _LISTED_ELSEWHERE),
-    "EXPLAIN": "`fjord query explain 'SELECT ...'` says what a query means and how it would run",
+    "EXPLAIN": "`fjord query explain 'SELECT ...'` shows what a query means and how it would run",
     "ALTER": "drop it, and create it as it should be",
     "FROM": "SELECT ... FROM stream",
 }

@@ -28,7 +28,7 @@ KINDS: dict[str, ZipKind] = {"INNER": "inner", "LEFT": "left", "FULL": "full"}
 def zip_items(
     items: list[FromItem], syntax: list[exp.Expr], joins: list[exp.Join], context: Context
 ) -> tuple[list[FromItem], list[exp.Join]]:
-    """Return the items of FROM after each zip join has made one of two, and the joins that are left between them.
+    """Return the items of FROM after each zipper join has made one of two, and the joins that are left between them.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def zip_items(
     Raises
     ------
     FjordSqlError
-        If a zip join stands behind another join, an item has a window or tuples that last, or bounds or condition are
-        not what they should be.
+        If a zipper join stands behind another join, an item has a window or tuples that last, or bounds or condition
+        are not what they should be.
     """
     found = [items[0]]
     left: list[exp.Join] = []
@@ -53,7 +53,7 @@ def zip_items(
             left.append(join)
             continue
         if left and len(found) > 1 and (left[-1].args.get("on") or left[-1].args.get("kind")):
-            reason = "a zip join pairs two streams, not what other joins have made"
+            reason = "a zipper join pairs two streams, not what other joins have made"
             raise context.error(
                 join, reason, "zip first, FROM a ZIP JOIN b ... JOIN c, or put the join into a subquery"
             )
@@ -67,16 +67,16 @@ def _check_instants(item: FromItem, syntax: exp.Expr, context: Context) -> None:
     if clause := syntax.args.get("window") or syntax.args.get("granularity"):
         raise context.error(
             clause,
-            "a zip join pairs tuples as they come: its streams have no window",
+            "a zipper join pairs tuples as they come: its streams have no window",
             "put the window above, FROM (SELECT ... FROM a ZIP JOIN b ...) AS pairs WINDOW(...)",
         )
     if item.static:
-        reason = "a zip join pairs tuples by their stamps, but the rows of a relation have none"
+        reason = "a zipper join pairs tuples by their stamps, but the rows of a relation have none"
         raise context.error(syntax, reason, "join it with JOIN or LEFT JOIN behind the streams")
     if not is_instantaneous(item.node):
         raise context.error(
             syntax,
-            "a zip join pairs tuples by their stamps, but what is here lasts longer than an instant",
+            "a zipper join pairs tuples by their stamps, but what is here lasts longer than an instant",
             "put ISTREAM(...) around it: each tuple then is stamped where it begins",
         )
 
@@ -130,12 +130,12 @@ def _keys(
         if [column.internal in of_left for column in columns] != [True, False]:
             raise context.error(
                 part,
-                "ON of a zip join says only which column of the left equals which of the right",
+                "ON of a zipper join contains only equalities of a column of the left with one of the right",
                 "choose tuples in a subquery, FROM (SELECT ... WHERE ...) AS a, and pairs in WHERE",
             )
         one, other = columns
         if one.type != other.type:
-            reason = f"the keys of a zip join have one type, but these are {one.type.value} and {other.type.value}"
+            reason = f"the keys of a zipper join have one type, but these are {one.type.value} and {other.type.value}"
             raise context.error(part, reason, "convert one in a subquery, FROM (SELECT CAST(x AS ...) AS x ...) AS a")
         keys[one.internal, other.internal] = None
     return keys

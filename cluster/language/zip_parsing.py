@@ -14,10 +14,10 @@ BOUNDS_SHAPES = "WITHIN 50 MILLISECONDS or WITHIN 0 SECONDS TO 2 SECONDS"
 
 
 class ZipJoinParsing(StreamItemParsing):
-    """The part of the parser that reads zip joins."""
+    """The part of the parser that reads zipper joins."""
 
     def _parse_zip_join(self) -> ZipJoin | None:
-        """Return the zip join that comes next, or None if something else does."""
+        """Return the zipper join that comes next, or None if something else does."""
         index, first = self._index, self._curr
         side = first.text.upper() if first and self._match_set(self.JOIN_SIDES | self.JOIN_KINDS) else "INNER"
         if side != "INNER":
@@ -41,7 +41,7 @@ class ZipJoinParsing(StreamItemParsing):
         elif self._match(TokenType.USING):
             self.refuse("ZIP JOIN ... USING is not part of FjordSQL", token=self._prev, hint=f"write {ZIP_SHAPE}")
         elif self._at_word("WITHIN"):
-            self.refuse("this zip join has two WITHIN", hint=f"bounds are written {BOUNDS_SHAPES}")
+            self.refuse("this zipper join has two WITHIN", hint=f"bounds are written {BOUNDS_SHAPES}")
         return self.expression(join, place)
 
     def _parse_zip_bounds(self) -> ZipBounds:

@@ -1,4 +1,4 @@
-"""What a zip join means, tuple by tuple, from its words alone (docs/reference/sql.md, Zip joins)."""
+"""What a zipper join means, tuple by tuple, from its words alone (docs/reference/sql.md, Zipper joins)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def zip_rows(
     kind: str,
     widths: tuple[int, int],
 ) -> list[Stamped]:
-    """The answer of a zip join: rows and the one instant at which each is valid; `widths` are columns of the sides."""
+    """The answer of a zipper join: rows, each with its one instant of validity; `widths` are columns of the sides."""
     pairs, alone_left, alone_right = zipped(left, right, key_of, bounds)
     found = [(max(one[0], other[0]), (*one[1], *other[1], other[0] - one[0])) for one, other in pairs]
     if kind != "inner":

@@ -12,7 +12,7 @@ group's rows by the group's own condition. All operators work instant by instant
 (papers/pipes_algebra.md section 3), so each query's rows are exactly those it would have alone; and a query that comes
 later has no rows from before.
 
-Zip joins pair tuples one to one: with whom depends on all that came before, so queries that began at different times
+Zipper joins pair tuples one to one: with whom depends on all that came before, so queries that began at different times
 never share tuples there.
 
 Where a plan only filters, projects, joins and unites, queries with equal conditions share their tuples and the state of

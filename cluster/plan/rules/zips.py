@@ -39,7 +39,7 @@ def filter_below_zip(node: Node) -> Node | None:
 
 
 def narrow_zip(node: Node) -> Node | None:
-    """Keep of both sides of a zip join only its keys and what the projection above reads."""
+    """Keep of both sides of a zipper join only its keys and what the projection above reads."""
     if not (isinstance(node, Project) and isinstance(node.input, Zip)):
         return None
     zipped = node.input

@@ -53,7 +53,7 @@ LAST = 39
 END_US = NEVER
 """The last watermark: both streams have ended."""
 ZIPPED_US = 5
-"""A zip join answers no later after its tuples."""
+"""A zipper join answers no later after its tuples."""
 
 W = "WINDOW(RANGE 20 US SLIDE 10 US)"
 KNOWN = "segment IN (SELECT segment FROM known_segments WHERE person = 'ann')"
@@ -184,7 +184,7 @@ CASES: dict[str, str] = {
     "WHERE t.sensor = p.sensor GROUP BY p.name",
     "lookup of an aggregate": f"SELECT s.segment, s.n, l.fastest FROM (SELECT segment, COUNT(*) AS n FROM traffic {W} "
     "GROUP BY segment) AS s, limits AS l WHERE s.segment = l.segment",
-    # changes, and zip joins
+    # changes, and zipper joins
     "insertions": "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS i",
     "deletions": "SELECT sensor FROM DSTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS d",
     "zip": "SELECT t.sensor, t.speed, w.wind, apart_us FROM traffic AS t ZIP JOIN weather AS w WITHIN 2 US ON t.sensor = w.sensor",

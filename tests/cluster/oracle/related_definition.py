@@ -1,7 +1,7 @@
-"""What a plan means with relations that never change, and with zip joins: the oracle, and what it leaves to others.
+"""What a plan means with relations that never change, and with zipper joins: the oracle, and what it leaves to others.
 
-A relation is a stream of the same rows at every instant, a left join is a union. A zip join, which is defined tuple by
-tuple (tests/cluster/zip_definition), is the stream of its rows.
+A relation is a stream of the same rows at every instant, a left join is a union. A zipper join, which is defined tuple
+by tuple (tests/cluster/zip_definition), is the stream of its rows.
 """
 
 from __future__ import annotations

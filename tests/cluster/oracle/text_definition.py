@@ -27,7 +27,7 @@ ARROW_TYPES = {
     FieldType.TEXT: pa.string(),
 }
 SLACK = 8
-"""Instants beyond the last one compared: what Dstream and zip joins look ahead."""
+"""Instants beyond the last one compared: what Dstream and zipper joins look ahead."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class TextDefinition:
         self._connection.unregister("given")
 
     def _zip(self, sides: ZipSides, instants: int) -> set[int]:
-        """Make the table of a zip join; return the stream sets on which it is ambiguous."""
+        """Make the table of a zipper join; return the stream sets on which it is ambiguous."""
         zipped = sides.zipped
         widths = zipped.left.width, zipped.right.width
         read = [

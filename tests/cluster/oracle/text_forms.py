@@ -107,7 +107,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Zipped:
-    """A zip join of what stands left of it in FROM with an item. `keys` are columns of both."""
+    """A zipper join of what stands left of it in FROM with an item. `keys` are columns of both."""
 
     left: Item | Zipped
     right: Item

@@ -1,4 +1,4 @@
-"""Random items of FROM: streams with their clauses, events, subqueries, changes, the relation, and zip joins."""
+"""Random items of FROM: streams with their clauses, events, subqueries, changes, the relation, and zipper joins."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def _called(columns: Sequence[Known], alias: str) -> tuple[Known, ...]:
 
 
 def aliases_of(offered: Sequence[Offered]) -> list[str]:
-    """Return what items are called, those within zip joins too."""
+    """Return what items are called, those within zipper joins too."""
     return [known.alias for each in offered for known in each.columns] + [each.alias for each in offered]
 
 

@@ -43,7 +43,7 @@ from tests.cluster.oracle.text_world import PLACES
 
 @dataclass(frozen=True)
 class ZipSides:
-    """What has to be known before a zip join can be defined: the tables of its sides."""
+    """What has to be known before a zipper join can be defined: the tables of its sides."""
 
     zipped: Zipped
     before: str

@@ -1,4 +1,4 @@
-"""Random zip joins."""
+"""Random zipper joins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cluster.oracle.text_items import Offered
 
 
 def zipped(dice: random.Random, mark: str, left: Offered, right: Offered) -> Offered:
-    """Return the zip join of two items whose tuples are valid at instants."""
+    """Return the zipper join of two items whose tuples are valid at instants."""
     keys, on = [], []
     for one in range(len(left.columns)):
         for other in range(len(right.columns)):
@@ -34,7 +34,7 @@ def zipped(dice: random.Random, mark: str, left: Offered, right: Offered) -> Off
         apart = f"apart_us_{int(apart.rpartition('_')[2]) + 1 if apart != 'apart_us' else 2}"
     own = [*left.columns, *right.columns, Known(apart, FieldType.INTEGER, "", "")]
     columns = tuple(replace(each, sql=f"{mark}.c{n}", stamp="", sampled=False) for n, each in enumerate(own))
-    item = Zipped(left.item, right.item, mark, kind, f"{dice.choice(words[kind])} ", tuple(keys),  # type: ignore[arg-type] # a zip join's right side is an item
+    item = Zipped(left.item, right.item, mark, kind, f"{dice.choice(words[kind])} ", tuple(keys),  # type: ignore[arg-type] # a zipper join's right side is an item
                   f"{within}{' ON ' + ' AND '.join(on) if on else ''}", (low, high))  # fmt: skip
     return Offered(item, columns, left.alias, instants=True)
 

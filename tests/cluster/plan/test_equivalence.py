@@ -124,7 +124,7 @@ def counted(draw):
 
 @st.composite
 def zips(draw):
-    """A zip join of streams with one tuple an instant: which of several is the first depends on the columns left."""
+    """A zipper join of streams with one tuple an instant: which of several is the first depends on the columns left."""
     sides: list[Node] = []
     for name in "ab":
         node: Node = SOURCES[name]

@@ -48,7 +48,7 @@ LARGE_SUM = " + ".join(f'"x" * {number}' for number in range(700))
 
 
 def zipped(left: Node, right: Node, kind: ZipKind = "inner") -> Zip:
-    """A zip join on x = u."""
+    """A zipper join on x = u."""
     return Zip(left, right, (("x", "u"),), -1, 3, kind, "apart_us")
 
 
@@ -196,7 +196,7 @@ APPLIES = [
         grouped(A, "x", call("max", "y"), call("count", "y", distinct=True)),
     ),
     (d.subtract_once, Difference(Difference(A, ALSO_A), A), Difference(A, Union(ALSO_A, A))),
-    # zip joins
+    # zipper joins
     (z.filter_below_zip, where(zipped(A, B), X), zipped(where(A, X), where(B, U))),
     (z.filter_below_zip, where(zipped(A, B), U), zipped(where(A, X), where(B, U))),
     (z.filter_below_zip, where(zipped(A, B, "left"), X), zipped(where(A, X), where(B, U), "left")),

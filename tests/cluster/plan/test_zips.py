@@ -1,4 +1,4 @@
-"""Zip joins in whole queries: text, rewriting, edges and operators answer what the definition says."""
+"""Zipper joins in whole queries: text, rewriting, edges and operators answer what the definition says."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def planned(text: str) -> tuple[Node, Node]:
     return node, better
 
 
-# A few of each; the oracle draws zip joins without end (`make oracle`).
+# A few of each; the oracle draws zipper joins without end (`make oracle`).
 @pytest.mark.parametrize("text", QUERIES)
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(streams=STREAMS, seed=st.integers(0, 2**32))

@@ -26,10 +26,10 @@ def with_history(node: Node, since: SinceClause, context: Context, *, name: str)
     ago = since.args.get("this")
     history = History(None if ago is None else read_quantity(ago, duration_us, context, meant="HOURS"))
 
-    def looking_back(source: Source) -> Source:
+    def note_history(source: Source) -> Source:
         return source if source.history is not None else replace(source, history=history)
 
-    found = with_sources(node, looking_back)
+    found = with_sources(node, note_history)
     if found is node:
         context.refuse_ignored(since, OWN.format(f"that {name} reads", "SINCE"), LEAVE_OUT)
     return found
