@@ -1,4 +1,4 @@
-"""What live motes have sent and the broker has not heard yet: a queue, so that a slow broker delays no sample."""
+"""What live motes have sent and the broker has not received yet: a queue, so that a slow broker delays no sample."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Air:
                 try:
                     await self._link.publish(each.message)
                 except LinkError:
-                    self.lost += 1  # nobody was there to hear it: that is what radio is like
+                    self.lost += 1  # no receiver was in range, as happens on the air
                 if each.mote is not None and each.packet is not None:
                     each.mote.transmitted(each.packet, self._clock())
                 self._outgoing.popleft()

@@ -71,7 +71,9 @@ def run(
     ] = 1.0,
     hold: Annotated[
         int,
-        duration_option("--hold", help="A trace waits this long for all motes to be asked.", shown_default="30s"),
+        duration_option(
+            "--hold", help="A trace waits this long until queries demand samples of all motes.", shown_default="30s"
+        ),
     ] = 30_000_000,
     exit_at_end: Annotated[bool, typer.Option("--exit-at-end", help="Stop when a trace has ended.")] = False,
     duration: Annotated[
@@ -86,7 +88,7 @@ def run(
         duration_option(
             "--lifetime",
             help="How long each battery must last, whatever queries ask.",
-            shown_default="no wish",
+            shown_default="no limit",
             most_us=LONGEST_LIFETIME_US,
         ),
     ] = None,
@@ -100,8 +102,9 @@ def run(
 ) -> None:
     """Run live motes until Ctrl-C.
 
-    Motes sleep until a query asks for them. A trace begins when it is asked for; without one, motes in a generated
-    world sample in real time. The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD.
+    Motes sleep until a query demands their samples. A trace begins when a query demands it; without a trace, motes
+    in a generated world sample in real time. The broker's user and password come from FJORD_BROKER_USERNAME and
+    FJORD_BROKER_PASSWORD.
     """
     import asyncio
     import os
@@ -132,7 +135,7 @@ def run(
         )
     else:
         _refuse(
-            "only without --trace, which says what there is to sense",
+            "only without --trace, which has what there is to sense",
             {"--world": world is not None, "--motes": motes is not None, "--period": period is not None},
         )
         columns = TraceColumns(
@@ -216,12 +219,12 @@ def lifetime(
     from firmware_sim.printing import print_lifetime
 
     planned = load_fleet(fleet)
-    asking = load_queries(queries, planned.motes[0].description.stream)
+    loaded = load_queries(queries, planned.motes[0].description.stream)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         shown = bar.add_task(f"{len(planned.motes)} motes, {days:g} days", total=1.0)
         report = make_report(
-            planned, asking, days=days, seed=seed, progress=lambda share: bar.update(shown, completed=share)
+            planned, loaded, days=days, seed=seed, progress=lambda share: bar.update(shown, completed=share)
         )
     if plot is not None:
         from firmware_sim.lifetime.plots import plot_lifetime

@@ -60,13 +60,13 @@ class FleetSettings:
     hold_us
         A replay waits until every mote has a program, or until this long after the first one got one.
     exit_at_end
-        Stop when the phenomenon has ended and every mote has said so.
+        Stop when the phenomenon has ended and every mote has announced it.
     seed
         Of start-up, backoff and radio.
     preset, battery, temperature_c
         Device profile of the motes, what feeds them (None for ever), and how warm that is.
     lifetime_us
-        How long their owner wants each battery to last; 0 for no wish.
+        How long each battery should last; 0 for any time.
     faults
         What happens to their packets before they reach the broker.
     """
@@ -90,7 +90,7 @@ class Fleet:
     Parameters
     ----------
     phenomenon
-        Their world; motes in a world that begins (a trace) wait at its beginning until somebody asks.
+        Their world; motes in a world that begins (a trace) wait at its beginning until a query demands samples.
     settings
         How they run.
     clock
@@ -126,7 +126,7 @@ class Fleet:
         self.begins_us = begins_us
         self._by_name = {mote.description.name: place for place, mote in enumerate(self.motes)}
         self._random = random.Random(settings.seed)  # noqa: S311 - a simulation, not a secret
-        self._wishes: list[int | None] = [None] * len(self.motes)
+        self._wakes_us: list[int | None] = [None] * len(self.motes)
         self._wake_ups: list[tuple[int, int]] = []
         self._changed = asyncio.Event()
         self._first_program_us: int | None = None
@@ -176,7 +176,7 @@ class Fleet:
         }
 
     async def run(self) -> None:
-        """Run the motes until cancelled, or to the phenomenon's end if the settings say so."""
+        """Run the motes until cancelled, or to the phenomenon's end if the settings demand it."""
         async with asyncio.TaskGroup() as tasks:
             link = tasks.create_task(self._link.run(self._receive), name="link")
             await self._link.connected.wait()
@@ -196,16 +196,16 @@ class Fleet:
         while True:
             now_us = self._clock()
             if self._settings.exit_at_end and self.ended:
-                # Each mote says once more that it has ended, in case its last packet was not heard.
+                # Each mote announces its end once more, in case its last packet was lost.
                 ended_us = ended_us or now_us
                 if now_us - ended_us >= LINGER_US:
                     return
             self._release_if_ready(now_us)
             while self._wake_ups and self._wake_ups[0][0] <= now_us:
                 wanted_us, place = heapq.heappop(self._wake_ups)
-                if self._wishes[place] != wanted_us:
+                if self._wakes_us[place] != wanted_us:
                     continue  # it has wished for another time since
-                self._wishes[place] = None
+                self._wakes_us[place] = None
                 woken_us = self._clock()
                 event = Wake(woken_us) if started[place] else PowerOn(woken_us)
                 started[place] = True
@@ -240,7 +240,7 @@ class Fleet:
         self._changed.set()
 
     def _release_if_ready(self, now_us: int) -> None:
-        """Let a held replay begin once everybody is ready, or has had time enough to be."""
+        """Let a held replay begin once all motes are ready, or have had enough time for it."""
         if not self.sample_clock.held or self._first_program_us is None:
             return
         waited_us = now_us - self._first_program_us
@@ -262,5 +262,5 @@ class Fleet:
                     self._wish(place, instruction.radio_us + self._random.randrange(BACKOFF_US))
 
     def _wish(self, place: int, radio_us: int) -> None:
-        self._wishes[place] = radio_us
+        self._wakes_us[place] = radio_us
         heapq.heappush(self._wake_ups, (radio_us, place))

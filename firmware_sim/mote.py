@@ -49,7 +49,7 @@ from protocols.power.profiles import find_profile
 from protocols.programs import SLEEP, SamplingProgram, first_sample_at_or_after, program_number
 
 USUAL_PRESET = "telosb"
-"""What a mote is unless somebody says otherwise."""
+"""What a mote is by default."""
 AFTER_THE_END_US = 86_400_000_000
 """A mote whose phenomenon has ended promises not to sample for this much longer, so that open windows can close."""
 
@@ -76,9 +76,9 @@ class Mote:
     meter
         Counts what it spends. Once its battery is empty the mote does nothing any more.
     lifetime_us
-        How long its owner wants its battery to last; 0 for no wish.
+        How long its battery should last; 0 for any time.
     replays
-        Whether its clock is that of a recording, and says so.
+        Whether its clock is that of a recording, and its announcement has that.
     """
 
     description: MoteDescription
@@ -147,7 +147,7 @@ class Mote:
         return [self._announce(), *self._work(radio_us)]
 
     def _work(self, radio_us: int) -> list[Instruction]:
-        """Take the samples that are due, send what is ready, ask if it is time, and say when to wake again."""
+        """Take the samples that are due, send what is ready, ask for control if it is time, and set the next timer."""
         instructions: list[Instruction] = []
         if self.sampling and not self.clock.held:
             self._take_due_samples(radio_us)
@@ -162,7 +162,7 @@ class Mote:
             if not self._waiting:
                 self._impatient_us = None
         if not instructions and radio_us >= self._schedule().asks_at(radio_us):
-            # Where nobody knows when the next record comes, those that wait go along.
+            # Where the next record may come at any time, those that wait go along.
             along: list[Stamped] = []
             if self.sampling and not is_regular(self.program):
                 along, self._waiting = self._waiting, []
@@ -195,7 +195,7 @@ class Mote:
         """Let what is open become records, and take note of what did not."""
         if self._execution is not None:
             closed = self._execution.close(self._next_sample_us)
-            # What is stamped before the promise has been told by it.
+            # What is stamped before the low watermark has been sent with it.
             self._waiting += [stamped for stamped in closed if stamped[0] >= self._promised_us]
             self._filtered_before += self._execution.filtered
             self._suppressed_before += self._execution.suppressed

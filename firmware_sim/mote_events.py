@@ -29,14 +29,14 @@ class MoteDescription:
         *,
         replays: bool = False,
     ) -> Announcement:
-        """Return what it tells its proxy after it has booted for the `boot`-th time.
+        """Return its announcement to its proxy after it has booted for the `boot`-th time.
 
         Parameters
         ----------
         boot, device
             Times it has booted, and the preset it is built like; empty for another device.
         battery_joules, lifetime_us
-            What its battery gives, if known, and how long its owner wants that to last; 0 for no wish.
+            What its battery gives, if known, and how long it should last; 0 for any time.
         replays
             Whether its clock is that of a recording.
         """
@@ -86,14 +86,14 @@ class PowerOn:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """The time has come that the mote asked for."""
+    """The time has come for which the mote set its timer."""
 
     radio_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class ControlReceived:
-    """Control is on the air; only a mote that listens hears it."""
+    """Control is on the air; only a mote that listens receives it."""
 
     radio_us: int
     control: Control
@@ -119,7 +119,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Wake the mote at this radio time; replaces an earlier wish."""
+    """Wake the mote at this radio time; replaces an earlier timer."""
 
     radio_us: int
 

@@ -1,7 +1,7 @@
 """The sample clock: application time as a function of radio time.
 
 A mote has two clocks. The *radio clock* is real time: listen windows, wake-ups and packets run on it. The *sample
-clock* stamps samples; in a replay it runs faster, and it may be held until everybody is ready. At speed 1 it is the
+clock* stamps samples; in a replay it runs faster, and it may be held until all motes are ready. At speed 1 it is the
 time of day.
 """
 

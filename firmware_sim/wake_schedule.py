@@ -1,4 +1,4 @@
-"""When a mote wakes next: to sample, or to send a packet only so that somebody may answer it."""
+"""When a mote wakes next: to sample, or to send a packet only so that the proxy may answer it."""
 
 from __future__ import annotations
 

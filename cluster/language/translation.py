@@ -216,7 +216,7 @@ def _check_ignored(statement: exp.Expr, context: Context) -> None:
 
 
 def parse_statement(text: str, *, registered: bool = False) -> Statement:
-    """Return the statement in `text`. Names in queries are not resolved yet: see :func:`translate`, also for `registered`.
+    """Return the statement in `text`, its names not yet resolved: see :func:`translate`, also for `registered`.
 
     Raises
     ------

@@ -40,7 +40,7 @@ class _Pane:
 
 
 class PaneReporter:
-    """Aggregates samples pane by pane. A pane that began or ended with the program says how much of it is covered.
+    """Aggregates samples pane by pane. A pane that began or ended with the program has the time that is covered.
 
     A pane is stamped with its last instant, or that of the change of program that ended it, so that an open one does
     not hold back watermarks.
@@ -48,7 +48,7 @@ class PaneReporter:
     Parameters
     ----------
     program, report
-        What is asked for.
+        The report to make.
     began_us
         No sample before this is part of it.
     """

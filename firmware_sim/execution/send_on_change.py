@@ -8,7 +8,7 @@ from protocols.programs import SamplingProgram, SendOnChange
 
 
 class ChangeReporter:
-    """Sends samples that differ from the last one sent; and in the end the last one, which tells all before it."""
+    """Sends samples that differ from the last one sent; and in the end the last one, which stands for all before it."""
 
     open_us: int | None = None
     suppressed = 0

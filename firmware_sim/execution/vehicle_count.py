@@ -14,7 +14,7 @@ class VehicleCountReporter:
     Parameters
     ----------
     program, report
-        What is asked for.
+        The report to make.
     began_us
         No sample before this is part of it.
     """

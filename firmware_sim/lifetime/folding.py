@@ -25,7 +25,7 @@ class FleetFolding:
     fleet
         The fleet.
     queries
-        Who asks.
+        The queries.
     pushed_down
         False if motes are to send every sample that any query reads.
     """

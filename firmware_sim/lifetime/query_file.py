@@ -1,7 +1,7 @@
 """Queries in a file, and what they ask of the sensors.
 
 The language is the cluster's: this package never imports it, it finds it through entry points (group
-``fjord.language``), as the command line finds its commands. Where the cluster is not installed, it says so.
+``fjord.language``), as the command line finds its commands. Where the cluster is not installed, there is an error.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def load_queries(path: Path, schema: StreamSchema) -> list[AskingQuery]:
-    """Return the queries of a file and what each asks of the motes of a stream.
+    """Return the queries of a file and what each demands of the motes of a stream.
 
     Raises
     ------
     SettingsError
-        If the file cannot be read, or a query is wrong or reads another stream; says which, and where.
+        If the file cannot be read, or a query is wrong or reads another stream; the error has its name and place.
     MissingLibraryError
         If the language is not installed.
     """
@@ -118,7 +118,7 @@ class _Language:
         self._catalog = catalog.of([schema])
 
     def demands(self, query: NamedQuery) -> tuple[QueryDemand, ...]:
-        """Return what a query asks of the stream."""
+        """Return what a query demands of the stream."""
         node = self._translate(query.sql, self._catalog).node
         demands: tuple[QueryDemand, ...] = self._demands_of(query.name, node)[self._stream]
         return demands

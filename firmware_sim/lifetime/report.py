@@ -32,7 +32,7 @@ class QueryCost:
     name
         Of the query.
     asks
-        What it asks of the motes, in words.
+        What it demands of the motes, in words.
     first_days_without
         When the first mote would die if this query were dropped, by the closed form scaled to the simulation.
     median_days_without
@@ -101,7 +101,7 @@ class LifetimeReport:
         return "; ".join(reasons)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON knows it."""
+        """Return the report as a JSON object."""
         outcome, first = self.outcome, self.first
         component, share = outcome.dearest(first)
         return {
@@ -192,7 +192,7 @@ def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery], *, pushed_do
     Parameters
     ----------
     fleet, queries
-        Whose motes, and who asks.
+        The motes, and the queries.
     pushed_down
         False if motes are to send every sample that any query reads.
     """

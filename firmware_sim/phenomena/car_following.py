@@ -64,7 +64,7 @@ class Passage:
 
 
 class Lane:
-    """Vehicles of one lane, moved step by step; sensors at given places report who passes.
+    """Vehicles of one lane, moved step by step; sensors at given places report which vehicles pass.
 
     Parameters
     ----------

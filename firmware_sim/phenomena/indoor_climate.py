@@ -47,7 +47,7 @@ class IndoorClimate:
     seed
         Decides everything.
     default_period_us
-        Their sample period if nobody asks for another.
+        Their sample period if no query demands another.
     """
 
     begins_us: int | None = None
@@ -77,7 +77,7 @@ class IndoorClimate:
         )
 
     def sense(self, mote: int, instant_us: int, fields: tuple[str, ...]) -> tuple[SampleValue, ...]:
-        """Return what is asked for."""
+        """Return the values of the fields that are sampled."""
         seconds = instant_us / 1e6
         draught, is_open = self._draught(mote, seconds)
         outside = outside_c(seconds)

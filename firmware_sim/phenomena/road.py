@@ -84,7 +84,7 @@ class Road:
     origin_us
         Instant at which the first vehicles have spread over it; None takes the first instant that is sensed.
     default_period_us
-        Sample period of its motes if nobody asks for another; 180 Hz if None.
+        Sample period of its motes if no query demands another; 180 Hz if None.
     """
 
     begins_us: int | None = None
@@ -171,19 +171,19 @@ class Road:
         return max(level, 0.0)
 
     def passages(self, mote: int) -> list[Passage]:
-        """Return the truth: who passed a mote, in seconds since the origin, as far back as it is remembered."""
+        """Return the truth: which vehicles passed a mote, in seconds since the origin, as far back as that is kept."""
         lane, sensor = divmod(mote, len(self._places))
         return list(self._passages[lane][sensor])
 
     def mean_speed_mph(self, mote: int, since: float) -> float | None:
-        """Return the mean speed of those who passed a mote since a time; None if nobody did."""
+        """Return the mean speed of the vehicles that passed a mote since a time; None if none did."""
         recent = self.passages(mote)
         first = bisect.bisect_left([passage.front for passage in recent], since)
         speeds = [passage.speed_mps / MPH for passage in recent[first:]]
         return sum(speeds) / len(speeds) if speeds else None
 
     def _until(self, instant_us: int) -> float:
-        """Move all vehicles far enough to know who is over a sensor at an instant; return it in seconds."""
+        """Move all vehicles far enough to know which is over a sensor at an instant; return it in seconds."""
         if self._origin_us is None:
             self._origin_us = instant_us
         seconds = (instant_us - self._origin_us) / 1e6
@@ -206,7 +206,7 @@ class Road:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredVehicle:
-    """What two motes of a station say of a vehicle."""
+    """What two motes of a station report of a vehicle."""
 
     feet_per_second: float
     length_feet: float

@@ -66,7 +66,7 @@ class Trace:
     Raises
     ------
     TraceError
-        If the file cannot be read, a column is missing, or an instant cannot be understood; says which and where.
+        If the file cannot be read, a column is missing, or an instant cannot be understood; the error has the place.
     """
 
     def __init__(self, path: Path, *, columns: TraceColumns | None = None, stream: str = "traffic") -> None:
@@ -155,7 +155,7 @@ class Trace:
                     *(Field(name, _field_type(rows.schema[name]), units.get(name, "")) for name in self._fields),
                 ),
             )
-            # Proxies would refuse what does not fit the protocol, and nobody would be told why.
+            # Proxies would reject what does not fit the protocol, without an error here.
             return msgspec.convert(msgspec.to_builtins(schema), StreamSchema)
         except (SchemaError, msgspec.ValidationError) as error:
             raise TraceError(f"the trace {self._path} cannot be a stream: {error}") from error

@@ -1,7 +1,7 @@
 """Traffic on a road of several lanes: loops that report speed and flow, with rush hours and jams that travel upstream.
 
 What a loop senses is a function of (seed, mote, instant) alone, so that every run of a seed is the same and no history
-is kept. It is a picture of traffic, not a model of drivers.
+is kept. It resembles traffic, and does not model drivers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Traffic:
     seed
         Decides everything.
     default_period_us
-        Their sample period if nobody asks for another.
+        Their sample period if no query demands another.
     """
 
     begins_us: int | None = None
@@ -85,7 +85,7 @@ class Traffic:
         )
 
     def sense(self, mote: int, instant_us: int, fields: tuple[str, ...]) -> tuple[SampleValue, ...]:
-        """Return speed (mph) and flow (vehicles an hour) as asked."""
+        """Return those of speed (mph) and flow (vehicles an hour) that are sampled."""
         segment, lane = divmod(mote, LANES)
         seconds = instant_us / 1e6
         chance = random.Random(f"{self._seed}/{mote}/{instant_us}")  # noqa: S311 - a simulation, not a secret

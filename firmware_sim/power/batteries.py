@@ -28,7 +28,7 @@ def find_battery(name: str) -> Battery:
     Raises
     ------
     SettingsError
-        If there is none of this name; says which there are.
+        If there is none of this name; the error lists those there are.
     """
     kind, _, capacity = name.partition(":")
     if kind == "ideal":
@@ -37,7 +37,7 @@ def find_battery(name: str) -> Battery:
         except ValueError:
             capacity_mah = 0.0
         if not 0.0 < capacity_mah < float("inf"):
-            raise SettingsError(f"{name!r} says no capacity", hint="write ideal:2400 for 2400 mAh")
+            raise SettingsError(f"{name!r} has no capacity", hint="write ideal:2400 for 2400 mAh")
         return ideal(capacity_mah)
     try:
         return known_batteries()[name]

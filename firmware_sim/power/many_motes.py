@@ -122,7 +122,7 @@ class Activities:
         return np.asarray(found, dtype=np.int64)
 
     def _repeats(self, packets: npt.NDArray[np.int64]) -> Floats:
-        """Draw how many packets are sent again because nobody acknowledged them."""
+        """Draw how many packets are sent again because no acknowledgement came."""
         repeats = np.zeros(len(packets))
         failed = packets
         for attempt in range(1, int(self._attempts.max(initial=1))):

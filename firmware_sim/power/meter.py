@@ -63,7 +63,7 @@ class Meter:
 
     @property
     def device(self) -> str:
-        """The preset it has, by name; empty if its profile is nobody else's."""
+        """The preset it has, by name; empty if its profile is its own."""
         name = self.profile.name
         return name if name in preset_names() and find_profile(name) == self.profile else ""
 
@@ -112,7 +112,7 @@ class Meter:
         return math.ceil(self.profile.radio.airtime_us(payload_bits))
 
     def repeated(self, payload_bits: float, times: int) -> None:
-        """Count repeats of a packet that nobody acknowledged."""
+        """Count repeats of a packet that was not acknowledged."""
         once, again = packet_cost(self.profile, payload_bits), packet_cost(self.profile, payload_bits, 2.0)
         self._waiting += (again.joules - once.joules) * times
         self._busy_us += (again.busy_us - once.busy_us) * times

@@ -27,7 +27,7 @@ SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS = 0.1, 1000.0, 41
 
 @dataclass(frozen=True, slots=True)
 class PowerQuestion:
-    """What is asked.
+    """What the report is about.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class PowerReport:
         return seconds / 86_400
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON knows it."""
+        """Return the report as a JSON object."""
         uncertainty = self.profile.uncertainty
         return {
             "preset": self.profile.name,
@@ -119,7 +119,7 @@ def answer(question: PowerQuestion) -> PowerReport:
     ProgramError
         If the device cannot run the program; names the limit.
     OverloadError
-        If the world asks more of the device than it has time for.
+        If the world demands more of the device than it has time for.
     """
     profile = find_profile(question.preset)
     program = program_at(question, profile, question.rate_hz)

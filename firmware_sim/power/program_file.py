@@ -77,7 +77,7 @@ def load_program(path: Path) -> SamplingProgram:
     Raises
     ------
     SettingsError
-        If the file cannot be read or understood; says where.
+        If the file cannot be read or understood; the error has the place.
     ProgramError
         If no mote could run it.
     """

@@ -101,7 +101,7 @@ class Channel:
 
     @property
     def load(self) -> float:
-        """Share of the last second for which somebody sent."""
+        """Share of the last second for which any mote sent."""
         return self._busy_us / SECOND_US
 
     def carry(self, mote: str, payload: bytes, *, at_us: int, airtime_us: float, maximum_attempts: int = 1) -> Carried:
@@ -116,7 +116,7 @@ class Channel:
         at_us, airtime_us
             When, and how long one transmission takes.
         maximum_attempts
-            After so many transmissions the mote gives up, unless the faults say otherwise.
+            After so many transmissions the mote gives up, unless the faults have another number.
         """
         faults = self._faults
         most = faults.maximum_attempts or maximum_attempts
@@ -162,7 +162,7 @@ class Channel:
         return bytes(wrong)
 
     def _collides(self, at_us: int, airtime_us: float) -> bool:
-        """Return whether somebody else sends at the same time: ALOHA with the load that carrier sense cannot avoid."""
+        """Return whether another mote sends at the same time: ALOHA with the load that carrier sense cannot avoid."""
         free = self._faults.collisions_above_load
         if free is None:
             return False
@@ -180,7 +180,7 @@ def read_faults(path: Path) -> RadioFaults:
     Raises
     ------
     SettingsError
-        If it cannot be read or understood; says where.
+        If it cannot be read or understood; the error has the place.
     """
     text = read_text_file(path, "the radio file")
     return convert(read_table(text, str(path)), RadioFaults, text=text, origin=str(path))

@@ -42,7 +42,7 @@ class VirtualSettings:
     faults
         Of the radio.
     drifting
-        Whether their clocks run as wrong as the profile says.
+        Whether their clocks are as wrong as the profile's.
     begins_us
         When the run begins, in a world that is always there.
     seed
@@ -71,7 +71,7 @@ class VirtualFleet:
     phenomenon
         Their world.
     programs
-        What each mote is asked to do, by name.
+        What each mote has to do, by name.
     settings
         How they run.
     listener
@@ -95,7 +95,7 @@ class VirtualFleet:
         self.motes = [self._mote(phenomenon, place) for place in range(len(phenomenon.motes))]
         self._order = 0
         self._queue: list[tuple[int, int, int, Event | _Arrival]] = []
-        self._wishes: list[int | None] = [None] * len(self.motes)
+        self._wakes_us: list[int | None] = [None] * len(self.motes)
         self._free_at_us = [begins_us] * len(self.motes)
         spread = START_SPREAD_US // max(1, len(self.motes))
         for place in range(len(self.motes)):
@@ -109,7 +109,7 @@ class VirtualFleet:
                 progress(at_us)
             self._now_us = at_us
             match event:
-                case Wake() if self._wishes[place] != at_us:
+                case Wake() if self._wakes_us[place] != at_us:
                     continue  # it has wished for another time since
                 case _Arrival():
                     self._arrive(at_us, place, event.payload)
@@ -140,7 +140,7 @@ class VirtualFleet:
                     self._transmit(place, now_us, instruction)
                 case WakeAt():
                     wake_us = max(instruction.radio_us, now_us) + int(self._random.integers(BACKOFF_US))
-                    self._wishes[place] = wake_us
+                    self._wakes_us[place] = wake_us
                     self._put(wake_us, place, Wake(wake_us))
                 case Announce():
                     pass  # this gateway knows its motes
