@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
 
 from protocols import topics
 from protocols.batches import Ack, Resumption
 from protocols.event_log import get_logger
 from protocols.frames import VERSION, encode
-from protocols.mqtt import LinkError, Message
+from protocols.mqtt import Message
 from proxy.delivery_window import (
     AckReceived,
     BatchDamaged,
@@ -29,20 +28,13 @@ from proxy.delivery_window import (
     TimePassed,
 )
 from proxy.errors import StoreError
-from proxy.link_seam import Clocks
+from proxy.link_seam import Clocks, Publisher
 from proxy.metrics import ProxyMetrics
 from proxy.quarantine import LONGEST_PAYLOAD_BYTES, RefusedFrame
 from proxy.spool import DamagedBatchError, SpooledBatch
 from proxy.stores import Stores
 
 log = get_logger(__name__)
-
-
-class Publisher(Protocol):
-    """What delivery needs of a link."""
-
-    async def publish(self, message: Message) -> None:
-        """Publish; raises LinkError."""
 
 
 class Delivery:
@@ -214,9 +206,7 @@ class Delivery:
         await self._link.publish(Message(topics.resumptions(self._proxy), encode(resumption)))
 
     def _window(self, acknowledged: int, spooled: int) -> DeliveryWindow:
-        window = DeliveryWindow(acknowledged, spooled, self._in_flight, self._resend_after_us)
-        window.connected = self._connected
-        return window
+        return DeliveryWindow(acknowledged, spooled, self._in_flight, self._resend_after_us, connected=self._connected)
 
     def _all(self, event: DeliveryEvent, now_us: int) -> None:
         for stream, window in self.windows.items():
@@ -251,6 +241,3 @@ class Delivery:
         count = self._metrics.count("acks_refused", label)
         if count & (count - 1) == 0:
             log.warning("an acknowledgement is not for this proxy", stream=ack.stream, problem=problem, times=count)
-
-
-__all__ = ["Delivery", "LinkError", "Publisher"]

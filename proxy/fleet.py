@@ -133,31 +133,8 @@ class Fleet:
             instructions += self._apply_demand(stream, mote, self._now_us)
         return instructions
 
-    def goes_on(self, packet: Packet, radio_us: int, heard_us: int) -> PacketTuples | None:
-        """Take a packet with which a mote goes on as before; return its tuples, which wait for their batch.
-
-        None means that the packet was not taken, and :meth:`unusual` has to look at it.
-        """
-        mote = self.motes.get(packet.mote)
-        if mote is None or mote.announcement is None:
-            return None
-        stream = self.streams[mote.announcement.stream.name]
-        if not stream.has_room(len(packet.records)):
-            return None
-        tuples = mote.goes_on(packet, radio_us, heard_us, stream.progress.watermark_us)
-        if tuples is not None:
-            self._accept(stream, mote, tuples)
-        return tuples
-
     def packet(self, packet: Packet, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
         """Return what to do about a packet."""
-        tuples = self.goes_on(packet, radio_us, heard_us)
-        if tuples is not None:
-            return [ForMote(packet.mote, TuplesAccepted(tuples))]
-        return self.unusual(packet, radio_us=radio_us, heard_us=heard_us)
-
-    def unusual(self, packet: Packet, *, radio_us: int, heard_us: int) -> list[FleetInstruction]:
-        """Return what to do about a packet with which its mote does not just go on as before."""
         mote = self.motes.get(packet.mote) or self._mote(packet.mote)
         if mote is None:
             return [RefuseAnnouncement(packet.mote, "too_many_motes", f"there are {self._limits.motes} motes already")]

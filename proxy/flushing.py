@@ -27,6 +27,12 @@ class CatalogChanges:
     def __bool__(self) -> bool:
         return bool(self.announcements or self.programs or self.demands)
 
+    def followed_by(self, newer: CatalogChanges) -> CatalogChanges:
+        """Return these changes and newer ones as one."""
+        return CatalogChanges(
+            self.announcements | newer.announcements, self.programs + newer.programs, self.demands | newer.demands
+        )
+
 
 def store_batches(
     stores: Stores, proxy: str, cut: Sequence[CutBatch], positions: Iterable[MotePosition], now_us: int

@@ -14,7 +14,14 @@ from protocols.frames import VERSION, encode
 from protocols.mqtt import SILENCE_SECONDS, BrokerAddress, Message, MqttLink, Subscription
 
 
-class Link(Protocol):
+class Publisher(Protocol):
+    """What most parts need of a link."""
+
+    async def publish(self, message: Message) -> None:
+        """Publish; raises LinkError."""
+
+
+class Link(Publisher, Protocol):
     """What the service needs of :class:`protocols.mqtt.MqttLink`."""
 
     connected: asyncio.Event
@@ -23,9 +30,6 @@ class Link(Protocol):
 
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Receive until cancelled."""
-
-    async def publish(self, message: Message) -> None:
-        """Publish; raises LinkError."""
 
 
 @dataclass(frozen=True, slots=True)

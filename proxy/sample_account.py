@@ -139,6 +139,24 @@ class SampleAccount:
         if coverage is not None:
             self._start(coverage, heard, first_us)
 
+    def unmoved(self, clock_us: int, promise_us: int, watermark_us: int | None) -> bool:
+        """Return whether :meth:`heard` has nothing to note of a packet with samples that goes on as before.
+
+        Parameters
+        ----------
+        clock_us, promise_us
+            What the mote's clock showed, and what it had promised, with the packet before.
+        watermark_us
+            Of the stream; None before the first.
+        """
+        coverage = self._coverage
+        return (
+            coverage is not None
+            and not self._doubted
+            and (watermark_us is None or watermark_us <= promise_us)
+            and multiples_in([(clock_us + 1, promise_us)], coverage.grid_us) <= 0
+        )
+
     def stop(self, promise_us: int | None) -> None:
         """Take note that the mote began anew, from nothing: what it had not sent is lost."""
         coverage, self._coverage = self._coverage, None
@@ -227,7 +245,7 @@ class SampleAccount:
         if self.began_us is None:
             since_us = from_us
             if heard.gap:
-                since_us = max(LOWEST_US, *(x for x in (heard.not_before_us, heard.before_us) if x is not None))
+                since_us = max((LOWEST_US, *(x for x in (heard.not_before_us, heard.before_us) if x is not None)))
             self.begin(from_us if since_us == LOWEST_US else min(since_us, from_us), coverage.grid_us)
         elif heard.resumed and not heard.gap and not coverage.fills:
             self._known_us = max(self._known_us, from_us)

@@ -93,6 +93,10 @@ class SampleLedger:
                 continue
             account.heard(heard, coverage)
 
+    def unmoved(self, clock_us: int, promise_us: int, watermark_us: int | None) -> bool:
+        """Return whether a packet that goes on as before need not be entered: see :meth:`SampleAccount.unmoved`."""
+        return all(each.unmoved(clock_us, promise_us, watermark_us) for each in self._accounts.values())
+
     def stop(self, promise_us: int | None) -> None:
         """Take note that the mote began anew after it had promised so much."""
         for account in self._accounts.values():

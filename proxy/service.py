@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
+from functools import partial
 
 from protocols import topics
 from protocols.catalog import ProxyClock, StreamOffer
@@ -18,14 +19,16 @@ from protocols.mqtt import LinkError, Message
 from proxy.batching import CutBatch, MotePosition
 from proxy.delivery import Delivery
 from proxy.demand_reporting import DemandReporting
+from proxy.driven_devices import DrivenDevices
+from proxy.driver_registry import DriverRegistry
 from proxy.drivers.driver import Driver
 from proxy.entry_schedule import EntrySchedule
 from proxy.errors import StoreError
 from proxy.fleet import Fleet
 from proxy.fleet_instructions import FleetInstruction
 from proxy.fleet_settings import fleet_limits
-from proxy.flushing import CatalogChanges, delete_acknowledged, store_batches, store_catalog, store_refused
-from proxy.foreign_devices import ForeignDevices, Spokesmen
+from proxy.flushing import delete_acknowledged, store_batches, store_catalog, store_refused
+from proxy.frame_intake import FrameIntake
 from proxy.gauges import read_gauges
 from proxy.link_seam import Clocks, MakeLink, greeting
 from proxy.metrics import ProxyMetrics
@@ -76,12 +79,10 @@ class ProxyService:
     ) -> None:
         self.settings = settings
         self.stores = stores
-        self.metrics = ProxyMetrics(lambda: read_gauges(self.fleet, self.stores, self.link))
         self._clocks = clocks or Clocks()
         now_us = self._clocks.radio()
         began_us = self._clocks.real()
-        spokesmen = Spokesmen(drivers)
-        self._has_drivers = bool(spokesmen.drivers)
+        registry = DriverRegistry(drivers)
         neighbours = Neighbours(settings.name, began_us)
         self.fleet = Fleet(
             settings.name,
@@ -90,14 +91,13 @@ class ProxyService:
             programs=stores.catalog.programs(),
             positions=stores.spool.positions(),
             streams=stores.spool.progress(),
-            abilities_of=spokesmen.abilities_of,
+            abilities_of=registry.abilities_of,
             neighbours=neighbours,
-            checked=spokesmen.of.__contains__,
+            checked=registry.__contains__,
         )
-        self._greeting = greeting(
-            settings.name, stores.spool.epoch, began_us, self._on_connect, spokesmen.subscriptions
-        )
+        self._greeting = greeting(settings.name, stores.spool.epoch, began_us, self._on_connect, registry.subscriptions)
         self.link = make_link(self._greeting)
+        self.metrics = ProxyMetrics(partial(read_gauges, self.fleet, stores, self.link))
         self.entries = EntrySchedule(settings.entry_interval, settings.counters_interval)
         self.reports = DemandReporting(settings.name, self.fleet)
         self.delivery = Delivery(
@@ -109,21 +109,27 @@ class ProxyService:
             in_flight=settings.in_flight,
             resend_after_us=settings.resend_after,
         )
-        self.receiver = Receiver(
-            settings.name,
+        self.intake = FrameIntake(
             self.fleet,
-            self.delivery,
-            self.link,
             quarantine=stores.quarantine,
             metrics=self.metrics,
             entries=self.entries,
             clocks=self._clocks,
-            neighbours=neighbours,
         )
-        self.foreign = ForeignDevices(
-            spokesmen, self.fleet, self.receiver, self.link, metrics=self.metrics, clocks=self._clocks
+        self.devices = DrivenDevices(
+            registry, self.fleet, self.intake, self.link, metrics=self.metrics, clocks=self._clocks
         )
-        self.receiver.foreign_motes, self.receiver.to_driver = spokesmen.of, self.foreign.control
+        self.receiver = Receiver(
+            settings.name,
+            self.fleet,
+            self.delivery,
+            neighbours,
+            intake=self.intake,
+            devices=self.devices,
+            link=self.link,
+            metrics=self.metrics,
+            clocks=self._clocks,
+        )
         self._flushing = asyncio.Lock()
         self._held_long_enough = False
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
@@ -135,7 +141,7 @@ class ProxyService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set: then write what waits, say farewell and return."""
-        await self.receiver.carry_out(self._restore())
+        self.intake.carry_out(self._restore())
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             running = [
@@ -143,7 +149,7 @@ class ProxyService:
                 tasks.create_task(self._flush_regularly(), name="flush"),
                 tasks.create_task(self._publish_catalog(), name="catalog"),
                 tasks.create_task(self._tell_time(), name="clock"),
-                tasks.create_task(self.foreign.publish(), name="devices"),
+                tasks.create_task(self.devices.publish(), name="devices"),
             ]
             await stop.wait()
             await self._say_farewell()
@@ -180,13 +186,7 @@ class ProxyService:
             await self._hold_back()
         if self._stopping:
             return
-        if not self._has_drivers:
-            await self.receiver.receive(messages)
-            return
-        for message in messages:
-            if not await self.foreign.receive(message):
-                await self.receiver.receive([message])
-                await self.foreign.after(message)
+        await self.receiver.receive(messages)
 
     async def _hold_back(self) -> None:
         """Wait for the flush under way, which makes room; the broker keeps what comes meanwhile."""
@@ -220,17 +220,13 @@ class ProxyService:
         self.delivery.spooled(spooled, self._clocks.radio())
 
     async def _flush_catalog(self) -> None:
-        changes = self.receiver.changes
+        changes = self.intake.take_changes()
         if not changes:
             return
-        self.receiver.changes = CatalogChanges()
         try:
             await self.stores.in_thread(store_catalog, self.stores, changes)
         except StoreError:
-            newer = self.receiver.changes
-            newer.announcements = changes.announcements | newer.announcements
-            newer.programs = changes.programs + newer.programs
-            newer.demands = changes.demands | newer.demands
+            self.intake.put_back(changes)
             raise
 
     async def _write(self, work: Coroutine[None, None, None]) -> None:
@@ -249,7 +245,7 @@ class ProxyService:
     async def _on_connect(self) -> None:
         self.entries.forget_published()
         self.reports.forget_published()
-        self.receiver.unoffered.update(self.receiver.offers)
+        self.intake.unoffered.update(self.intake.offers)
         if self._sender is not None:
             self._sender.cancel()
         if self._tasks is not None:
@@ -276,11 +272,11 @@ class ProxyService:
                 await self._publish_offers()
                 await self._publish_state()
                 await self._publish_reports()
-                while self.receiver.removed:
-                    mote = min(self.receiver.removed)
+                while self.intake.removed:
+                    mote = min(self.intake.removed)
                     if not self.fleet.has(mote):
                         await self.link.publish(Message(topics.mote_entry(self.settings.name, mote), b"", retain=True))
-                    self.receiver.removed.discard(mote)
+                    self.intake.removed.discard(mote)
                 while due:
                     entry = self.fleet.entry(due[-1])
                     if entry is not None:
@@ -293,14 +289,14 @@ class ProxyService:
                     self.entries.note(mote, changed=True)
 
     async def _publish_offers(self) -> None:
-        while self.receiver.unoffered:
-            name = min(self.receiver.unoffered)
-            schema = self.receiver.offers[name]
+        while self.intake.unoffered:
+            name = min(self.intake.unoffered)
+            schema = self.intake.offers[name]
             offer = StreamOffer(VERSION, self.settings.name, schema)
             topic = topics.stream_offer(self.settings.name, name)
             await self.link.publish(Message(topic, encode(offer), retain=True))
-            if self.receiver.offers[name] == schema:  # else another has been announced meanwhile
-                self.receiver.unoffered.discard(name)
+            if self.intake.offers[name] == schema:  # else another has been announced meanwhile
+                self.intake.unoffered.discard(name)
 
     async def _publish_state(self) -> None:
         now_us = self._clocks.radio()
@@ -320,13 +316,13 @@ class ProxyService:
         while True:
             await asyncio.sleep(_CLOCK_SECONDS)
             now_us = self._clocks.radio()
-            await self.receiver.carry_out(self.fleet.time_passed(now_us))
-            await self.foreign.time_passed()
+            self.intake.carry_out(self.fleet.time_passed(now_us))
+            self.devices.time_passed()
             self.delivery.time_passed(now_us)
 
     async def _say_farewell(self) -> None:
         self._stopping = True
-        await self.receiver.carry_out(self.fleet.give_up_gaps())
+        self.intake.carry_out(self.fleet.give_up_gaps())
         await self.flush()
         with contextlib.suppress(LinkError, TimeoutError):
             async with asyncio.timeout(_FAREWELL_SECONDS):

@@ -97,11 +97,7 @@ class StreamState:
     @property
     def crowded(self) -> bool:
         """Whether more than half of the tuples that may wait do."""
-        return not self.has_room(self.limits.waiting // 2)
-
-    def has_room(self, tuples: int) -> bool:
-        """Return whether so many tuples may wait without others being dropped for them."""
-        return len(self._waiting) + tuples <= self.limits.waiting
+        return len(self._waiting) + self.limits.waiting // 2 > self.limits.waiting
 
     def accept(self, packet: PacketTuples) -> tuple[PacketTuples, ...]:
         """Let the tuples of a packet wait for the next batch; return the old ones that were dropped for them."""

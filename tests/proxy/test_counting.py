@@ -196,3 +196,30 @@ def test_samples_that_a_wrong_clock_stamped_are_missing(frames):
     goes_on(proxy, frames, "m1", range(6, 99), 130)
     counts = sorted(told(proxy.cut(131 * S)))
     assert counts == [("m1", 60, 6, 2), ("m1", 120, 6, 0), ("m2", 60, 6, 0), ("m2", 120, 6, 0)]
+
+
+def test_a_mote_that_began_anew_with_a_gap_and_was_not_told_when_to_begin_is_due_from_its_first_sample_on(frames):
+    #  boot       1        2
+    #  sequence   0   (2 lost)  2         what is before its first sample was never due
+    proxy = sampling(frames, ("m1", 7), asked=frames.demand(("q", ["speed"], None)))
+    hear(proxy, frames.packet(0, mote="m1", clock=-S, promise=0), -1)
+    proxy.demand("traffic", demand(), radio_us=0)
+    for number in (2, 3, 4, 5, 6, 7):
+        at = number * 10
+        packet = frames.packet(number, (at * S, 1.0), boot=2, clock=at * S, promise=(at + 10) * S, program=NUMBER)
+        hear(proxy, packet, at)
+    assert told(proxy.cut(0)) == [("m1", 60, 4, 0)]
+
+
+def test_samples_that_a_mote_promised_not_to_take_are_not_due_whatever_it_sends_next(frames):
+    #  promises   0 .. 50    10, 20    70                       nothing is due before 70
+    #  samples               10, 20            70, 80 ...
+    for listens in (0, 9):
+        proxy = sampling(frames, ("m1", 7))
+        begin(proxy, frames, "m1")
+        for number, (at, promise) in enumerate([(0, 10), (10, 70), (70, 80), (80, 90), (90, 120)]):
+            packet = frames.packet(
+                number + 2, (at * S, 1.0), clock=(at + 1) * S, promise=promise * S, listen=listens, program=NUMBER
+            )
+            hear(proxy, packet, at + 1)
+        assert told(proxy.cut(0)) == [("m1", 60, 2, 0), ("m1", 120, 3, 0)]

@@ -13,10 +13,10 @@ from protocols.demands import EventDemand, PaneDemand, QueryDemand
 from protocols.power.profiles import find_profile
 from protocols.programs import Band, DeadBand, Measure, Threshold
 from protocols.streams import FieldType, StreamSchema
+from proxy.driver_registry import abilities
 from proxy.drivers.driver import EVERYTHING, PASSIVE
 from proxy.drivers.push_down import push_down
 from proxy.drivers.zigbee_reporting import REPORTING
-from proxy.foreign_devices import abilities
 
 S = 1_000_000
 

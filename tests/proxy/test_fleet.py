@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from protocols.packets import Health, RunProgram
+from protocols.packets import RunProgram
 from protocols.programs import SamplingProgram, program_number
 from protocols.streams import Field, FieldType, StreamSchema
 from proxy.batching import BatchLimits, MotePosition
@@ -241,56 +239,6 @@ def test_rebooted_mote_does_not_hold_the_watermark_before_it_is_heard(frames):
     assert batches(proxy.cut(0)) == [(1, 20 * S, True, [])]
 
 
-steps = st.lists(
-    st.tuples(
-        st.sampled_from([1, 1, 1, 1, 0, 2]),  # sequence goes on by so much
-        st.integers(0, 3),  # clock goes on by so many seconds
-        st.sampled_from([0, 0, 0, 9]),  # listens
-        st.sampled_from([0, 0, 0, 4, 20, -4, -8, -20]),  # promises so many seconds more than its clock
-        st.lists(
-            st.tuples(st.integers(0, 4), st.sampled_from([1.5, 1.5, 1.5, 2, None, "fast", True])), max_size=3
-        ),  # samples: age in seconds, speed
-        st.sampled_from(["", "", "", "health", "cut", "other program", "reboot"]),
-    ),
-    max_size=30,
-)
-
-
-@pytest.mark.parametrize("limits", [{}, {"clock": ClockBounds(5 * S, 3 * S)}, {"reorder_within_us": 3 * S}])
-@given(steps=steps)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_packet_that_goes_on_as_before_is_taken_as_any_other(frames, limits, steps):
-    told = []
-    for short in (True, False):
-        proxy = sampling_fleet(frames, "m1", limits=FleetLimits(tracking=TrackingLimits(**limits)))
-        mote = proxy.motes["m1"]
-        if not short:
-            mote.goes_on = lambda *_: None
-        told.append([])
-        boot, sequence, clock = 1, 0, 0
-        for more, seconds, listen, promise, samples, what in steps:
-            sequence, clock = sequence + more, clock + seconds * S
-            if what == "reboot":
-                boot, sequence = boot + 1, 0
-            packet = frames.packet(
-                sequence,
-                *[(clock - ago * S, speed) for ago, speed in samples],
-                boot=boot,
-                clock=clock,
-                promise=clock + promise * S,
-                listen=listen,
-                program=0 if what == "other program" else NUMBER,
-            )
-            if what == "health":
-                packet = replace(packet, records=(*packet.records, Health(0.5, 1, 1, 1, 1)))
-            told[-1].append(hear(proxy, packet, radio=sequence * S))
-            if what == "cut":
-                told[-1].append(batches(proxy.cut(sequence * S)))
-            told[-1].append((mote.promise, mote.numbers.position, mote.silent, mote.entry()))
-        told[-1].append(batches(proxy.cut(0)))
-    assert told[0] == told[1]
-
-
 DAY = 86_400 * S
 NOW = 20_000 * DAY
 BOUNDED = FleetLimits(tracking=TrackingLimits(clock=ClockBounds(60 * S, 3_600 * S)))
@@ -357,22 +305,3 @@ def test_what_a_driver_has_checked_is_not_held_to_the_bounds(frames):
     announce(proxy, frames.announcement())
     proxy.demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
     assert refusals(at(frames, proxy, "m1", 0, NOW - DAY)) == []
-
-
-@pytest.mark.parametrize(
-    ("clock", "promise", "stamp", "goes_on"),
-    [
-        (0, 0, 0, True),
-        (61, 0, 0, False),
-        (-3_601, 0, -3_601, False),
-        (0, 61, 0, False),
-        (0, -3_601, 0, False),
-        (0, 0, -3_601, False),
-    ],
-)
-def test_packet_of_a_clock_that_may_be_wrong_is_looked_at(frames, clock, promise, stamp, goes_on):
-    proxy = sampling_fleet(frames, "m1", limits=BOUNDED)
-    at(frames, proxy, "m1", 0, NOW - 10 * S)
-    clock, promise, stamp = (NOW + each * S for each in (clock, promise, stamp))
-    packet = frames.packet(1, (stamp, 1.0), clock=clock, promise=promise, program=NUMBER)
-    assert (proxy.goes_on(packet, 0, NOW) is not None) is goes_on

@@ -23,13 +23,13 @@ from protocols.catalog import MoteState, decode_mote_entry
 from protocols.demands import QueryDemand, StreamDemand
 from protocols.frames import VERSION, encode
 from protocols.mqtt import BrokerAddress, Message
-from protocols.packets import AdjustClock, Control
+from protocols.packets import AdjustClock
 from protocols.programs import program_number
 from proxy.command import app
+from proxy.driven_devices import MOST_CONTROLS, MOST_WAITING, request
 from proxy.drivers.driver import NOTHING, PASSIVE, DriverOutput, Publication
 from proxy.drivers.settings import read_drivers
 from proxy.errors import ConfigurationError
-from proxy.foreign_devices import MOST_WAITING
 from proxy.link_seam import mqtt_link
 from proxy.service import ProxyService
 from proxy.settings import ProxySettings
@@ -144,7 +144,7 @@ async def test_a_driver_that_fails_takes_nobody_with_it(tmp_path, frames):
     good = read_drivers({"driver": [JSON_DRIVER]}, "test")
     async with running(tmp_path, [Broken(), *good]) as service:
         await say(service, "rooms/kitchen", {"t": 19.0})
-        await service.foreign.time_passed()
+        service.devices.time_passed()
         await say(service, topics.announcement("p", "m1"), encode(frames.announcement()))
         assert set(service.fleet.motes) == {"kitchen", "m1"}
         assert service.metrics.value("frames_refused", "driver_failed") >= 2
@@ -189,12 +189,50 @@ async def test_a_restarted_proxy_takes_its_devices_on_again(tmp_path):
             assert service.metrics.value("packets_refused", "replayed") == 0
 
 
-async def test_the_clock_of_a_device_is_not_adjusted(tmp_path):
-    async with running(tmp_path, [JSON_DRIVER]) as service:
-        await say(service, "rooms/kitchen", {"t": 19.0})
-        assert await service.foreign.control("kitchen", Control(VERSION, "kitchen", (AdjustClock(5),)), None)
-        assert not await service.foreign.control("m1", Control(VERSION, "m1", (AdjustClock(5),)), None)
-        assert service.metrics.value("controls") == 0
+def test_the_clock_of_a_device_is_not_adjusted():
+    assert request(Broken(), "kitchen", AdjustClock(5)) is None
+
+
+class Stubborn(Broken):
+    """Answers whatever its device is told with a packet that opens another listen window, and changes nothing."""
+
+    name = "stubborn"
+
+    def __init__(self, frames):
+        self.frames = frames
+        self.sequence = 0
+        self.asked = 0
+
+    def packet(self):
+        self.sequence += 1
+        return self.frames.packet(self.sequence, mote="m1", boot=0, listen=S)
+
+    def received(self, *_arguments, **_times):
+        return DriverOutput((self.frames.announcement(boot=0), self.packet()))
+
+    def run(self, *_arguments, **_times):
+        self.asked += 1
+        return DriverOutput((self.packet(),))
+
+    def capabilities_of(self, _mote):
+        return PASSIVE
+
+    def owns(self, mote):
+        return mote == "m1"
+
+    def time_passed(self, **_times):
+        return NOTHING
+
+
+async def test_a_driver_that_never_does_what_it_is_told_is_not_told_for_ever(tmp_path, frames):
+    driver = Stubborn(frames)
+    async with running(tmp_path, [driver]) as service:
+        await say(service, topics.demand("traffic"), encode(frames.demand(("q", ["speed"], None))), retain=True)
+        await say(service, "rooms/m1", {})
+        assert driver.asked == MOST_CONTROLS
+        assert service.metrics.value("controls_unsent") == 1
+        await say(service, "rooms/m1", {})
+        assert driver.asked == 2 * MOST_CONTROLS
 
 
 class Talkative(Broken):
@@ -214,7 +252,7 @@ async def test_messages_to_devices_are_bounded_and_late_ones_given_up(tmp_path):
         await until(lambda: service.metrics.value("device_messages") == MOST_WAITING)
         service.link.fails = True
         output = DriverOutput(publications=(Publication("x", b""), Publication("y", b"", before_radio_us=0)))
-        service.foreign._spokesmen.drivers[0].received = lambda *_, **__: output
+        service.devices._registry.drivers[0].received = lambda *_, **__: output
         await say(service, "broken/x", {})
         await until(lambda: service.metrics.value("controls_unsent") == 9)
 

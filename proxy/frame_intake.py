@@ -1,0 +1,176 @@
+"""The one door for what motes say: over the broker or through a driver, a frame goes to the fleet from here.
+
+What the fleet decides about it is carried out, or noted for the next flush; what is to be said to the mote is returned,
+as only who brought the frame knows how to reach the mote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocols.demands import StreamDemand
+from protocols.event_log import get_logger
+from protocols.mqtt import Message
+from protocols.packets import Announcement, Packet
+from protocols.streams import StreamSchema
+from proxy.entry_schedule import EntrySchedule
+from proxy.fleet import Fleet
+from proxy.fleet_instructions import (
+    FleetInstruction,
+    ForMote,
+    OfferStream,
+    RefuseAnnouncement,
+    RefuseDemand,
+    RememberAnnouncement,
+    RememberProgram,
+    RemoveEntry,
+    TuplesDropped,
+)
+from proxy.flushing import CatalogChanges
+from proxy.link_seam import Clocks
+from proxy.metrics import ProxyMetrics
+from proxy.mote_events import MoteInstruction, PublishEntry, Refusal, Refused, SendControl, TuplesAccepted
+from proxy.mote_reports import report
+from proxy.quarantine import LONGEST_PAYLOAD_BYTES, Quarantine, RefusedFrame
+from proxy.waiting_tuples import PacketTuples
+
+log = get_logger(__name__)
+
+_CLOCK = frozenset({Refusal.CLOCK_AHEAD, Refusal.CLOCK_BEHIND})
+
+
+class FrameIntake:
+    """Frames of all motes of one proxy.
+
+    Parameters
+    ----------
+    fleet
+        Decides about them.
+    quarantine, metrics, entries
+        Where refused frames go, what is counted, and which catalog entries are due.
+    clocks
+        Where the time comes from.
+    """
+
+    def __init__(
+        self, fleet: Fleet, *, quarantine: Quarantine, metrics: ProxyMetrics, entries: EntrySchedule, clocks: Clocks
+    ) -> None:
+        self.offers: dict[str, StreamSchema] = {}
+        self.unoffered: set[str] = set()
+        self.removed: set[str] = set()
+        """Motes that another proxy has, whose entries are to be removed."""
+        self._fleet = fleet
+        self._quarantine = quarantine
+        self._metrics = metrics
+        self._entries = entries
+        self._clocks = clocks
+        self._changes = CatalogChanges()
+        self._accepted: list[PacketTuples] = []
+
+    def take(
+        self, frame: Announcement | Packet, message: Message | None, *, radio_us: int, heard_us: int
+    ) -> Sequence[SendControl]:
+        """Take a frame; return what is to be sent to its mote, in the listen window that the frame opens.
+
+        What it leads to in counters is written by the next :meth:`count_accepted`.
+
+        Parameters
+        ----------
+        frame
+            Of a mote, or of a device as its driver puts it.
+        message
+            That led to it; None if time did.
+        radio_us, heard_us
+            When it came.
+        """
+        if isinstance(frame, Packet):
+            self._metrics.count("packets")
+            return self._do(self._fleet.packet(frame, radio_us=radio_us, heard_us=heard_us), message)
+        self._metrics.count("announcements")
+        return self._do(self._fleet.announcement(frame, radio_us=radio_us, heard_us=heard_us), message)
+
+    def carry_out(self, instructions: Sequence[FleetInstruction], message: Message | None = None) -> None:
+        """Do what the fleet wants done for another reason than a frame; `message` is what led to it.
+
+        Nothing is to be sent then: motes listen only when they have sent something.
+        """
+        self._do(instructions, message)
+        self.count_accepted()
+
+    def count_accepted(self) -> None:
+        """Write the counters of what has been accepted, of many packets at a time."""
+        if self._accepted:
+            self._metrics.count("samples", by=sum([len(each.starts_us) for each in self._accepted]))
+            self._entries.counted([each.mote for each in self._accepted])
+            self._accepted.clear()
+
+    def note_demand(self, demand: StreamDemand) -> None:
+        """Keep a demand over restarts."""
+        self._changes.demands[demand.stream] = demand
+
+    def take_changes(self) -> CatalogChanges:
+        """Take what the catalog on disk does not know yet."""
+        changes, self._changes = self._changes, CatalogChanges()
+        return changes
+
+    def put_back(self, changes: CatalogChanges) -> None:
+        """Put back changes that could not be written; there may be newer ones by now."""
+        self._changes = changes.followed_by(self._changes)
+
+    def refuse(self, counter: str, reason: str, detail: str, message: Message | None, **where: str) -> None:
+        """Count a refusal, and keep the message that led to it."""
+        times = self._metrics.count(counter, reason)
+        if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...: a flood of them does not flood the log
+            log.warning("refused", what=counter, reason=reason, detail=detail, times=times, **where)
+        if message is not None:
+            self._metrics.count("quarantined")
+            payload = message.payload[:LONGEST_PAYLOAD_BYTES]
+            self._quarantine.put(RefusedFrame(self._clocks.real(), message.topic, reason or counter, detail, payload))
+
+    def _do(self, instructions: Sequence[FleetInstruction], message: Message | None) -> Sequence[SendControl]:
+        """Do what can be done at once; return what is to be sent."""
+        controls: Sequence[SendControl] = ()
+        for instruction in instructions:
+            match instruction:
+                case ForMote(mote, inner):
+                    if type(inner) is TuplesAccepted:
+                        self._accepted.append(inner.tuples)
+                    elif type(inner) is SendControl:
+                        controls = [*controls, inner]
+                    else:
+                        self._for_mote(mote, inner, message)
+                case RememberAnnouncement(announcement):
+                    self._changes.announcements[announcement.mote] = announcement
+                case RememberProgram(program, stream, reason):
+                    self._changes.programs.append(program)
+                    log.info("sampling program", stream=stream, program=reason)
+                case OfferStream(schema):
+                    self.offers[schema.name] = schema
+                    self.unoffered.add(schema.name)
+                case RefuseAnnouncement(mote, reason, detail):
+                    self.refuse("announcements_refused", reason, detail, message, mote=mote)
+                case RefuseDemand(stream, refused):
+                    self.refuse("demands_refused", "", refused.reason, message, stream=stream, query=refused.query)
+                case TuplesDropped(stream, count):
+                    self._dropped(stream, count)
+                case RemoveEntry(mote):
+                    self.removed.add(mote)
+        return controls
+
+    def _for_mote(self, mote: str, instruction: MoteInstruction, message: Message | None) -> None:
+        match instruction:
+            case PublishEntry(changed):
+                self._entries.note(mote, changed=changed)
+            case Refused(reason, detail, samples):
+                if reason is Refusal.LATE:
+                    self._metrics.count("samples_late", by=samples)
+                elif reason in _CLOCK:
+                    self._metrics.count("samples_rejected", reason, by=samples)
+                self.refuse("packets_refused", reason.value, detail, message, mote=mote)
+            case _:
+                report(mote, instruction, self._metrics)
+
+    def _dropped(self, stream: str, count: int) -> None:
+        total = self._metrics.count("samples_dropped", stream, by=count)
+        if (total - count).bit_length() != total.bit_length():
+            log.error("no room: the oldest samples are dropped", stream=stream, samples=total)
