@@ -67,7 +67,7 @@ async def test_a_query_is_refused_with_the_reason_and_accepted_later(service: Se
             assert [query["name"] for query in (await api.get("/v1/queries")).json()] == ["first"]
         assert (await api.post("/v1/queries", json={"sql": GOOD, "name": "second"})).status_code == 201
         assert (await api.delete("/v1/queries/first")).status_code == 204
-    assert service.plans.read(service.registry.plan.epoch) == service.registry.plan
+    assert service.plans.read(service.registry.plan.epoch) == service.registry.physical
 
 
 async def test_a_query_whose_plan_cannot_be_written_is_not_registered(

@@ -31,7 +31,7 @@ async def test_a_query_becomes_a_plan_and_a_demand(service: Service) -> None:
     query, warnings = await service.queries.add(AVERAGE, "mean")
     assert (query.name, warnings) == ("mean", ())
     plan = service.plans.read(before + 1)
-    assert [each.identity for each in plan.queries] == [f"mean@{before + 1}"]
+    assert list(plan.subscribers) == [f"mean@{before + 1}"]
     assert plan.positions == {"traffic": 0}
     (message,) = service.link.published
     assert (message.topic, message.retain) == (topics.demand("traffic"), True)
@@ -187,8 +187,9 @@ async def test_how_far_a_query_looks_back_is_fixed_when_it_begins(service: Servi
     (read,) = service.queries.history(query.node)
     assert (read.begins_us, read.stored_us) == (now_us - 2 * HOUR_US, now_us - 5 * HOUR_US)
     assert read.as_json()["since"] == "2012-02-29T22:00:00.000000Z"
-    planned = service.plans.read(query.since_epoch).queries[-1].node
-    assert planned == query.node == service.registry.query(query.name).node
+    assert query.node == service.registry.query(query.name).node
+    ((subscriber, beginnings),) = service.plans.read(query.since_epoch).with_history
+    assert (subscriber.query, beginnings) == (query.name, {"traffic": read.begins_us})
     again, _ = await service.queries.add(BACK)
     assert again.node != query.node
     assert next(iter(service.queries.history(again.node))).begins_us == now_us - HOUR_US
