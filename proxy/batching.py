@@ -169,7 +169,6 @@ class WaitingTuples:
     """The bounded queue of one stream."""
 
     limits: BatchLimits
-    dropped: int = 0
     _queue: deque[PacketTuples] = field(default_factory=deque)
     _count: int = 0
 
@@ -193,7 +192,6 @@ class WaitingTuples:
         count = self._count
         self._queue.clear()
         self._count = 0
-        self.dropped += count
         return count
 
     def take(self, schema: StreamSchema) -> tuple[PacketTuples, ...]:
@@ -223,7 +221,6 @@ class WaitingTuples:
 
     def _drop(self, count: int) -> Iterator[PacketTuples]:
         self._count -= count
-        self.dropped += count
         while count:
             packet = self._queue.popleft()
             if len(packet) > count:

@@ -45,14 +45,12 @@ class Quarantine:
 
     def __init__(self, path: Path, entries: int) -> None:
         self.path = path
-        self.refused = 0
         self._entries = entries
         self._pending: deque[RefusedFrame] = deque(maxlen=min(entries, _PENDING))
         self._connection = open_database(path, "quarantine", durable=False)
 
     def put(self, frame: RefusedFrame) -> None:
         """Keep a frame; it is on disk after the next :meth:`write`."""
-        self.refused += 1
         self._pending.append(frame)
 
     def take_pending(self) -> list[RefusedFrame]:

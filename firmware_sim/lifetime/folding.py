@@ -52,8 +52,3 @@ class FleetFolding:
     def workload(self, mote: PlacedMote, program: SamplingProgram) -> Workload:
         """Return what a mote meets with that program."""
         return workload_for(program, self._fleet.observed, loss=mote.loss)
-
-
-def program_for(mote: PlacedMote, fleet: FleetPlan, queries: Sequence[AskingQuery]) -> SamplingProgram:
-    """Return what a mote runs under these queries; it sleeps under none."""
-    return FleetFolding(fleet, queries).merged(mote).program

@@ -75,11 +75,6 @@ class LifetimeReport:
         """By how much draw and lives may be wrong, as a share: that of the first mote's profile."""
         return self.fleet.motes[self.first].profile.uncertainty
 
-    @property
-    def dearest_query(self) -> QueryCost:
-        """The query that costs the first mote most."""
-        return max(self.queries, key=lambda query: query.days_of_first)
-
     def why(self) -> str:
         """Say in words why the first mote dies first."""
         mote, place = self.fleet.motes[self.first], self.first

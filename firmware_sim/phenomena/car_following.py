@@ -100,11 +100,6 @@ class Lane:
         """How many are on the road."""
         return len(self._front)
 
-    @property
-    def speeds_mps(self) -> Floats:
-        """Speeds of all vehicles, the first on the road first."""
-        return self._speed.copy()
-
     def step(self, vehicles_per_hour: float) -> list[tuple[int, Passage]]:
         """Move on by one step; return which vehicles have passed which sensor completely."""
         self._enter(vehicles_per_hour)

@@ -6,7 +6,6 @@ give each vehicle's speed and length.
 
 from __future__ import annotations
 
-import bisect
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ import numpy as np
 
 from firmware_sim.errors import SimulationError
 from firmware_sim.mote_events import MoteDescription
-from firmware_sim.phenomena.car_following import METRES_PER_FOOT, MPH, Lane, LaneSettings, Passage
+from firmware_sim.phenomena.car_following import METRES_PER_FOOT, Lane, LaneSettings, Passage
 from firmware_sim.phenomena.traffic import rush_hour
 from protocols.packets import SampleValue
 from protocols.streams import Field, FieldType, StreamSchema
@@ -175,13 +174,6 @@ class Road:
         lane, sensor = divmod(mote, len(self._places))
         return list(self._passages[lane][sensor])
 
-    def mean_speed_mph(self, mote: int, since: float) -> float | None:
-        """Return the mean speed of the vehicles that passed a mote since a time; None if none did."""
-        recent = self.passages(mote)
-        first = bisect.bisect_left([passage.front for passage in recent], since)
-        speeds = [passage.speed_mps / MPH for passage in recent[first:]]
-        return sum(speeds) / len(speeds) if speeds else None
-
     def _until(self, instant_us: int) -> float:
         """Move all vehicles far enough to know which is over a sensor at an instant; return it in seconds."""
         if self._origin_us is None:
@@ -202,29 +194,3 @@ class Road:
             return self.settings.vehicles_per_hour
         time_of_day = seconds + (self._origin_us or 0) / 1e6
         return self.settings.vehicles_per_hour * (0.15 + 0.85 * rush_hour(time_of_day))
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredVehicle:
-    """What two motes of a station report of a vehicle."""
-
-    feet_per_second: float
-    length_feet: float
-
-
-def measured_vehicle(
-    *, upstream_front_us: int, upstream_rear_us: int, downstream_front_us: int, apart_feet: float
-) -> MeasuredVehicle:
-    """Return a vehicle's speed and length from the times t0, t2 and t1 (papers/fjords.md section 6).
-
-    speed = d / (t1 - t0), length = speed (t2 - t0).
-
-    Examples
-    --------
-    >>> measured_vehicle(
-    ...     upstream_front_us=0, upstream_rear_us=200_000, downstream_front_us=100_000, apart_feet=8.8
-    ... )
-    MeasuredVehicle(feet_per_second=88.0, length_feet=17.6)
-    """
-    speed = apart_feet / (downstream_front_us - upstream_front_us) * 1e6
-    return MeasuredVehicle(round(speed, 6), round(speed * (upstream_rear_us - upstream_front_us) / 1e6, 6))

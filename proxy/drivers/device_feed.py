@@ -56,20 +56,6 @@ class DeviceDescription:
     minimum_period_us: int = 1
 
 
-@dataclass(slots=True)
-class FeedCounters:
-    """What became of the values of a device."""
-
-    samples: int = 0
-    thinned: int = 0
-    """The slot was filled already, or the program had not begun."""
-    filtered: int = 0
-    """In no band, or within the dead bands."""
-    unasked: int = 0
-    """Nobody wanted any."""
-    late: int = 0
-
-
 class DeviceFeed:
     """The state of one device.
 
@@ -86,7 +72,7 @@ class DeviceFeed:
     def __init__(self, description: DeviceDescription, times: FeedTimes, *, radio_us: int) -> None:
         self.description = description
         self.program: SamplingProgram = SLEEP
-        self.counters = FeedCounters()
+        self._samples = 0
         self.away = False
         self._times = times
         self._number = 0
@@ -151,7 +137,6 @@ class DeviceFeed:
             ahead = (at_us - heard_us) / SECOND_US
             return self._refusal("clock", f"values are stamped {ahead:.1f} s ahead of the proxy's clock")
         if self.program.sleeping:
-            self.counters.unasked += 1
             return None
         period_us = self.program.period_us
         start_us = at_us // period_us * period_us
@@ -159,13 +144,11 @@ class DeviceFeed:
             return self._behind(at_us, period_us)
         begins = self._begins_us is None or start_us >= self._begins_us
         if not begins or start_us in self._filled:
-            self.counters.thinned += 1
             return None
         sampled = tuple(values.get(name) for name in self.program.fields)
         if not self._remainder.passes(start_us, sampled):
-            self.counters.filtered += 1
             return None
-        self.counters.samples += 1
+        self._samples += 1
         self._fill(start_us)
         return self._packet(((start_us, sampled),), radio_us, heard_us)
 
@@ -181,9 +164,7 @@ class DeviceFeed:
         """Values of a slot that is promised to be over."""
         behind_us = (self._promise_us or 0) - at_us
         if behind_us <= (period_us if self._times.max_delay_us is None else 0):
-            self.counters.thinned += 1  # the slot was filled, or had begun when the program did
-            return None
-        self.counters.late += 1
+            return None  # the slot was filled, or had begun when the program did
         if self._times.max_delay_us is None:
             detail = f"the proxy's clock went back: values are {behind_us / SECOND_US:.3f} s behind what was promised"
             return self._refusal("clock", detail)
@@ -215,7 +196,7 @@ class DeviceFeed:
         if self._battery_news:
             self._battery_news = False
             # The time a foreign radio spends is not known.
-            records.append(Health(self._battery, self.counters.samples, self._sequence + 1, 0, 0))
+            records.append(Health(self._battery, self._samples, self._sequence + 1, 0, 0))
         packet = Packet(
             version=VERSION,
             mote=self.description.mote,

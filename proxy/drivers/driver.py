@@ -49,11 +49,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 PASSIVE = Capabilities()
 """A device that sends what it likes when it likes."""
 
-EVERYTHING = Capabilities(
-    changes_rate=True, filters=True, sends_on_change=True, aggregates=True, detects_events=True, listens=True
-)
-"""A mote with Fjord's own firmware."""
-
 
 @dataclass(frozen=True, slots=True)
 class Publication:
@@ -139,10 +134,6 @@ class Driver(Protocol):
     @property
     def name(self) -> str:
         """Of this driver; unique in a proxy."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What its devices can do at best."""
 
     @property
     def subscriptions(self) -> tuple[str, ...]:

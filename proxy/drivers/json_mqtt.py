@@ -108,19 +108,9 @@ class JsonDriver:
         return self._plan.name
 
     @property
-    def capabilities(self) -> Capabilities:
-        """None: nothing is ever sent to these devices."""
-        return PASSIVE
-
-    @property
     def subscriptions(self) -> tuple[str, ...]:
         """The one filter of the pattern."""
         return (self._plan.pattern.filter,)
-
-    @property
-    def feeds(self) -> Mapping[str, DeviceFeed]:
-        """The devices heard so far, by mote."""
-        return self._feeds
 
     def capabilities_of(self, mote: str) -> Capabilities:
         """Return what one device can do: nothing."""

@@ -29,7 +29,7 @@ class NameBook:
     def __init__(self, *, prefix: str = "") -> None:
         self._prefix = prefix
         self._given: dict[str, str] = {}
-        self._taken: dict[str, str] = {}
+        self._taken: set[str] = set()
 
     def name_of(self, foreign: str) -> str:
         """Return the name of `foreign`, always the same one."""
@@ -43,16 +43,12 @@ class NameBook:
             letters += 1
             name = hashed(wanted, letters)
         self._given[foreign] = name
-        self._taken[name] = foreign
+        self._taken.add(name)
         return name
 
     def known(self, foreign: str) -> str | None:
         """Return the name of `foreign` if it was given one."""
         return self._given.get(foreign)
-
-    def foreign_of(self, name: str) -> str | None:
-        """Return what is called `name`, None if nothing is."""
-        return self._taken.get(name)
 
 
 def hashed(text: str, letters: int = _HASH_LETTERS) -> str:

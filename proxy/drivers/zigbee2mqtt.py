@@ -81,8 +81,6 @@ class _Known:
 class Zigbee2MqttDriver:
     """The devices of one bridge."""
 
-    capabilities = REPORTING
-
     def __init__(self, plan: ZigbeeDriverPlan) -> None:
         self._plan = plan
         self._names = NameBook(prefix=plan.prefix)

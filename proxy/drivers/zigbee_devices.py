@@ -106,8 +106,6 @@ class ZigbeeDevice:
         What its state holds.
     endpoints
         By number.
-    has_battery
-        Whether its state says how full the battery is.
     """
 
     address: str
@@ -116,7 +114,6 @@ class ZigbeeDevice:
     vendor: str
     properties: tuple[ExposedProperty, ...]
     endpoints: tuple[Endpoint, ...] = ()
-    has_battery: bool = False
 
 
 def read_devices(content: Any) -> tuple[list[ZigbeeDevice], list[str]]:
@@ -163,7 +160,6 @@ def _device(entry: Mapping[str, Any]) -> ZigbeeDevice | None:
         _text(definition.get("vendor")),
         _properties(exposes),
         _endpoints(entry.get("endpoints")),
-        any(expose.get("property") == BATTERY for expose in exposes),
     )
 
 

@@ -14,9 +14,10 @@ from protocols.power.profiles import find_profile
 from protocols.programs import Band, DeadBand, Measure, Threshold
 from protocols.streams import FieldType, StreamSchema
 from proxy.driver_registry import abilities
-from proxy.drivers.driver import EVERYTHING, PASSIVE
+from proxy.drivers.driver import PASSIVE
 from proxy.drivers.push_down import push_down
 from proxy.drivers.zigbee_reporting import REPORTING
+from tests.proxy.drivers.test_drivers import EVERYTHING
 
 S = 1_000_000
 

@@ -131,7 +131,7 @@ async def test_a_bad_message_is_counted_and_kept_and_others_go_on(tmp_path):
 class Broken:
     """A driver with a fault of its own."""
 
-    name, capabilities, subscriptions = "broken", PASSIVE, ("broken/#", "rooms/+")
+    name, subscriptions = "broken", ("broken/#", "rooms/+")
 
     def received(self, *_arguments, **_times):
         raise ZeroDivisionError

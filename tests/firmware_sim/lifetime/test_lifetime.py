@@ -13,7 +13,7 @@ from firmware_sim.command import app
 from firmware_sim.errors import MissingLibraryError
 from firmware_sim.lifetime import query_file
 from firmware_sim.lifetime.fleet_file import load_fleet, read_fleet
-from firmware_sim.lifetime.folding import FleetFolding, program_for
+from firmware_sim.lifetime.folding import FleetFolding
 from firmware_sim.lifetime.query_file import load_queries, split_queries
 from firmware_sim.lifetime.report import make_report, virtual_motes
 from protocols.acquisition.merging import workload_for
@@ -45,7 +45,7 @@ def test_the_example_is_64_motes_and_5_queries(fleet, queries):
 
 def test_one_program_answers_all_and_costs_less_than_every_sample(fleet, queries):
     mote = fleet.motes[0]
-    program = program_for(mote, fleet, queries)
+    program = FleetFolding(fleet, queries).merged(mote).program
     assert program.period_us == SECOND // 2, "standstill asks for two samples a second"
     assert any(part.bands and part.period_us == SECOND // 2 for part in parts_of(program)), "of low speeds only"
     raw = FleetFolding(fleet, queries, pushed_down=False).merged(mote).program
@@ -55,13 +55,13 @@ def test_one_program_answers_all_and_costs_less_than_every_sample(fleet, queries
     )
     assert pushed_mw < raw_mw * 0.8
     slow = [each for each in queries if each.query.name != "standstill"]
-    assert program_for(mote, fleet, slow).period_us == 30 * SECOND
-    assert program_for(mote, fleet, []).sleeping
+    assert FleetFolding(fleet, slow).merged(mote).program.period_us == 30 * SECOND
+    assert FleetFolding(fleet, []).merged(mote).program.sleeping
 
 
 def test_dropping_the_dearest_query_lengthens_life_by_what_was_predicted(fleet, queries):
     report = make_report(fleet, queries, days=200, seed=1)
-    dearest = report.dearest_query
+    dearest = max(report.queries, key=lambda query: query.days_of_first)
     assert dearest.name == "standstill"
     assert 0 < report.outcome.died_days.min() < 200, "the first one dies within the run"
     rest = [each for each in queries if each.query.name != dearest.name]

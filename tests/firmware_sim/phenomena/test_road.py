@@ -8,7 +8,7 @@ import pytest
 from firmware_sim.errors import SimulationError
 from firmware_sim.execution.execution import Execution
 from firmware_sim.phenomena.car_following import METRES_PER_FOOT, MPH, Lane, LaneSettings
-from firmware_sim.phenomena.road import ROAD, Road, RoadSettings, measured_vehicle
+from firmware_sim.phenomena.road import ROAD, Road, RoadSettings
 from firmware_sim.power.paper_programs import OVER, paper_program
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.packets import VehicleEvent, VehicleTally
@@ -39,12 +39,12 @@ def test_speed_and_length_within_a_foot_at_60_mph_and_180_hz():
     for passage in truth:
         t0, first = min(upstream, key=lambda event: abs(event[0] / SECOND - passage.front))
         t1 = min(stamp for stamp, _ in downstream if stamp > t0)
-        found = measured_vehicle(
-            upstream_front_us=t0, upstream_rear_us=t0 + first.passing_us, downstream_front_us=t1, apart_feet=10
-        )
+        # papers/fjords.md section 6: speed = d / (t1 - t0), length = speed (t2 - t0).
+        feet_per_second = 10 / (t1 - t0) * SECOND
+        length_feet = feet_per_second * first.passing_us / SECOND
         near_60 += 55 <= passage.speed_mps / MPH <= 70
-        errors.append(abs(found.length_feet - passage.length_metres / METRES_PER_FOOT))
-        assert found.feet_per_second == pytest.approx(passage.speed_mps / METRES_PER_FOOT, abs=1.0), "a foot a second"
+        errors.append(abs(length_feet - passage.length_metres / METRES_PER_FOOT))
+        assert feet_per_second == pytest.approx(passage.speed_mps / METRES_PER_FOOT, abs=1.0), "a foot a second"
     assert len(errors) >= 30
     assert near_60 >= 0.8 * len(errors), "the test is about fast vehicles"
     assert max(errors) < 1.0
