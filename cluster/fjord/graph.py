@@ -65,7 +65,7 @@ class PlacedOperator:
 
 @dataclass(slots=True)
 class Now:
-    """What this process is at, for who watches it from another thread."""
+    """What this process is at, for a monitor in another thread."""
 
     operator: str | None = None
     """Kind of the operator that makes a transition."""
@@ -92,7 +92,7 @@ class Dataflow:
     Parameters
     ----------
     scheduler
-        Who goes next; round robin unless given.
+        Chooses the operator that goes next; round robin unless given.
     clock
         Seconds, for the operators' counters.
     """
@@ -148,7 +148,7 @@ class Dataflow:
     def run(self) -> None:
         """Make transitions until no operator has input.
 
-        An operator that raises stops its own query only; see :attr:`failures`. One that complains stops nothing.
+        An operator that raises stops its own query only; see :attr:`failures`. One that warns stops nothing.
         """
         self._warnings = {}
         for placed in self._placed:

@@ -235,7 +235,7 @@ class _Bounds:
     """First and last position, by predicate, on a column under which it was not entered."""
 
     def __init__(self, bounds: Mapping[int, tuple[int, int]], count: int) -> None:
-        # Who has no bounds here takes NULL, too.
+        # A condition without bounds here takes NULL, too.
         self._low = np.full(count, NOWHERE, np.int64)
         self._high = np.full(count, np.iinfo(np.int64).max, np.int64)
         for number, (low, high) in bounds.items():

@@ -66,7 +66,7 @@ class UpstreamDataflow:
     Attributes
     ----------
     failures
-        By fragment or query: why its operators failed, or what they complain of.
+        By fragment or query: why its operators failed, or what they warn of.
     """
 
     def __init__(self, fragments: Sequence[Fragment], scans: Scans, tables: Tables | None) -> None:

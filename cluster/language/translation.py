@@ -84,7 +84,7 @@ class CreateStream:
     stream
         What the catalog gets: the schema without the stamp, and the stamp.
     source
-        Who feeds it.
+        The source that feeds it.
     arguments
         Of the source, as written: numbers and texts.
     """

@@ -1,4 +1,4 @@
-"""Plan epochs: the immutable plan under which a Fjord runs from an exact position of its streams.
+"""Plan epochs: the immutable plan under which an engine runs from an exact position of its streams.
 
 Adding or dropping a query makes a new plan with the next epoch number. A plan names, for each stream it reads, the
 table version up to which the plan before it holds; so where a query begins does not depend on how the stream happens
@@ -46,7 +46,7 @@ class PlannedQuery(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> str:
-        """A name no other query of this Fjord ever has."""
+        """A name no other query of this engine ever has."""
         return f"{self.name}@{self.since_epoch}"
 
 
@@ -121,7 +121,7 @@ class PlanChange(msgspec.Struct, frozen=True, tag=True):
 
 
 EMPTY = Plan(0)
-"""The plan of a Fjord that has never had a query."""
+"""The plan of an engine that has never had a query."""
 
 
 _N = TypeVar("_N")

@@ -85,7 +85,7 @@ class StreamRetention:
         wanted_us = wanted_from(files, self.budget, watermark_us)
         if wanted_us is None or watermark_us is None:
             return
-        # A query that begins to look back either is seen by `passed`, or sees what is announced before.
+        # A new query with history either is seen by `passed`, or sees what is announced before.
         self._announced_us = wanted_us
         passed = self._passed() or Passed(watermark_us)
         found = dropping(files, wanted_us, min(passed.instant_us, watermark_us))

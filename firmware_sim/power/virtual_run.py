@@ -95,7 +95,7 @@ def run_motes(
     begins_day
         Day of the year on which the run begins, for sun and season.
     progress
-        Told the share that is done, now and then.
+        Called with the share that is done, now and then.
 
     Raises
     ------

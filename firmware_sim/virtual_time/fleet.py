@@ -75,7 +75,7 @@ class VirtualFleet:
     settings
         How they run.
     listener
-        Told of every packet that arrives, with the time.
+        Called with every packet that arrives, and the time.
     """
 
     def __init__(

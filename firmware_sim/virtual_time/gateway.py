@@ -14,7 +14,7 @@ LOWEST_US = -(2**62)
 
 
 @dataclass(slots=True)
-class Heard:
+class Received:
     """What arrived from one mote. A sequence number that is missing is a loss; one seen before, a repeat."""
 
     packets: int = 0
@@ -36,7 +36,7 @@ class Gateway:
     wanted
         The program of each mote, by name; others sleep.
     listener
-        Told of every packet that is understood and new, with the time at which it arrived.
+        Called with every packet that is understood and new, and the time at which it arrived.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Gateway:
         self._listener = listener
         self.refused = 0
         """Packets that could not be understood."""
-        self.heard: dict[str, Heard] = {}
+        self.received: dict[str, Received] = {}
 
     def receive(self, at_us: int, payload: bytes) -> Control | None:
         """Take what arrived; return what to answer, if the mote listens and runs another program than it should."""
@@ -55,13 +55,13 @@ class Gateway:
         except FrameError:
             self.refused += 1
             return None
-        heard = self.heard.setdefault(packet.mote, Heard())
-        if packet.sequence in heard.seen:
-            heard.repeated += 1
+        received = self.received.setdefault(packet.mote, Received())
+        if packet.sequence in received.seen:
+            received.repeated += 1
             return None
-        heard.seen.add(packet.sequence)
-        heard.packets += 1
-        heard.highest_sequence = max(heard.highest_sequence, packet.sequence)
+        received.seen.add(packet.sequence)
+        received.packets += 1
+        received.highest_sequence = max(received.highest_sequence, packet.sequence)
         if self._listener is not None:
             self._listener(at_us, packet)
         wanted = self._wanted.get(packet.mote, SLEEP)

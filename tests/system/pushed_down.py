@@ -22,7 +22,7 @@ from firmware_sim.mote_events import MoteDescription
 from firmware_sim.phenomena.phenomenon import Phenomenon
 from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
-from firmware_sim.virtual_time.gateway import Heard
+from firmware_sim.virtual_time.gateway import Received
 from protocols.acquisition.parts import ProgramStyle
 from protocols.batches import Batch
 from protocols.demands import QueryDemand, StreamDemand
@@ -58,7 +58,7 @@ class ProxyOnTheAir:
     loses: Loses = field(default=lambda _at_us, _packet: False)
     sent: list[tuple[Packet, bool]] = field(default_factory=list)
     """Every packet that a mote sent and the radio carried, and whether the proxy got it."""
-    heard: dict[str, Heard] = field(default_factory=dict)
+    heard: dict[str, Received] = field(default_factory=dict)
 
     def announce(self, motes: Sequence[MoteDescription], device: str) -> None:
         """Let the motes be known."""

@@ -196,7 +196,7 @@ def test_whatever_happens_the_ledger_is_what_the_battery_gave(name, faults, batt
         assert np.all(mote.meter.joules >= 0)
         assert 0 <= mote.meter.battery_share <= 1
     sent = fleet.channel.counters
-    understood = sum(heard.packets + heard.repeated for heard in fleet.gateway.heard.values())
+    understood = sum(heard.packets + heard.repeated for heard in fleet.gateway.received.values())
     assert understood + fleet.gateway.refused <= sent.packets - sent.lost + sent.duplicated
 
 
@@ -211,9 +211,9 @@ def test_losses_are_counted_and_cost_repeats():
     faults = RadioFaults(loss=Bernoulli(share=0.3))
     lossy, clean = run(REPORTS["raw"][0], faults=faults), run(REPORTS["raw"][0])
     assert lossy.motes[0].meter.joules.sum() > clean.motes[0].meter.joules.sum() * 1.03
-    assert clean.gateway.heard["m1"].missing == 0
+    assert clean.gateway.received["m1"].missing == 0
     never = run(REPORTS["raw"][0], faults=RadioFaults(loss=Bernoulli(share=0.3), maximum_attempts=1), hours=6)
-    heard = never.gateway.heard["m1"]
+    heard = never.gateway.received["m1"]
     assert heard.missing / (heard.highest_sequence + 1) == pytest.approx(0.3, abs=0.05)
 
 
