@@ -130,7 +130,7 @@ def _keys(
         if [column.internal in of_left for column in columns] != [True, False]:
             raise context.error(
                 part,
-                "ON of a zipper join contains only equalities of a column of the left with one of the right",
+                "ON of a zipper join names only which column of the left equals which of the right",
                 "choose tuples in a subquery, FROM (SELECT ... WHERE ...) AS a, and pairs in WHERE",
             )
         one, other = columns
