@@ -16,6 +16,7 @@ SUITE = (
     "tests/cluster/expressions",
     "tests/cluster/language",
     "tests/cluster/plan",
+    "tests/cluster/physical",
     "tests/cluster/papers",
     "tests/cluster/fjord",
     "tests/test_docstrings.py::test_examples_are_true[cluster/fjord]",
@@ -57,7 +58,7 @@ LEFT_OUT = (
     "tests/cluster/papers/test_nexmark.py::test_nexmark_queries_answer_as_defined_on_generated_auctions",
     # They measure time, or how much chance has drawn, which fewer examples change.
     "tests/cluster/plan/test_equivalence.py::test_random_plans_exercise_the_rules",
-    "tests/cluster/plan/test_plan_files.py::test_the_thousandth_query_costs_no_more_than_the_tenth",
+    "tests/cluster/physical/test_plan_files.py::test_the_thousandth_query_costs_no_more_than_the_tenth",
 )
 FEWER_EXAMPLES = 10
 """Property tests draw this part of their examples: the same ones in every run."""

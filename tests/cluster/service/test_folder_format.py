@@ -29,7 +29,7 @@ def marker(number: int) -> bytes:
     (Found(marker(1), registry=True), Course.UPGRADE),
     (Found(marker(FORMAT)), Course.GO_ON),
     (Found(marker(FORMAT), registry=True), Course.GO_ON),
-    (Found(b'{"format": 3, "written_by": "0.1", "since": "a later version"}'), Course.GO_ON),
+    (Found(b'{"format": 4, "written_by": "0.1", "since": "a later version"}'), Course.GO_ON),
 ])  # fmt: skip
 def test_what_can_be_read_is_used(found: Found, course: Course) -> None:
     assert decide(FOLDER, found) is course

@@ -75,7 +75,7 @@ async def test_a_query_whose_plan_cannot_be_written_is_not_registered(
 ) -> None:
     before = service.registry.plan
     with monkeypatch.context() as patched:
-        patched.setattr("cluster.plan.epoch.os.fsync", no_space)
+        patched.setattr("cluster.physical.plan_files.os.fsync", no_space)
         with pytest.raises(UnwritableError, match=r"the plan of epoch 2 cannot be written: .*No space left"):
             await service.queries.add(GOOD, "mine")
     assert service.registry.plan == before
