@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import polars as pl
 
 MOST_US = 2**61
@@ -27,21 +29,31 @@ def instants(column: str, dtype: pl.DataType) -> pl.Expr | None:
     elif dtype.is_integer() or dtype == pl.Null:
         read = found.cast(pl.Int64, strict=False)
     elif isinstance(dtype, pl.String):
-        read = _written(found)
+        read = written_instants(found)
     else:
         return None
     return pl.when(read.is_between(-MOST_US, MOST_US)).then(read)
 
 
-def _written(found: pl.Expr) -> pl.Expr:
-    return found.map_batches(_read, return_dtype=pl.Int64, is_elementwise=True)
+def written_instants(texts: pl.Expr, *, numbers: bool = True) -> pl.Expr:
+    """Return the instants that texts say, NULL where one says none.
+
+    Parameters
+    ----------
+    texts
+        As in ISO 8601, with a space or a ``T``.
+    numbers
+        Whether a text may also be a number of microseconds since 1970.
+    """
+    ways = (_without_zone, _with_zone, _of_day, *((_number,) if numbers else ()))
+    return texts.map_batches(lambda held: _read(held, ways), return_dtype=pl.Int64, is_elementwise=True)
 
 
-def _read(written: pl.Series) -> pl.Series:
+def _read(written: pl.Series, ways: Sequence[Callable[[pl.Series], pl.Series]]) -> pl.Series:
     """Return the instants that texts say, each way of writing one tried on what the others have left."""
     texts = written.str.strip_chars().str.replace(" ", "T", literal=True)
     found = pl.Series(written.name, [None] * len(texts), dtype=pl.Int64)
-    for read in (_without_zone, _with_zone, _of_day, _number):
+    for read in ways:
         left = found.is_null() & texts.is_not_null()
         if not left.any():
             break

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Collection, Iterator
-from itertools import islice
 
 import polars as pl
 
-from cluster.fjord.batch import START
+from cluster.fjord.batch import ALWAYS, START
 from cluster.language.algebra import Schema
 from cluster.local.file_instants import instants
-from cluster.local.table_files import TableFile, TableFileError, explained
+from cluster.local.table_file_errors import TableFileError, explained
+from cluster.local.table_files import TableFile
 from protocols.batches import DEFAULT_RATE_COLUMN
 from protocols.streams import MOST_FIELDS, Field, StreamSchema
 
@@ -19,8 +18,6 @@ TIME = "time"
 """The column of instants, unless another is named."""
 BATCH_ROWS = 100_000
 """Rows that are in memory at once, of a file that is in order."""
-SHOWN_ROWS = 5
-"""Rows that a message names."""
 
 
 class StreamFile:
@@ -50,9 +47,6 @@ class StreamFile:
                 hint="--time-column names another; numbers have to be whole microseconds since 1970",
             )
         self._stamps = found
-        # A blank line of a CSV file is read as a row of NULLs.
-        blank = pl.all_horizontal(pl.all().is_null())
-        self._rows = table.rows.filter(~blank) if table.kind == "CSV" else table.rows
         self.columns: Schema = tuple(each for each in table.columns if each.name != self.time_column)
         if not 1 <= len(self.columns) <= MOST_FIELDS:
             has = f"{len(self.columns)} columns" if self.columns else "no column"
@@ -60,11 +54,28 @@ class StreamFile:
             raise TableFileError(f"{reason}; a stream has 1 to {MOST_FIELDS}")
         self.rows = 0
         """How many there are, once it has been checked."""
+        self.span_us = (ALWAYS, ALWAYS)
+        """Its first and last stamp, once it has been checked, if it has rows."""
         self._in_order: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """The file as messages name it."""
+        return self.table.name
+
+    @property
+    def tables(self) -> tuple[TableFile, ...]:
+        """All files that it is."""
+        return (self.table,)
+
+    @property
+    def untyped(self) -> tuple[str, ...]:
+        """Names of columns without a value, which nobody gave a type."""
+        return tuple(each.name for each in self.columns if each.name in self.table.untyped)
 
     def schema(self, stream: str) -> StreamSchema:
         """Return the schema of the stream that it is."""
-        return StreamSchema(stream, tuple(Field(each.name, each.type) for each in self.columns))
+        return schema_of_fields(stream, self.columns)
 
     def check(self) -> bool:
         """Return whether its rows are in the order of their stamps.
@@ -75,10 +86,12 @@ class StreamFile:
             If rows have no stamp; names their lines.
         """
         with explained(self.table.name):
-            stamps = self._rows.select(self._stamps.alias(START)).collect().to_series()
+            stamps = self.table.rows.select(self._stamps.alias(START)).collect(engine="streaming").to_series()
         if stamps.null_count():
             raise self._unstamped(stamps)
         self.rows = stamps.len()
+        if self.rows:
+            self.span_us = (int(stamps.min()), int(stamps.max()))  # type: ignore[arg-type] # of integers, they are
         self._in_order = stamps.is_sorted()
         return self._in_order
 
@@ -88,7 +101,7 @@ class StreamFile:
         A file that is out of order is in memory as a whole.
         """
         chosen = [self._stamps.alias(START), pl.lit(value=True).alias(DEFAULT_RATE_COLUMN)]
-        rows = self._rows.select(*chosen, *self.table.fitted(columns))
+        rows = self.table.rows.select(*chosen, *self.table.fitted(columns))
         in_order = self.check() if self._in_order is None else self._in_order
         with explained(self.table.name):
             if in_order:
@@ -97,21 +110,18 @@ class StreamFile:
                 yield from rows.collect().sort(START, maintain_order=True).iter_slices(batch_rows)
 
     def _unstamped(self, stamps: pl.Series) -> TableFileError:
-        places = stamps.is_null().arg_true()
-        with explained(self.table.name):
-            shown = places.head(SHOWN_ROWS).to_list()
-            values = self._rows.select(self.time_column).collect().to_series().gather(shown).to_list()
-        named = ", ".join(
-            f"{line}{'' if value is None or value == '' else f' ({value!r})'}"
-            for line, value in zip(_lines(self.table, shown), values, strict=True)
-        )
-        more = f" and {len(places) - len(shown):,} more" if len(places) > len(shown) else ""
-        rows = "1 row" if len(places) == 1 else f"{len(places):,} rows"
-        unit = "row" if self.table.kind == "Parquet" else "line"
+        count = stamps.null_count()
+        rows = "1 row" if count == 1 else f"{count:,} rows"
+        named = self.table.named(stamps.is_null(), self.time_column)
         return TableFileError(
-            f"{rows} of {self.table.name} without an instant in column {self.time_column!r}: {unit} {named}{more}",
+            f"{rows} of {self.table.name} without an instant in column {self.time_column!r}: {named}",
             hint="instants are written as 2012-03-01T07:30:00, with or without a zone, or are microseconds since 1970",
         )
+
+
+def schema_of_fields(stream: str, columns: Schema) -> StreamSchema:
+    """Return the schema of a stream with these columns."""
+    return StreamSchema(stream, tuple(Field(each.name, each.type) for each in columns))
 
 
 def _time_column(table: TableFile, name: str) -> str:
@@ -125,23 +135,3 @@ def _time_column(table: TableFile, name: str) -> str:
             hint="--time-column NAME names the column of instants",
         )
     return folded[name.casefold()]
-
-
-def _lines(table: TableFile, rows: list[int]) -> list[int]:
-    """Return in which lines of a file rows are, counted from 1."""
-    if table.kind == "Parquet":
-        return [row + 1 for row in rows]
-    found: list[int] = []
-    with table.path.open(newline="", encoding="utf-8", errors="replace") as file:
-        if table.kind == "CSV":
-            reader = csv.reader(file)
-            numbers = (reader.line_num for values in islice(reader, 1, None) if any(values))
-        else:
-            numbers = (number for number, line in enumerate(file, start=1) if line.strip())
-        wanted = set(rows)
-        for row, number in enumerate(numbers):
-            if row in wanted:
-                found.append(number)
-            if len(found) == len(rows):
-                break
-    return found

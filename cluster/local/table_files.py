@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
-import msgspec
 import polars as pl
 
-from cluster.errors import ClusterError
-from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Column, Schema
+from cluster.local.column_values import read_as_a_whole, read_column, type_of, without_values
+from cluster.local.csv_files import numbered_records, scan_csv
+from cluster.local.file_instants import written_instants
+from cluster.local.json_line_files import numbered_objects, scan_json_lines
+from cluster.local.table_file_errors import SHOWN_ROWS, TableFileError, explained
 from protocols.streams import RESERVED_PREFIX, FieldType
 
 SUFFIXES = {".csv": "CSV", ".parquet": "Parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines"}
+COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".zip")
+_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
-
-
-class TableFileError(ClusterError):
-    """A file that cannot be read as a table, or lacks what is asked of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +41,10 @@ class TableFile:
         Those that FjordSQL can read; integers of any width are INTEGER, dates and times are microseconds since 1970.
     unusable
         Names of the others.
+    untyped
+        Names of columns without a value, which nobody gave a type: they are taken for TEXT.
+    values
+        By name of a column: its values as FjordSQL has them.
     """
 
     path: Path
@@ -48,20 +52,17 @@ class TableFile:
     rows: pl.LazyFrame
     columns: Schema
     unusable: tuple[str, ...]
+    untyped: tuple[str, ...] = ()
+    values: Mapping[str, pl.Expr] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The file as messages name it."""
         return str(self.path)
 
-    def column(self, name: str) -> Column | None:
-        """Return a column; names have no case."""
-        return next((each for each in self.columns if each.name.casefold() == name.casefold()), None)
-
     def fitted(self, names: Collection[str]) -> list[pl.Expr]:
         """Return these columns with the types of FjordSQL."""
-        types = self.rows.collect_schema()
-        return [_fitted(each, types[each.name]) for each in self.columns if each.name in names]
+        return [self.values[each.name] for each in self.columns if each.name in names]
 
     def read(self) -> pl.DataFrame:
         """Return all of it.
@@ -74,16 +75,45 @@ class TableFile:
         with explained(self.name):
             return self.rows.select(self.fitted({each.name for each in self.columns})).collect()
 
+    def named(self, rows: pl.Series, column: str) -> str:
+        """Return the places of some rows, and what stands in a column there, in words.
 
-def open_table(path: Path, *, texts: Collection[str] = (), instants: str | None = None) -> TableFile:
+        Parameters
+        ----------
+        rows
+            Of each row whether it is one of them.
+        column
+            Name of the column.
+        """
+        places = rows.arg_true()
+        shown = places.head(SHOWN_ROWS).to_list()
+        with explained(self.name):
+            values = self.rows.select(column).collect().to_series().gather(shown).to_list()
+        named = ", ".join(
+            f"{line}{'' if value is None or value == '' else f' ({value!r})'}"
+            for line, value in zip(self._numbers(shown), values, strict=True)
+        )
+        more = f" and {len(places) - len(shown):,} more" if len(places) > len(shown) else ""
+        return f"{'row' if self.kind == 'Parquet' else 'line'} {named}{more}"
+
+    def _numbers(self, rows: Collection[int]) -> list[int]:
+        """Return the lines of rows, or in a Parquet file their numbers, counted from 1."""
+        if self.kind == "Parquet":
+            return [row + 1 for row in rows]
+        records = numbered_records(self.path) if self.kind == "CSV" else numbered_objects(self.path)
+        first = islice(records, max(rows, default=-1) + 1)
+        return [number for row, (number, _) in enumerate(first) if row in rows]
+
+
+def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, instants: str | None = None) -> TableFile:
     """Return a file's table. Types are those of the file, in a CSV file those of the values.
 
     Parameters
     ----------
     path
         A name that ends with .csv, .parquet, .jsonl or .ndjson.
-    texts
-        Names of columns that are read as texts, without regard to case.
+    types
+        By name of a column, without regard to case: as what its values are read.
     instants
         Name of a column that stays as it is written in a CSV file: whoever reads instants can say which it cannot.
 
@@ -92,85 +122,87 @@ def open_table(path: Path, *, texts: Collection[str] = (), instants: str | None 
     TableFileError
         If it cannot be read.
     """
+    given = {name.casefold(): type_ for name, type_ in (types or {}).items()}
+    stamps = instants.casefold() if instants else None
+    with explained(str(path)):
+        kind = _kind(path)
+        rows = _scanned(path, kind, given, stamps)
+        dtypes = rows.collect_schema()
+        unknown = [
+            name
+            for name, dtype in dtypes.items()
+            if name.casefold() not in {*given, stamps}
+            and (dtype == pl.Null or (kind == "CSV" and isinstance(dtype, pl.String)))
+        ]
+        untyped = without_values(rows, unknown)
+        dated = []
+        if kind == "CSV":
+            written = {name: written_instants(pl.col(name), numbers=False) for name in unknown if name not in untyped}
+            dated = read_as_a_whole(rows, written)
+    usable: dict[str, Column] = {}
+    values: dict[str, pl.Expr] = {}
+    for name, dtype in dtypes.items():
+        folded = name.casefold()
+        type_ = FieldType.INTEGER if name in dated else given.get(folded) or type_of(dtype)
+        if type_ is None or not _nameable(name) or folded in usable:
+            continue
+        read = written_instants(pl.col(name), numbers=False) if name in dated else read_column(name, dtype, type_)
+        if read is None:
+            if folded == stamps:
+                continue
+            held = str(dtype).lower()
+            raise TableFileError(
+                f"column {name!r} of {path} holds {held}, which cannot be read as {type_.value.upper()}"
+            )
+        usable[folded], values[name] = Column(name, type_), read
+    known = tuple(usable.values())
+    left_out = tuple(name for name in dtypes if name not in values)
+    table = TableFile(path, kind, rows, known, left_out, tuple(untyped), values)
+    for column in known:
+        if column.name.casefold() in given and column.name.casefold() != stamps:
+            _check_values(table, column, dtypes[column.name])
+    return table
+
+
+def _kind(path: Path) -> str:
+    hint = f"its name ends with {', '.join(SUFFIXES)}"
+    if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+        raise TableFileError(f"{path} is no file", hint="files are read more than once: write it to a file first")
+    if path.suffix.lower() in COMPRESSED:
+        raise TableFileError(f"{path} is compressed", hint=f"decompress it first; {hint}")
     kind = SUFFIXES.get(path.suffix.lower())
     if kind is None:
-        raise TableFileError(
-            f"{path} is no file that can be read as a table", hint=f"its name ends with {', '.join(SUFFIXES)}"
-        )
-    wanted = {name.casefold() for name in texts}
-    with explained(str(path)):
-        with path.open("rb") as file:
-            if not file.read(1):
-                raise TableFileError(f"{path} is empty")
-        rows = _scanned(path, kind, wanted | ({instants.casefold()} if instants else set()))
-        if kind == "JSON lines":
-            _check_lines(path)
-        types = rows.collect_schema()
-    columns = {name: _type(dtype, as_text=name.casefold() in wanted) for name, dtype in types.items()}
-    usable: dict[str, Column] = {}
-    for name, type_ in columns.items():
-        if type_ is not None and _nameable(name) and name.casefold() not in usable:
-            usable[name.casefold()] = Column(name, type_)
-    known = tuple(usable.values())
-    left_out = tuple(name for name in columns if name not in {each.name for each in known})
-    return TableFile(path, kind, rows, known, left_out)
-
-
-def _scanned(path: Path, kind: str, as_written: Collection[str]) -> pl.LazyFrame:
-    if kind == "Parquet":
-        return pl.scan_parquet(path, glob=False)
-    if kind == "JSON lines":
-        return pl.scan_ndjson(path, infer_schema_length=None)
-    names = pl.scan_csv(path, glob=False, infer_schema_length=0).collect_schema().names()
-    overrides = {name: pl.String for name in names if name.casefold() in as_written}
-    return pl.scan_csv(path, glob=False, infer_schema_length=None, try_parse_dates=True, schema_overrides=overrides)
-
-
-def _check_lines(path: Path) -> None:
-    """Refuse a file with a line that is no JSON object: Polars leaves out what comes after some of those."""
+        raise TableFileError(f"{path} is no file that can be read as a table", hint=hint)
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-            except msgspec.DecodeError as error:
-                raise TableFileError(f"line {number} of {path} is no JSON object: {error}") from None
+        begins = file.read(max(map(len, _MAGIC)))
+    if not begins:
+        raise TableFileError(f"{path} is empty")
+    if begins.startswith(_MAGIC):
+        raise TableFileError(f"{path} is compressed", hint="decompress it first")
+    return kind
 
 
-def _type(dtype: pl.DataType, *, as_text: bool) -> FieldType | None:
-    if as_text and (dtype.is_numeric() or dtype in (pl.Boolean, pl.String)):
-        return FieldType.TEXT
-    for type_, fits in (
-        (FieldType.BOOLEAN, dtype == pl.Boolean),
-        (FieldType.INTEGER, dtype.is_integer() or isinstance(dtype, pl.Date | pl.Datetime)),
-        (FieldType.REAL, dtype.is_float() or dtype.is_decimal()),
-        (FieldType.TEXT, dtype == pl.Null or isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Time)),
-    ):
-        if fits:
-            return type_
-    return None
+def _scanned(path: Path, kind: str, given: Mapping[str, FieldType], instants: str | None) -> pl.LazyFrame:
+    if kind == "CSV":
+        return scan_csv(path, {*given, *([instants] if instants else [])})
+    if kind == "JSON lines":
+        return scan_json_lines(path, {name for name, type_ in given.items() if type_ is FieldType.TEXT})
+    return pl.scan_parquet(path, glob=False)
+
+
+def _check_values(table: TableFile, column: Column, dtype: pl.DataType) -> None:
+    """Refuse a column with a value that is not of the type that it was given."""
+    if not isinstance(dtype, pl.String):
+        return  # all of its values are of the same type
+    unread = pl.col(column.name).is_not_null() & table.values[column.name].is_null()
+    with explained(table.name):
+        rows = table.rows.select(unread).collect(engine="streaming").to_series()
+    if rows.any():
+        raise TableFileError(
+            f"column {column.name!r} of {table.name} has values that are no {column.type.value.upper()}: "
+            f"{table.named(rows, column.name)}"
+        )
 
 
 def _nameable(name: str) -> bool:
     return _NAME.match(name) is not None and not name.casefold().startswith(RESERVED_PREFIX)
-
-
-def _fitted(column: Column, dtype: pl.DataType) -> pl.Expr:
-    found = pl.col(column.name)
-    if column.type is FieldType.INTEGER and isinstance(dtype, pl.Date | pl.Datetime):
-        zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
-        found = found.cast(pl.Datetime("us", zone)).to_physical()
-    return found.cast(POLARS_TYPES[column.type]).alias(column.name)
-
-
-@contextmanager
-def explained(shown: str) -> Iterator[None]:
-    """Turn what reading a file raises into an error of ours."""
-    try:
-        yield
-    except OSError as error:
-        raise TableFileError(f"{shown} cannot be read: {error.strerror or error}") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = str(error).strip().partition("\n")[0][:300]
-        raise TableFileError(f"{shown} cannot be read: {reason}") from None

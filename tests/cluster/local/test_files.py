@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from cluster.fjord.batch import START
 from cluster.local.stream_files import StreamFile
-from cluster.local.table_files import TableFileError, open_table
-from cluster.local.trying import Files, Trial
+from cluster.local.table_file_errors import TableFileError
+from cluster.local.table_files import open_table
+from cluster.local.tried_query import Files
+from cluster.local.trying import Trial
 from protocols.errors import FjordError
 from protocols.streams import FieldType
 
@@ -87,9 +92,13 @@ def test_every_other_column_is_a_field(tmp_path: Path) -> None:
 
 def test_numbers_are_read_as_texts_where_that_is_asked(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("time,sensor\n2012-03-01,007\n")
-    assert [row[1:] for row in rows(StreamFile(open_table(tmp_path / "a.csv", texts=["SENSOR"])))] == [("007",)]
+    assert [row[1:] for row in rows(StreamFile(open_table(tmp_path / "a.csv", types={"SENSOR": FieldType.TEXT})))] == [
+        ("007",)
+    ]
     pl.DataFrame({"time": [date(2012, 3, 1)], "sensor": [7]}).write_parquet(tmp_path / "a.parquet")
-    assert [row[1:] for row in rows(StreamFile(open_table(tmp_path / "a.parquet", texts=["sensor"])))] == [("7",)]
+    assert [
+        row[1:] for row in rows(StreamFile(open_table(tmp_path / "a.parquet", types={"sensor": FieldType.TEXT})))
+    ] == [("7",)]
 
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 100])
@@ -100,6 +109,100 @@ def test_rows_come_in_the_order_of_their_stamps(tmp_path: Path, batch_rows: int)
     disordered = stream(tmp_path / "b.csv", "time,x\n5,4\n2,2\n1,1\n2,3\n")
     assert not disordered.check()
     assert rows(disordered, batch_rows=batch_rows) == [(1, 1), (2, 2), (2, 3), (5, 4)]
+
+
+@pytest.mark.parametrize("kind", ["header only", "nothing in CSV", "nothing in JSON lines", "nothing in Parquet"])
+def test_a_column_without_values_has_the_type_that_is_given(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / {"nothing in JSON lines": "a.jsonl", "nothing in Parquet": "a.parquet"}.get(kind, "a.csv")
+    match kind:
+        case "header only":
+            path.write_text("time,x\n")
+        case "nothing in CSV":
+            path.write_text("time,x\n1,\n")
+        case "nothing in JSON lines":
+            path.write_text('{"time": 1, "x": null}\n')
+        case _:
+            pl.DataFrame({"time": [1], "x": [None]}).write_parquet(path)
+    unknown = open_table(path, instants="time")
+    assert (unknown.columns[-1].type, unknown.untyped) == (FieldType.TEXT, ("x",))
+    for type_ in FieldType:
+        known = StreamFile(open_table(path, types={"X": type_}, instants="time"))
+        assert (known.columns[-1].type, known.table.untyped) == (type_, ())
+        assert rows(known) == ([] if kind == "header only" else [(1, None)])
+
+
+@pytest.mark.parametrize(
+    ("written", "type_", "read"),
+    [
+        (["1", "2"], FieldType.REAL, [1.0, 2.0]),
+        (["1.5", "-inf"], FieldType.REAL, [1.5, float("-inf")]),
+        (["007", " 8 "], FieldType.INTEGER, [7, 8]),
+        (["007", " 8 "], FieldType.TEXT, ["007", " 8 "]),
+        (["1", "0", "True", "FALSE"], FieldType.BOOLEAN, [True, False, True, False]),
+    ],
+)
+def test_values_are_read_as_the_type_that_is_given(
+    tmp_path: Path, written: list[str], type_: FieldType, read: list[object]
+) -> None:
+    contents = {
+        "a.csv": "time,x\n" + "".join(f"{at},{each}\n" for at, each in enumerate(written)),
+        "a.jsonl": "".join(f'{{"time":{at},"x":"{each}"}}\n' for at, each in enumerate(written)),
+    }
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+        file = StreamFile(open_table(tmp_path / name, types={"x": type_}, instants="time"))
+        assert [row[1] for row in rows(file)] == read
+        assert file.columns[0].type is type_
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "type_", "said"),
+    [
+        ("a.csv", "time,x\n1,1\n\n2,soon\n", FieldType.REAL, "x' .* no REAL: line 4 \\('soon'\\)$"),
+        ("a.csv", "time,x\n1,1.5\n", FieldType.INTEGER, "no INTEGER: line 2 \\('1.5'\\)"),
+        ("a.csv", "time,x\n1,yes\n", FieldType.BOOLEAN, "no BOOLEAN: line 2 \\('yes'\\)"),
+        ("a.jsonl", '{"time":1,"x":1.5}\n', FieldType.INTEGER, "holds float64, which cannot be read as INTEGER"),
+        ("a.jsonl", '{"time":1,"x":[1]}\n', FieldType.REAL, "holds list.* which cannot be read as REAL"),
+    ],
+)
+def test_values_that_are_not_of_the_type_that_is_given_are_refused(
+    tmp_path: Path, name: str, text: str, type_: FieldType, said: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(TableFileError, match=said):
+        open_table(tmp_path / name, types={"x": type_}, instants="time")
+
+
+def test_values_of_csv_say_their_types(tmp_path: Path) -> None:
+    written = {
+        "whole": ("1", " 2", ""), "real": ("1", "2.5", "nan"), "yes": ("true", "False", ""), "text": ("1", "a", "b"),
+        "day": ("2012-03-01", "", "2012-03-02T00:00Z"), "time": ("1", "2", "3"), "huge": ("1", "2", f"{2**63}"),
+    }  # fmt: skip
+    lines = [", ".join(written), *(",".join(row) for row in zip(*written.values(), strict=True))]
+    file = stream(tmp_path / "a.csv", "\n".join(lines))
+    assert {each.name: each.type for each in file.columns} == {
+        "whole": FieldType.INTEGER, "real": FieldType.REAL, "yes": FieldType.BOOLEAN, "text": FieldType.TEXT,
+        "day": FieldType.INTEGER,
+    }  # fmt: skip
+    assert file.table.unusable == ("huge",)
+    assert [row[1] for row in rows(file)] == [1, 2, None]
+    assert [row[5] for row in rows(file)] == [SEVEN_US - 25_200_000_000, None, SEVEN_US + 61_200_000_000]
+
+
+def test_a_file_is_not_read_again_and_again_to_guess_its_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guessed: list[object] = []
+    scan = pl.scan_csv
+
+    def noted(*arguments: Any, **more: Any) -> pl.LazyFrame:
+        if more.get("schema") is None:
+            guessed.append(more.get("try_parse_dates", False))
+        return scan(*arguments, **more)
+
+    monkeypatch.setattr(pl, "scan_csv", noted)
+    file = stream(tmp_path / "a.csv", "time,x\n2,1\n1,2\n")
+    assert not file.check()
+    assert rows(file) == [(1, 2), (2, 1)]
+    assert guessed == [False], "guessing dates takes a hundred times as long as reading"
 
 
 def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
@@ -137,7 +240,16 @@ def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
         ("a.jsonl", '{"time": 1.5, "x": 1}\n', None, "column 'time' of .* holds float64, no instants"),
         ("a.csv", "time\n1\n", None, "has no column beside 'time'"),
         ("a.csv", "", None, "is empty"),
-        ("a.csv", "time,x\n1,2,3\n", None, "cannot be read"),
+        ("a.csv", "time,x\n1,1\n1,2,3\n", None, "line 3 of .* has 3 values; the first line has 2 names"),
+        ("a.csv", "time,x,y\n1,1\n", None, "line 2 of .* has 2 values; the first line has 3 names"),
+        ("a.csv", 'time,x,y\n1,"a\nb",2\n\n1,2\n', None, "line 5 of .* has 2 values; the first line has 3 names"),
+        ("a.csv", "time,x,x\n1,1,1\n", None, "names 'x' twice"),
+        ("a.csv", 'time,x\n1,5" pipe\n2,6" pipe\n', None, "line 2 of .* quote"),
+        ("a.csv", 'time,x\n1,1\n2,"open\n3,3\n', None, "line 3 of .* quote"),
+        ("a.csv", "time;x\n1;1\n", None, "first line of .* has one name, 'time;x'.* commas"),
+        ("a.csv", "\n\n", None, "first line of .* has no names"),
+        ("a.jsonl", '{"time": 1, "x": 1}\n{"time": 1, "x": 1, "x" : 2}\n', None, "line 2 of .* names 'x' twice"),
+        ("a.jsonl", "\n\n", None, "is empty"),
         ("a.jsonl", '{"time": 1}\n{\n', None, "line 2 of .* is no JSON object"),
         ("a.jsonl", "[1]\n", None, "line 1 of .* is no JSON object"),
         ("a.parquet", "no such thing", None, "cannot be read"),
@@ -149,6 +261,32 @@ def test_a_file_that_is_no_stream_is_refused(
 ) -> None:
     with pytest.raises(TableFileError, match=said):
         stream(tmp_path / name, text, time_column).check()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", b"time,x\n1,a\n2,\xff\n", "line 3 of .* is not UTF-8"),
+        ("a.csv", b'time,x\n1,"a"\n2,\xff\n', "line 3 of .* is not UTF-8"),
+        ("a.csv", "time,x\n1,a\n".encode("utf-16"), "line 1 of .* is not UTF-8"),
+        ("a.jsonl", b'{"time":1,"x":"a"}\n{"time":1,"x":"\xff"}\n', "line 2 of .* is not UTF-8"),
+        ("a.csv", gzip.compress(b"time,x\n1,2\n"), "is compressed"),
+        ("a.jsonl", gzip.compress(b'{"time":1}\n'), "is compressed"),
+        ("a.csv.gz", gzip.compress(b"time,x\n1,2\n"), "is compressed"),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TableFileError, match=said):
+        open_table(tmp_path / name)
+
+
+def test_what_cannot_be_read_twice_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    for path in (tmp_path / "a.csv", Path("/dev/null"), Path("-")):
+        with pytest.raises(TableFileError, match="is no file") as refused:
+            open_table(path)
+        assert "write it to a file first" in (refused.value.hint or "")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -186,25 +324,25 @@ ODD_COLUMNS = [
 ]
 
 
-def answered_or_refused(path: Path, texts: tuple[str, ...]) -> bool:
+def answered_or_refused(path: Path, types: dict[str, FieldType]) -> bool:
     try:
-        file = StreamFile(open_table(path, texts=texts, instants="time"))
+        file = StreamFile(open_table(path, types=types, instants="time"))
         list(Trial("SELECT x FROM s WINDOW(RANGE 5 US)", Files({}, unnamed=file)).answers())
     except FjordError:
         return False
     return True
 
 
-@pytest.mark.parametrize("texts", [(), ("x",)])
-def test_an_odd_file_raises_nothing_but_errors_of_ours(tmp_path: Path, texts: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("types", [{}, *({"x": each} for each in FieldType)])
+def test_an_odd_file_raises_nothing_but_errors_of_ours(tmp_path: Path, types: dict[str, FieldType]) -> None:
     outcomes = set()
     for suffix, contents in ODD_TEXTS.items():
         for number, content in enumerate(contents):
             path = tmp_path / f"{number}{suffix}"
             path.write_bytes(content)
-            outcomes.add(answered_or_refused(path, texts))
+            outcomes.add(answered_or_refused(path, types))
     for number, (time, x) in enumerate(ODD_COLUMNS):
         path = tmp_path / f"columns-{number}.parquet"
         pl.DataFrame({"time": time, "x": x}).write_parquet(path)
-        outcomes.add(answered_or_refused(path, texts))
+        outcomes.add(answered_or_refused(path, types))
     assert outcomes == {True, False}

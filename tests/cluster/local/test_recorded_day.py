@@ -13,7 +13,9 @@ import pytest
 
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import open_table
-from cluster.local.trying import Files, Trial
+from cluster.local.tried_query import Files
+from cluster.local.trying import Trial
+from protocols.streams import FieldType
 
 TRAFFIC = Path(__file__).parents[3] / "examples" / "traffic"
 DAY = TRAFFIC / "la_loop_speeds_day.parquet"
@@ -106,9 +108,10 @@ def incidents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tried(sql: str, incidents: Path, **more: Any) -> list[tuple[Any, ...]]:
     relations = {
-        name: open_table(path, texts=["segment"]) for name, path in (("known", KNOWN), ("incidents", incidents))
+        name: open_table(path, types={"segment": FieldType.TEXT})
+        for name, path in (("known", KNOWN), ("incidents", incidents))
     }
-    day = StreamFile(open_table(DAY, texts=["sensor"]))
+    day = StreamFile(open_table(DAY, types={"sensor": FieldType.TEXT}))
     pieces = Trial(sql, Files({"traffic": day}, relations)).answers(**more)
     return [
         (start, end, *msgspec.json.decode(row).values()) for piece in pieces for start, end, row in piece.iter_rows()

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import open_table
-from cluster.local.trying import Files, Trial
+from cluster.local.tried_query import Files
+from cluster.local.trying import Trial
 from cluster.service.result_messages import result_message
 from protocols.command_line import app
 
@@ -161,6 +162,9 @@ def test_a_file_that_the_query_does_not_read_is_a_warning(day: Path, tmp_path: P
         ("SELECT time FROM traffic", "'time' is the stamp of its stream", "a window defines"),
         ("SELECT sensor FROM traffik", "no file is given for 'traffik'", "did you mean traffic?"),
         ("SELECT x FROM weather", "no file is given for 'weather'", "--on weather=FILE for a stream, --relation"),
+        ("SELECT x FROM weather", "no file is given for 'weather'", "derived stream, write the query in parentheses"),
+        ("CREATE STREAM slow AS SELECT * FROM traffic", "a declaration cannot be tried", "in parentheses"),
+        ("CREATE RELATION places FROM FILE 'x.csv'", "a declaration cannot be tried", "--relation NAME=FILE"),
         ("SELECT sensor FRM traffic", "'FRM' was not expected here", "did you mean FROM?"),
         ("SELECT sensor FROM traffic EVENTS(speed ABOVE 3)", "EVENTS(...) cannot be tried on files", "fjord motes run"),
         (
@@ -177,6 +181,74 @@ def test_a_query_that_cannot_be_tried_is_refused(day: Path, sql: str, said: str,
     shown = " ".join(result.stderr.split())
     assert f"error: {said}" in shown
     assert hint.format(day=day) in shown
+
+
+@pytest.mark.parametrize("text", ["time,speed,sensor\n", "time,speed,sensor\n2012-03-01T07:00:00,,a\n"])
+def test_a_column_without_values_is_named_where_its_type_is_in_the_way(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text(text)
+    slow = "SELECT sensor FROM traffic WHERE speed < 10"
+    refused = run(slow, "--on", str(path))
+    assert refused.exit_code == 1
+    assert f"column speed of {path} has no value, and is taken for TEXT: --type speed=REAL" in refused.stderr
+    taken = run("SELECT speed FROM traffic", "--on", str(path))
+    assert taken.exit_code == 0
+    assert f"warning: column speed of {path} has no value, and is taken for TEXT: --type" in taken.stderr
+    answered = run(slow, "--on", str(path), "--type", "speed=real")
+    assert (answered.exit_code, answered.stdout) == (0, "no rows\n")
+    assert "speed" not in answered.stderr
+
+
+def test_a_type_for_a_column_that_no_file_has_is_refused(day: Path) -> None:
+    result = run("SELECT sensor FROM traffic", "--on", str(day), "--type", "spede=REAL")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no file has a column 'spede'" in result.stderr
+    assert "did you mean speed?" in result.stderr
+
+
+PARTS = {
+    "a.csv": "time,x,y\n1,1,\n3,2,\n",
+    "b.csv": "time,y,x\n3,a,3\n5,b,4.5\n",
+    "c.csv": "time,x,y\n2,5,c\n4,6,d\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "rows", "is_sorted"),
+    [
+        (["a.csv", "b.csv"], [(1, None), (2, None), (3, "a"), (4.5, "b")], False),
+        (["b.csv", "a.csv"], [(1, None), (2, None), (3, "a"), (4.5, "b")], False),
+        (["a.csv", "b.csv", "c.csv"], [(1, None), (5, "c"), (2, None), (3, "a"), (6, "d"), (4.5, "b")], True),
+        (["[ab].csv"], [(1, None), (2, None), (3, "a"), (4.5, "b")], False),
+    ],
+)
+def test_a_stream_may_come_from_several_files(
+    tmp_path: Path, given: list[str], rows: list[tuple[float, str | None]], is_sorted: bool
+) -> None:
+    for name, text in PARTS.items():
+        (tmp_path / name).write_text(text)
+    options = [option for name in given for option in ("--on", f"s={tmp_path / name}")]
+    result = run("SELECT x, y FROM s", *options, "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert [tuple(json.loads(line)["row"].values()) for line in result.stdout.splitlines()] == rows
+    assert ("are not in the order of their stamps" in result.stderr) == is_sorted
+    assert "no value" not in result.stderr, "the other file says the type"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("time,x\n9,1\n", "b.csv has no column 'y', which a.csv has"),
+        ("time,x,y,z\n9,1,a,1\n", "a.csv has no column 'z', which b.csv has"),
+        ("time,x,y\n9,q,a\n", "column 'x' is TEXT in b.csv and INTEGER in a.csv"),
+    ],
+)
+def test_files_of_a_stream_have_the_same_columns(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "a.csv").write_text("time,x,y\n1,1,a\n")
+    (tmp_path / "b.csv").write_text(text)
+    result = run("SELECT x FROM s", "--on", f"s={tmp_path / 'a.csv'}", "--on", f"s={tmp_path / 'b.csv'}")
+    assert result.exit_code == 1
+    assert said in result.stderr.replace(f"{tmp_path}/", "")
 
 
 def test_a_limit_of_rows_says_what_can_be_done_without_a_cluster(day: Path) -> None:
@@ -208,7 +280,11 @@ def test_the_error_underlines_the_text(day: Path) -> None:
     [
         ([], "Missing option '--on'"),
         (["--on", "a.csv", "--on", "b.csv"], "there are two files without a name"),
-        (["--on", "t=a.csv", "--on", "T=b.csv"], "there are two files for T"),
+        (["--on", "a.csv", "--relation", "t=a.csv", "--relation", "T=b.csv"], "there are two files for t"),
+        (["--on", "a.csv", "--type", "x"], "'x' is no COLUMN=TYPE"),
+        (["--on", "a.csv", "--type", "x=FLOAT"], "'FLOAT' is none of BOOLEAN, INTEGER, REAL, TEXT"),
+        (["--on", "a.csv", "--type", "x=REAL", "--text", "X"], "X has one type"),
+        (["--on", "a.csv", "--memory", "much"], "'much' is not a size"),
         (["--on", "a.csv", "--relation", "b.csv"], "a relation has a name"),
         (["--on", "t=a.csv", "--relation", "t=b.csv"], "t is a stream or a relation, not both"),
         (["--on", "a.csv", "--format", "xml"], "'xml' is none of table, json, parquet"),

@@ -1,0 +1,90 @@
+"""How the values of a file's columns become those of FjordSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from cluster.fjord.scalars import POLARS_TYPES
+from protocols.streams import FieldType
+
+SAMPLE_ROWS = 1_000
+"""Rows that show of most columns that their values cannot be read in some way."""
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
+def type_of(dtype: pl.DataType) -> FieldType | None:
+    """Return the type of FjordSQL that values of a type are of, or None."""
+    for type_, fits in (
+        (FieldType.BOOLEAN, dtype == pl.Boolean),
+        # Wider than 64 bits are only integers that are too large.
+        (FieldType.INTEGER, dtype.is_integer() and dtype not in (pl.Int128, pl.UInt128)),
+        (FieldType.INTEGER, isinstance(dtype, pl.Date | pl.Datetime)),
+        (FieldType.REAL, dtype.is_float() or dtype.is_decimal()),
+        (FieldType.TEXT, dtype == pl.Null or isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Time)),
+    ):
+        if fits:
+            return type_
+    return None
+
+
+def read_column(name: str, dtype: pl.DataType, type_: FieldType) -> pl.Expr | None:
+    """Return a column as one of a type of FjordSQL; None if it cannot be read so. NULL is what no value can be read of.
+
+    Texts may say numbers and truth values; whole numbers may be reals; and all of these may be texts.
+    """
+    found = pl.col(name)
+    if isinstance(dtype, pl.String) and type_ is not FieldType.TEXT:
+        return read_text(found, type_)
+    known = type_of(dtype)
+    becomes_text = type_ is FieldType.TEXT and (dtype.is_numeric() or dtype == pl.Boolean)
+    becomes_real = type_ is FieldType.REAL and dtype.is_integer()
+    if known is not type_ and not becomes_text and not becomes_real and dtype != pl.Null:
+        return None
+    if type_ is FieldType.INTEGER and isinstance(dtype, pl.Date | pl.Datetime):
+        zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
+        found = found.cast(pl.Datetime("us", zone)).to_physical()
+    return found.cast(POLARS_TYPES[type_]).alias(name)
+
+
+def read_text(texts: pl.Expr, type_: FieldType) -> pl.Expr:
+    """Return what texts say, NULL where they say no value of a type."""
+    trimmed = texts.str.strip_chars()
+    if type_ is FieldType.BOOLEAN:
+        return trimmed.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean)
+    return trimmed.cast(POLARS_TYPES[type_], strict=False)
+
+
+def read_as_a_whole(rows: pl.LazyFrame, reading: Mapping[str, pl.Expr]) -> list[str]:
+    """Return the columns that expressions read all values of; none of those without a value.
+
+    Parameters
+    ----------
+    rows
+        The columns.
+    reading
+        By name of a column: gives NULL where a value cannot be read.
+    """
+    if not reading:
+        return []
+    unread = {name: pl.col(name).is_not_null() & read.is_null() for name, read in reading.items()}
+    sample = rows.head(SAMPLE_ROWS).select(each.any().alias(name) for name, each in unread.items()).collect()
+    likely = [name for name in reading if not sample[name][0]]
+    if not likely:
+        return []
+    found = rows.select(
+        *(unread[name].any().alias(name) for name in likely),
+        *(pl.col(name).is_not_null().any().alias(f"{name} held") for name in likely),
+    ).collect(engine="streaming")
+    return [name for name in likely if found[f"{name} held"][0] and not found[name][0]]
+
+
+def without_values(rows: pl.LazyFrame, names: list[str]) -> list[str]:
+    """Return the columns that are NULL in every row."""
+    sample = rows.head(SAMPLE_ROWS).select(pl.col(name).is_not_null().any() for name in names).collect()
+    likely = [name for name in names if not sample[name][0]]
+    if not likely:
+        return []
+    held = rows.select(pl.col(name).is_not_null().any() for name in likely).collect(engine="streaming")
+    return [name for name in likely if not held[name][0]]

@@ -1,0 +1,176 @@
+"""CSV files: their names, their types, and whether every line has as many values as the first one has names.
+
+Polars reads what is missing at the end of a line as NULL, gives new names to columns of the same name, and its errors
+say no lines. So lines are looked at before: by counting commas or, in a file with quotes, value by value.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from operator import methodcaller
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cluster.local.column_values import read_as_a_whole, read_text
+from cluster.local.table_file_errors import TableFileError, not_utf8
+from protocols.streams import FieldType
+
+BLOCK_BYTES = 1 << 20
+"""Of a file that are looked at together."""
+
+_VALUE = r'(?:[^",\r\n]*|"(?:[^"]|"")*")'
+_RECORD = re.compile(rf"{_VALUE}(?:,{_VALUE})*\s*")
+_COMMAS = methodcaller("count", b",")
+_OTHER_SEPARATORS = re.compile(r"[;|\t]")
+
+
+def scan_csv(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
+    """Return a scan of a file, its columns of the types that all of their values have. Blank lines are no rows.
+
+    Integers may be too large for 64 bits. Instants stay texts.
+
+    Parameters
+    ----------
+    path
+        The file.
+    as_written
+        Names of columns whose values stay texts, in small letters.
+
+    Raises
+    ------
+    TableFileError
+        If a line does not fit to the first; names it.
+    """
+    names, lines = _header(path)
+    if not _check(path, len(names), lines):
+        return pl.LazyFrame(schema=dict.fromkeys(names, pl.String))
+    format_: dict[str, Any] = {"glob": False, "has_header": False, "skip_lines": lines}
+    written = {name: pl.String for name in names if name.casefold() in as_written}
+    guessed = pl.scan_csv(
+        path, new_columns=names, infer_schema_length=None, schema_overrides=written, **format_
+    ).collect_schema()  # fmt: skip
+    rows = pl.scan_csv(path, schema=guessed, **format_)
+    texts = [name for name, dtype in guessed.items() if dtype == pl.String and name not in written]
+    return rows.with_columns(_numbers(rows, texts)).filter(~pl.all_horizontal(pl.all().is_null()))
+
+
+def numbered_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the values of a file's lines with the number of the line in which they end; none of blank lines."""
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        reader = csv.reader(file)
+        yield from ((reader.line_num, values) for values in islice(reader, 1, None) if any(values))
+
+
+def _numbers(rows: pl.LazyFrame, texts: Collection[str]) -> list[pl.Expr]:
+    """Return columns of texts as numbers, where they stand as Polars does not write them: " 5", "nan"."""
+    found: dict[str, pl.Expr] = {}
+    for type_ in (FieldType.INTEGER, FieldType.REAL):
+        reading = {name: read_text(pl.col(name), type_) for name in texts if name not in found}
+        found |= {name: reading[name] for name in read_as_a_whole(rows, reading)}
+    return list(found.values())
+
+
+def _header(path: Path) -> tuple[list[str], int]:
+    """Return the names in the first line, and how many lines it takes."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            names = [each.strip() for each in next(reader, [])]
+            lines = reader.line_num
+    except UnicodeDecodeError:
+        raise not_utf8(str(path), _line_not_utf8(path)) from None
+    except csv.Error as error:
+        raise TableFileError(f"line 1 of {path} cannot be read: {error}") from None
+    if not any(names):
+        raise TableFileError(f"the first line of {path} has no names", hint="it says how the columns are called")
+    if len(names) == 1 and _OTHER_SEPARATORS.search(names[0]):
+        raise TableFileError(f"the first line of {path} has one name, {names[0]!r}: values are separated by commas")
+    if twice := sorted({each for each in names if each and names.count(each) > 1}):
+        raise TableFileError(f"the first line of {path} names {twice[0]!r} twice", hint="give each column its own name")
+    return [name or f"column {number}" for number, name in enumerate(names, start=1)], lines
+
+
+def _check(path: Path, columns: int, header_lines: int) -> bool:
+    """Return whether a file has rows; refuse it if one of them has not a value for each column."""
+    number, rows = 0, False
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            block += file.readline()
+            if b'"' in block:
+                return _check_values(path, columns)
+            if not block.isascii():
+                _check_text(path, block, number)
+            lines = block.split(b"\n")[: None if not block.endswith(b"\n") else -1]
+            if set(map(_COMMAS, lines)) != {columns - 1}:
+                for line, text in enumerate(lines, start=number + 1):
+                    if text.strip() and text.count(b",") != columns - 1:
+                        raise _ragged(path, line, text.count(b",") + 1, columns)
+            number += len(lines)
+            rows = rows or number > header_lines
+    return rows
+
+
+def _check_values(path: Path, columns: int) -> bool:
+    """Do as :func:`_check` does, in a file with quotes."""
+    raw: list[str] = []
+    begins, rows = 1, -1
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(_noted(file, raw), strict=True)
+            for values in reader:
+                if values and len(values) != columns:
+                    raise _ragged(path, begins, len(values), columns)
+                if any('"' in value for value in values) and not _RECORD.fullmatch("".join(raw)):
+                    raise _quoted(path, begins)
+                raw.clear()
+                begins = reader.line_num + 1
+                rows += 1
+    except UnicodeDecodeError:
+        raise not_utf8(str(path), _line_not_utf8(path)) from None
+    except csv.Error:
+        raise _quoted(path, begins) from None
+    return rows > 0
+
+
+def _noted(lines: Iterable[str], into: list[str]) -> Iterator[str]:
+    for line in lines:
+        into.append(line)
+        yield line
+
+
+def _check_text(path: Path, block: bytes, lines_before: int) -> None:
+    try:
+        block.decode()
+    except UnicodeDecodeError as error:
+        raise not_utf8(str(path), lines_before + block.count(b"\n", 0, error.start) + 1) from None
+
+
+def _line_not_utf8(path: Path) -> int:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1  # it has changed meanwhile
+
+
+def _ragged(path: Path, line: int, values: int, names: int) -> TableFileError:
+    has = "1 value" if values == 1 else f"{values} values"
+    named = "1 name" if names == 1 else f"{names} names"
+    return TableFileError(
+        f"line {line} of {path} has {has}; the first line has {named}",
+        hint="a value with a comma in it stands in double quotes; one that is missing leaves its commas",
+    )
+
+
+def _quoted(path: Path, line: int) -> TableFileError:
+    return TableFileError(
+        f"line {line} of {path} has a quote that Fjord cannot read",
+        hint='a value with a double quote in it stands in double quotes, and doubles it: "a 5"" pipe"',
+    )

@@ -1,0 +1,77 @@
+"""Files of JSON lines: an object in each line that is not blank."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from cluster.local.table_file_errors import TableFileError, not_utf8
+
+
+def scan_json_lines(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
+    """Return a scan of a file, its columns of the types that all of their values have.
+
+    Parameters
+    ----------
+    path
+        The file.
+    as_written
+        Names of columns whose values become texts, in small letters.
+
+    Raises
+    ------
+    TableFileError
+        If a line is no object; names it.
+    """
+    names = _check(path)
+    if not names:
+        raise TableFileError(f"{path} is empty")
+    overrides = {name: pl.String for name in names if name.casefold() in as_written}
+    guessed = pl.scan_ndjson(path, infer_schema_length=None, schema_overrides=overrides).collect_schema()
+    return pl.scan_ndjson(path, schema=guessed)
+
+
+def numbered_objects(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file that are not blank, with their numbers."""
+    with path.open("rb") as file:
+        yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
+
+
+def _check(path: Path) -> set[str]:
+    """Refuse a file with a line that is no object, since Polars leaves out what comes after some; return its names."""
+    decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+    names: set[str] = set()
+    for number, line in numbered_objects(path):
+        try:
+            if not line.isascii():
+                line.decode()
+            found = decoder.decode(line)
+            # Names end with a quote and a colon; only a line with more of these can have a name twice.
+            if line.count(b'":') + line.count(b'" ') + line.count(b'"\\t') > len(found):
+                json.loads(line, object_pairs_hook=_once)
+        except UnicodeDecodeError:
+            raise not_utf8(str(path), number) from None
+        except (msgspec.DecodeError, json.JSONDecodeError) as error:
+            raise TableFileError(f"line {number} of {path} is no JSON object: {error}") from None
+        except _TwiceError as error:
+            raise TableFileError(f"line {number} of {path} names {error.args[0]!r} twice in one object") from None
+        names.update(found)
+    return names
+
+
+class _TwiceError(Exception):
+    """An object with two values of a name."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _TwiceError(name)
+        found[name] = value
+    return found

@@ -1,0 +1,34 @@
+"""What is wrong with a file that should be a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import polars as pl
+
+from cluster.errors import ClusterError
+
+SHOWN_ROWS = 5
+"""Rows that a message names."""
+
+
+class TableFileError(ClusterError):
+    """A file that cannot be read as a table, or lacks what is asked of it."""
+
+
+@contextmanager
+def explained(shown: str) -> Iterator[None]:
+    """Turn what reading a file raises into an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise TableFileError(f"{shown} cannot be read: {error.strerror or error}") from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = str(error).strip().partition("\n")[0][:300]
+        raise TableFileError(f"{shown} cannot be read: {reason}") from None
+
+
+def not_utf8(shown: str, line: int) -> TableFileError:
+    """Return the error of a file whose bytes are no text."""
+    return TableFileError(f"line {line} of {shown} is not UTF-8", hint="save the file as UTF-8")

@@ -1,0 +1,157 @@
+"""A query over files, translated as a cluster would: what it may name, and what to do where it cannot be tried."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from cluster.language.catalog import BaseStream, Catalog, Entry, StaticRelation
+from cluster.language.dialect import tokens_of
+from cluster.language.errors import FjordSqlError
+from cluster.language.translation import Query, translate
+from cluster.local.joined_files import JoinedFiles
+from cluster.local.stream_files import StreamFile
+from cluster.local.table_files import TableFile
+
+ELSEWHERE = {
+    "EVENTS": "events are seen by motes and proxies, in samples that come much faster than a file keeps them",
+    "COMPLETENESS": "only proxies know which samples are missing; a file does not say",
+}
+"""Clauses whose answers are made outside the cluster."""
+
+
+StreamFiles = StreamFile | JoinedFiles
+"""Where the tuples of a stream come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What a query is tried on.
+
+    Parameters
+    ----------
+    streams
+        By name.
+    relations
+        By name.
+    unnamed
+        The file of the one stream that the query names and nothing else gives; None if there is none.
+    """
+
+    streams: Mapping[str, StreamFiles]
+    relations: Mapping[str, TableFile] = field(default_factory=dict)
+    unnamed: StreamFiles | None = None
+
+    @property
+    def tables(self) -> Sequence[TableFile]:
+        """All files."""
+        streams = [*self.streams.values(), *([] if self.unnamed is None else [self.unnamed])]
+        return [*(table for each in streams for table in each.tables), *self.relations.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class TriedQuery:
+    """A query that can be tried.
+
+    Parameters
+    ----------
+    query
+        As it is translated.
+    streams
+        Those that files are given for, by name.
+    untyped
+        What there is to say about columns that the query names and no file has a value of.
+    """
+
+    query: Query
+    streams: Mapping[str, StreamFiles]
+    untyped: Sequence[str]
+
+
+def translate_over(sql: str, files: Files) -> TriedQuery:
+    """Translate a query with the names of files.
+
+    Raises
+    ------
+    FjordSqlError
+        If it cannot be translated, or not be tried: says what files have.
+    """
+    words = _refuse_elsewhere(sql)
+    streams = dict(files.streams)
+    entries: list[Entry] = [BaseStream(file.schema(name), file.time_column) for name, file in streams.items()]
+    entries += [StaticRelation(name, f"{name}@1", file.columns) for name, file in files.relations.items()]
+    known = dict(Catalog.of(entries).entries)
+    unnamed = files.unnamed
+    while True:
+        untyped = [*_untyped({**streams, **files.relations}, words)]
+        try:
+            return TriedQuery(translate(sql, Catalog(known)), streams, untyped)
+        except FjordSqlError as error:
+            unknown = _NO_STREAM.match(error.reason)
+            if unknown is None:
+                raise _with_columns(error, {**streams, **files.relations}, untyped) from None
+            name = unknown["name"]
+            if unnamed is None:
+                raise _without_file(error, name) from None
+            known[name.casefold()] = BaseStream(unnamed.schema(name), unnamed.time_column)
+            streams[name], unnamed = unnamed, None
+
+
+_NO_STREAM = re.compile(r"there is no stream '(?P<name>[^']*)'")
+_NO_COLUMN = re.compile(r"there is no column |has no column ")
+
+
+def _without_file(error: FjordSqlError, name: str) -> FjordSqlError:
+    meant = f"{error.hint} If not: " if (error.hint or "").startswith("did you mean") else ""
+    return FjordSqlError(
+        f"no file is given for {name!r}", text=error.text, start=error.start, end=error.end,
+        hint=f"{meant}--on {name}=FILE for a stream, --relation {name}=FILE for a relation; in place of a derived "
+        "stream, write the query in parentheses",
+    )  # fmt: skip
+
+
+def _with_columns(
+    error: FjordSqlError, known: Mapping[str, StreamFiles | TableFile], untyped: Sequence[str]
+) -> FjordSqlError:
+    """Return an error with what files have to do with it: columns that they have, or have no value of."""
+    hints = [] if error.hint is None else [error.hint]
+    if _NO_COLUMN.search(error.reason):
+        columns = {name: ", ".join(each.name for each in file.columns) for name, file in known.items()}
+        hints.append("; ".join(f"{name} ({file.name}) has {columns[name]}" for name, file in known.items()))
+    # What is said about columns whose type nobody knows may be all there is to the error.
+    hint = "; ".join([*untyped, " ".join(hints)] if hints else untyped)
+    return FjordSqlError(error.reason, text=error.text, start=error.start, end=error.end, hint=hint or None)
+
+
+def _untyped(known: Mapping[str, StreamFiles | TableFile], words: Collection[str]) -> Iterator[str]:
+    for file in known.values():
+        for column in file.untyped:
+            if column.casefold() in words:
+                has = f"column {column} of {file.name} has no value, and is taken for TEXT"
+                yield f"{has}: --type {column}=REAL (or INTEGER, BOOLEAN, TEXT) says what it is"
+
+
+def _refuse_elsewhere(sql: str) -> frozenset[str]:
+    """Refuse what is done by other parts of a deployment; return the words of a text."""
+    try:
+        tokens = tokens_of(sql)
+    except Exception:  # noqa: BLE001 - what cannot be read is refused by the translation, in its words
+        return frozenset()
+    for token, following in pairwise(tokens):
+        word = token.text.upper()
+        if following.text == "(" and word in ELSEWHERE:
+            raise FjordSqlError(
+                f"{word}(...) cannot be tried on files: {ELSEWHERE[word]}",
+                text=sql, start=token.start, end=token.end + 1,
+                hint="`fjord motes run --trace FILE` lets simulated motes sample a file for a real cluster",
+            )  # fmt: skip
+    if tokens and tokens[0].text.upper() in ("CREATE", "DROP"):
+        raise FjordSqlError(
+            "a declaration cannot be tried on files, only a query",
+            text=sql, start=tokens[0].start, end=tokens[0].end + 1,
+            hint="a stream is given with --on NAME=FILE, a relation with --relation NAME=FILE; where the name of a "
+            "derived stream stands, write its query in parentheses",
+        )  # fmt: skip
+    return frozenset(token.text.casefold() for token in tokens)
