@@ -23,7 +23,7 @@ from protocols.demands import PropertyBand, QueryDemand
 from protocols.durations import format_duration
 
 
-def where_it_runs(node: Node) -> str:
+def placement_of(node: Node) -> str:
     """Say where each part of a plan runs.
 
     Parameters

@@ -18,7 +18,7 @@ from cluster.language.translation import Query
 from cluster.physical.difference import diff
 from cluster.physical.lookup_choices import lookup_choices
 from cluster.physical.lowering import with_query
-from cluster.physical.placement import where_it_runs
+from cluster.physical.placement import placement_of
 from cluster.physical.sharing import sharing_of
 from cluster.plan.demand import demands_of, streams_of
 from cluster.plan.epoch import PlannedQuery
@@ -230,7 +230,7 @@ class QueryService:
             sections = [
                 explained(query, rewritten).rstrip(),
                 *([f"It would first read\n{history_text(reads, self._history_rows)}"] if reads else []),
-                f"It would run\n{where_it_runs(node)}",
+                f"It would run\n{placement_of(node)}",
                 *([f"It would look up\n{lookups}"] if lookups else []),
                 f"It would share\n{sharing_of(node, running)}",
             ]

@@ -77,7 +77,7 @@ async def test_motes_wait_when_too_much_waits(link_and_air, monkeypatch):
         air.announce("a", b"")
     waiting = asyncio.create_task(air.room())
     async with asyncio.timeout(5):
-        while not link.sent:  # noqa: ASYNC110 - the stand-in for a link tells nobody
+        while not link.sent:  # noqa: ASYNC110 - the stand-in for a link has no event
             await asyncio.sleep(0)
         assert not waiting.done(), "three still wait"
         link.permits.release()

@@ -48,7 +48,7 @@ class Clock:
 
     async def __aenter__(self):
         """Let the time pass at once; end the run at its end."""
-        for _ in range(5):  # what was answered is heard first
+        for _ in range(5):  # what was answered is received first
             await asyncio.sleep(0)
         self.now_us += self._pause_us
         if self.now_us >= self.ends_us:
@@ -60,7 +60,7 @@ class Clock:
 
 
 class AnsweringLink:
-    """In the place of the broker and a proxy: what the gateway answers is heard at once."""
+    """In the place of the broker and a proxy: what the gateway answers is received at once."""
 
     def __init__(self, gateway):
         self.gateway = gateway
@@ -118,10 +118,10 @@ async def test_live_and_virtual_runs_of_one_seed_agree_within_a_percent(monkeypa
 
 async def test_counters_tell_energy_by_component(monkeypatch):
     fleet = await run_live(monkeypatch, PROGRAMS["raw"], 300)
-    told = fleet.counters()["s001l1"]
-    assert told["joules"]["total"] == pytest.approx(sum(told["joules"].values()) / 2)
-    assert told["joules"]["radio_transmit"] > 0
-    assert (told["battery"], told["refusal"]) == (None, "")
+    counters = fleet.counters()["s001l1"]
+    assert counters["joules"]["total"] == pytest.approx(sum(counters["joules"].values()) / 2)
+    assert counters["joules"]["radio_transmit"] > 0
+    assert (counters["battery"], counters["refusal"]) == (None, "")
 
 
 async def test_what_a_bad_radio_garbles_is_refused_and_no_program_arrives(monkeypatch):

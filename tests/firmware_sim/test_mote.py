@@ -2,7 +2,7 @@
 
 radio clock (s)   0        2        4        6
 asleep            A?       ?        ?        ?         A announces, ? asks and listens for 0.1 s
-1 Hz              A?  !p   s  s  s?  s  s?             !p control heard in a window, s a sample
+1 Hz              A?  !p   s  s  s?  s  s?             !p control received in a window, s a sample
 """
 
 from __future__ import annotations

@@ -38,10 +38,10 @@ def announced(meter, lifetime_us=0):
 def test_a_preset_and_its_usual_battery_are_announced(name):
     profile = find_profile(name)
     battery = find_battery(profile.battery)
-    said = announced(Meter(profile, battery))
-    assert said.device == name
+    announcement = announced(Meter(profile, battery))
+    assert announcement.device == name
     usable = battery.usable_share(profile.processor.minimum_v)
-    assert said.battery_joules == pytest.approx(battery.full_joules(profile.processor.supply_v) * usable)
+    assert announcement.battery_joules == pytest.approx(battery.full_joules(profile.processor.supply_v) * usable)
 
 
 def test_without_a_battery_none_is_announced():

@@ -1,4 +1,4 @@
-"""Whatever a program reports, in whatever order programs come: promises hold, stamps grow, nothing is told twice."""
+"""Whatever a program reports, in whatever order programs come: watermarks hold, stamps grow, nothing is sent twice."""
 
 from __future__ import annotations
 

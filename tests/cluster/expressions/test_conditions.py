@@ -1,4 +1,4 @@
-"""What AND and OR connect: found in expressions as people write them, and in graphs that nobody could write out."""
+"""What AND and OR connect: found in expressions as people write them, and in graphs too large to be written out."""
 
 from __future__ import annotations
 

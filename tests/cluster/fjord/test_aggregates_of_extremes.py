@@ -161,11 +161,11 @@ def test_sums_saved_by_an_earlier_version_go_on() -> None:
     assert before.transition(0, partial).rows["total"].to_list() == [42.0]
 
 
-@pytest.mark.parametrize(("told", "expected"), [(40.0, 42.0), (math.inf, None), (math.nan, None)])
-def test_a_sum_that_a_sensor_made(told: float, expected: float | None) -> None:
+@pytest.mark.parametrize(("reported", "expected"), [(40.0, 42.0), (math.inf, None), (math.nan, None)])
+def test_a_sum_that_a_sensor_made(reported: float, expected: float | None) -> None:
     total = AggregateCall("total", "sum", read_scalar('"v"', FieldType.REAL), FieldType.REAL)
     merge = MergeAggregate((), (total,))
-    rows = pl.DataFrame({START: [0], END: [10], "fjord_sum_v": [told], "fjord_count_v": [2]})
+    rows = pl.DataFrame({START: [0], END: [10], "fjord_sum_v": [reported], "fjord_count_v": [2]})
     begun = rows.select(START, END, *(column.from_sensors for column in partial_columns((total,))))
     merge.transition(0, Batch(begun, -1))
     sample = Batch(pl.DataFrame({START: [0], END: [10], "v": [2.0]}), NEVER)

@@ -1,4 +1,4 @@
-"""The Fjord itself: operators and queues, run to quiescence; one failing query stops no other."""
+"""The dataflow itself: operators and queues, run to quiescence; one failing query stops no other."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_a_year_of_silence_makes_no_rows():
     assert len(found) == 2000
 
 
-@pytest.mark.parametrize(("text", "said", "hint"), [
+@pytest.mark.parametrize(("text", "reason", "hint"), [
     (
         SLID.format("1 HOUR", "2 US"),
         ("one tuple would make up to 1,800,000,000 rows, because of a window of 1 HOUR that moves every "
@@ -140,11 +140,11 @@ def test_a_year_of_silence_makes_no_rows():
         + NESTED.format("SUM(n) AS c", "90 MS", "2 HOURS"), "rows that last", "make it shorter",
     ),
 ])  # fmt: skip
-def test_what_makes_too_much_of_a_tuple_is_refused_though_nothing_has_come(text, said, hint):
+def test_what_makes_too_much_of_a_tuple_is_refused_though_nothing_has_come(text, reason, hint):
     for rates in ({}, {"traffic": 0.0}):
         with pytest.raises(RowLimitError) as caught:
             check_rows(EMPTY, query(text), rates, RowLimits())
-        assert said in str(caught.value)
+        assert reason in str(caught.value)
         assert hint in (caught.value.hint or "")
 
 

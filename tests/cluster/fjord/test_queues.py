@@ -1,4 +1,4 @@
-"""Queues: push holds, pull asks, full ones wait or drop the oldest, and say so."""
+"""Queues: push holds, pull calls the producer, full ones wait or drop the oldest, and count that."""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ def test_a_scan_gives_settled_samples_events_and_aggregates(
     assert same(scan("samples.parquet").samples("traffic", columns).rows["r"].to_list(), SETTLED)
     assert same(scan("e.parquet").events("f", "traffic", columns).rows["r"].to_list(), SETTLED)
     own = ["fjord_form", "fjord_pane_us", "fjord_samples", "fjord_sum_r"]
-    told = scan("a.parquet").aggregates("traffic", columns, own)
-    assert same(told.rows["r"].to_list(), SETTLED)
-    assert same(told.rows["fjord_sum_r"].to_list(), ODD)
+    aggregates = scan("a.parquet").aggregates("traffic", columns, own)
+    assert same(aggregates.rows["r"].to_list(), SETTLED)
+    assert same(aggregates.rows["fjord_sum_r"].to_list(), ODD)
 
 
 RELATION = Relation("prices", "prices@1", (Column("item", FieldType.INTEGER), Column("price", FieldType.REAL)))

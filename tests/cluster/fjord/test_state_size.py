@@ -61,6 +61,6 @@ def test_a_query_too_many_is_refused_with_the_figures():
     tolerant = query("SELECT a.speed FROM traffic a ZIP JOIN traffic b WITHIN 1 DAY", 2)
     with pytest.raises(StateLimitError, match=r"up to .* GiB of state"):
         check_state(tolerant, RATES, limit_bytes=300 * 1024**2)
-    check_state(wide, {}, limit_bytes=1)  # nothing has come yet: nobody can say
+    check_state(wide, {}, limit_bytes=1)  # nothing has come yet: the size is not known
     # What keeps nothing is let in even when the limit has been lowered below what is kept already.
     check_state(query("SELECT sensor FROM traffic", 3), RATES, limit_bytes=1)

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a query: what is said, where, and what is suggested."""
+"""Errors of queries: the reason, the place, and the hint."""
 
 from __future__ import annotations
 

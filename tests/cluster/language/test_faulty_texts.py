@@ -32,7 +32,7 @@ KNOWN = CATALOG.with_stream(PLACES).with_stream(INCIDENTS).with_stream(translate
 
 @dataclass(frozen=True)
 class Faulty:
-    """A text, the part of it that is to be underlined (None if there is no place), and what is to be said."""
+    """A text, the part of it that is to be underlined (None if there is no place), and the message."""
 
     text: str
     span: tuple[int, int] | None
@@ -47,11 +47,11 @@ def _faulty_texts() -> list[Faulty]:
 
 
 def _faulty(block: list[str]) -> Faulty:
-    said = {line[0]: line[2:] for line in block if line[0] in "!?"}
+    lines = {line[0]: line[2:] for line in block if line[0] in "!?"}
     marked = "\n".join(line for line in block if line[0] not in "!?")
     text = marked.replace("»", "").replace("«", "")
     span = (marked.index("»"), marked.index("«") - 1) if "»" in marked else None
-    return Faulty(text, span, said["!"], said.get("?"))
+    return Faulty(text, span, lines["!"], lines.get("?"))
 
 
 FAULTY = _faulty_texts()

@@ -238,8 +238,8 @@ def test_every_quantity_gets_an_answer(place, number, space, unit, registered):
     # What the language lets pass, the protocol carries.
     for stream, demands in demands_of("q", found.node).items():
         assert all(isinstance(each, QueryDemand) for each in demands)
-        told = StreamDemand(VERSION, "cluster", stream, 1, demands)
-        assert decode_demand(encode(told)) == told
+        message = StreamDemand(VERSION, "cluster", stream, 1, demands)
+        assert decode_demand(encode(message)) == message
 
 
 @given(st.text(max_size=12), st.one_of(st.none(), st.text(max_size=6), st.sampled_from(list(DURATION_UNITS))))

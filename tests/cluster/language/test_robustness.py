@@ -69,8 +69,8 @@ def _answer(text: str) -> None:
         try:
             ask()
         except FjordSqlError as error:
-            said = WORD.findall(f"{error.reason} {error.hint}")
-            assert set(said) & INTERNAL <= set(WORD.findall(text))
+            words = WORD.findall(f"{error.reason} {error.hint}")
+            assert set(words) & INTERNAL <= set(WORD.findall(text))
             assert 0 <= error.start <= error.end <= len(text)
             assert error.line >= 1
             assert error.column >= 1

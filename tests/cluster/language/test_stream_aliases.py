@@ -1,4 +1,4 @@
-"""Which words may name a stream in FROM without AS: those that nobody can mean otherwise."""
+"""Which words may name a stream in FROM without AS: those that cannot mean anything else."""
 
 from __future__ import annotations
 

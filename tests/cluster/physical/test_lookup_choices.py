@@ -1,4 +1,4 @@
-"""How relations would be looked up, and why: what people are told who ask before they start a query."""
+"""How relations would be looked up, and why: what people read before they start a query."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ SIZES = {PLACES.identity: RelationSize(3_000, 100_000), LIMITS.identity: Relatio
 BY_SENSOR = "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor"
 
 
-def told(sql: str, memory_bytes: int) -> list[str]:
-    """Return what is said of a query's lookups, line by line."""
+def described(sql: str, memory_bytes: int) -> list[str]:
+    """Return the description of a query's lookups, line by line."""
     node = plan_node(sql, large_relations(SIZES, memory_bytes))
     lines = lookup_choices(node, SIZES, memory_bytes=memory_bytes, buckets=4).splitlines()
     return [line.strip() for line in lines]
 
 
 def test_a_small_relation_is_whole_in_memory() -> None:
-    assert told(BY_SENSOR, 200_000) == [
+    assert described(BY_SENSOR, 200_000) == [
         "look up in places on sensor = places.sensor",
         "places: 3,000 rows, 97.7 KiB",
         "whole in the memory of each worker (up to 195.3 KiB), by a hash table on places.sensor",
@@ -29,11 +29,11 @@ def test_how_many_rows_a_tuple_finds_is_told_where_it_is_known() -> None:
     known = {PLACES.identity: RelationSize(3_000, 100_000, {"sensor": 750})}
     lines = lookup_choices(plan_node(BY_SENSOR), known, memory_bytes=200_000, buckets=4).splitlines()
     assert "    about 4 rows for a tuple that finds any" in lines
-    assert not any("finds any" in line for line in told(BY_SENSOR, 200_000))
+    assert not any("finds any" in line for line in described(BY_SENSOR, 200_000))
 
 
 def test_a_large_one_is_partitioned_by_its_key() -> None:
-    *_, choice = told(BY_SENSOR, 50_000)
+    *_, choice = described(BY_SENSOR, 50_000)
     assert choice == (
         "in 8 slices by sensor_2, as it is larger than 48.8 KiB; "
         "Spark spreads the tuples over 4 buckets by the same key"
@@ -42,18 +42,18 @@ def test_a_large_one_is_partitioned_by_its_key() -> None:
         "SELECT COUNT(*) AS n FROM traffic AS t WINDOW(RANGE 1 SECOND SLIDE 1 SECOND), places AS p "
         "WHERE t.sensor = p.sensor"
     )
-    *_, choice = told(sql, 50_000)
+    *_, choice = described(sql, 50_000)
     assert "each worker loads those that its tuples need" in choice
 
 
 def test_without_an_equality_only_a_small_one_can_be_looked_up() -> None:
     sql = "SELECT t.speed FROM traffic AS t, places AS p WHERE t.speed > p.segment"
-    assert "row by row" in told(sql, 200_000)[-1]
-    assert "cannot run" in told(sql, 50_000)[-1]
+    assert "row by row" in described(sql, 200_000)[-1]
+    assert "cannot run" in described(sql, 50_000)[-1]
 
 
 def test_without_relations_there_is_nothing_to_say() -> None:
-    assert told("SELECT speed FROM traffic", 1) == []
+    assert described("SELECT speed FROM traffic", 1) == []
 
 
 def test_of_relations_that_were_not_read_yet_nothing_is_known() -> None:

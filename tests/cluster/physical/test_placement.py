@@ -6,7 +6,7 @@ import pytest
 
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.physical.placement import where_it_runs
+from cluster.physical.placement import placement_of
 from cluster.plan.rewrite import rewrite
 from protocols.streams import Field, FieldType, StreamSchema
 
@@ -22,7 +22,7 @@ TRAFFIC = StreamSchema(
 WINDOW = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE)"
 
 
-@pytest.mark.parametrize(("sql", "told"), [
+@pytest.mark.parametrize(("sql", "expected"), [
     (
         f"SELECT segment, AVG(speed) FROM traffic {WINDOW} WHERE speed < 60 AND segment IN (3, 4) GROUP BY segment",
         [
@@ -57,8 +57,8 @@ WINDOW = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE)"
         "the number of events of speed rising to 60 and falling to 60, in panes of 1m",
     ]),
 ])  # fmt: skip
-def test_explain_places_each_part_of_a_query_and_gives_the_reason(sql: str, told: list[str]) -> None:
+def test_explain_places_each_part_of_a_query_and_gives_the_reason(sql: str, expected: list[str]) -> None:
     node = rewrite(translate(sql, Catalog.of([TRAFFIC])).node).node
-    words = where_it_runs(node)
-    for each in told:
+    words = placement_of(node)
+    for each in expected:
         assert each in words, words

@@ -159,7 +159,7 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
             below = of(node.input)
             return [bag - (below[t - 1] if t else Counter()) for t, bag in enumerate(below)]
         case Dstream():
-            # At the last instant nobody knows what follows: callers leave it out.
+            # What follows the last instant is not known: callers leave it out.
             below = of(node.input)
             return [bag - (below[t + 1] if t + 1 < instants else Counter()) for t, bag in enumerate(below)]
         case Aggregate():

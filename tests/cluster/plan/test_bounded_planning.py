@@ -17,7 +17,7 @@ from cluster.language.translation import translate, translate_derived
 from cluster.language.walks import nodes_of, written_out
 from cluster.physical.graph import plan_graph
 from cluster.physical.lowering import lower
-from cluster.physical.placement import where_it_runs
+from cluster.physical.placement import placement_of
 from cluster.physical.sharing import sharing_of
 from cluster.physical.text import plan_text
 from cluster.plan.demand import demands_of
@@ -95,7 +95,7 @@ def steps(text: str) -> tuple[int, Rewritten]:
         plan = lower(Plan(1, (PlannedQuery("q", 1, node),)))
         list(kept_by(plan, {"t": 1.0, "o": 1.0}))
         plan_graph(plan)
-        assert all([explain(node), where_it_runs(node), sharing_of(node, plan), plan_text(plan)])
+        assert all([explain(node), placement_of(node), sharing_of(node, plan), plan_text(plan)])
     return budget.steps, rewritten
 
 

@@ -1,4 +1,4 @@
-"""From which instants on a query that looks back reads its streams."""
+"""From which instants on a query with history reads its streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who meets a relation: the stream its conditions read, the first if they read none, the pair if they read several."""
+"""Which tuples meet a relation: of the stream its conditions read, of the first if none, pairs if they read several."""
 
 from __future__ import annotations
 

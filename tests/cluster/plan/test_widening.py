@@ -54,8 +54,8 @@ def listed(values: list[object]) -> str:
 ])  # fmt: skip
 def test_any_number_of_values_and_any_text_make_a_demand_that_proxies_read(condition: str) -> None:
     found = demand(condition)
-    told = StreamDemand(VERSION, "cluster", "traffic", 1, (found,))
-    assert decode_demand(encode(told)) == told
+    message = StreamDemand(VERSION, "cluster", "traffic", 1, (found,))
+    assert decode_demand(encode(message)) == message
 
 
 def test_as_many_as_a_demand_carries_are_told_one_by_one() -> None:

@@ -49,7 +49,7 @@ QUERIES = [
 VALUES = st.one_of(st.integers(0, 2), st.none())
 ROWS = st.dictionaries(st.integers(0, 24), st.tuples(VALUES, VALUES), max_size=9).map(lambda rows: list(rows.items()))
 STREAMS = st.fixed_dictionaries({"a": ROWS, "b": ROWS})
-"""One tuple an instant: of several the first is chosen by columns, and the rewriter leaves out those nobody reads."""
+"""One tuple an instant: of several the first is chosen by columns, and the rewriter drops those that nothing reads."""
 
 
 @cache

@@ -105,7 +105,7 @@ async def test_nothing_is_taken_while_an_outcome_is_unknown(tmp_path: Path, monk
     fail_after_commit(monkeypatch, times=1, then=lambda: log.rename(away))
     await sender.send_once()
     await sender.send_once()
-    assert sender.acknowledged == 1, "nobody knows whether it is stored"
+    assert sender.acknowledged == 1, "it is not known whether it is stored"
     away.rename(log)
     await sender.send_until(3)
     assert sender.stored() == [1, 2, 3]

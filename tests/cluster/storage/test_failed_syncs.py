@@ -83,7 +83,7 @@ def test_spark_s_log_is_written_again_when_the_fjord_is_started_again(tmp_path: 
 
 
 def forgotten(path: Path, disk: Disk) -> None:
-    """Let the sync of a path have failed in a process that is no more: nobody knows."""
+    """Let the sync of a path have failed in a process that is no more: that is not known any more."""
     disk.failing = path.name
     descriptor = os.open(path, os.O_RDONLY)
     with pytest.raises(OSError, match="Input/output"):

@@ -69,7 +69,7 @@ def filled(folder: Path, needed: int | None, commits: int = COMMITS) -> StreamTa
 
 
 def read_on(table: StreamTable, version: int) -> list[int]:
-    """Return what the versions after one have added, as whoever is there reads it."""
+    """Return what the versions after one have added, as a reader reads it."""
     found = [file for each in range(version + 1, table.version + 1) for file in table.log.read(each).files]
     stamps = [pl.read_parquet(f"{table.root}/{file.path}")["fjord_start_us"].to_list() for file in found]
     return [stamp for each in stamps for stamp in each]

@@ -140,7 +140,7 @@ def test_who_replays_reads_files_that_have_left_the_table(tmp_path: Path, monkey
     assert sorted(pl.concat(read)["fjord_start_us"]) == list(range(30))
     added = [file for version in range(needed + 1, table.version + 1) for file in table.log.read(version).files]
     stored = [stamp for each in added for stamp in pl.read_parquet(f"{table.root}/{each.path}")["fjord_start_us"]]
-    assert stored == list(range(30, 600)), "whoever is there reads on"
+    assert stored == list(range(30, 600)), "readers read on"
 
 
 def test_what_is_about_to_go_is_announced_before_positions_are_looked_at(tmp_path: Path) -> None:
@@ -153,6 +153,6 @@ def test_what_is_about_to_go_is_announced_before_positions_are_looked_at(tmp_pat
     table = opened(tmp_path / "t", Budget(age_us=50), look)
     fill(table, 0, 20)
     assert announced
-    assert all(each is not None for each in announced), "a query that looks back now would not be seen, nor told"
+    assert all(each is not None for each in announced), "a query with history would not be seen, nor informed"
     assert announced == sorted(announced)  # type: ignore[type-var] # none of them is None
     assert table.retention.kept_from_us is None, "nothing has gone"

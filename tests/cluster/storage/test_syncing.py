@@ -1,4 +1,4 @@
-"""What is on disk when: each file before its name, and both before anybody is told of them."""
+"""What is on disk when: each file before its name, and both before they are announced."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_records_are_in_order_and_never_before_what_was_open(report, levels, beg
         now_us = (begins + place) * SECOND
         taken = execution.close(now_us) if level is None else execution.take(now_us, (level,))
         for stamp, _ in taken:
-            # In the end send-on-change tells a sample once more, which the mote leaves out if its promise has told it.
+            # In the end send-on-change repeats a sample, which the mote leaves out if its low watermark has passed it.
             assert stamp >= promised or (level is None and isinstance(report, SendOnChange))
             assert stamp >= last
             last = stamp

@@ -1,4 +1,4 @@
-"""The highway example: who dies first, why, and what each query costs."""
+"""The highway example: which mote dies first, why, and what each query costs."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def test_dropping_the_dearest_query_lengthens_life_by_what_was_predicted(fleet, 
 
 def test_the_report_says_who_and_why(fleet, queries):
     report = make_report(fleet, queries, days=5)
-    told = report.as_json()
-    assert told["first"]["group"] == "shoulder"
-    assert told["first"]["lifetime_days"] == min(each["lifetime_days"] for each in told["motes"])
-    assert "2.7 V with 78% of the charge unused" in told["first"]["why"]
-    assert len(told["queries"]) == 5
-    assert len(told["motes"]) == 64
-    for each in told["motes"]:
+    content = report.as_json()
+    assert content["first"]["group"] == "shoulder"
+    assert content["first"]["lifetime_days"] == min(each["lifetime_days"] for each in content["motes"])
+    assert "2.7 V with 78% of the charge unused" in content["first"]["why"]
+    assert len(content["queries"]) == 5
+    assert len(content["motes"]) == 64
+    for each in content["motes"]:
         assert each["predicted_days"] == pytest.approx(each["lifetime_days"], rel=0.1)
 
 
@@ -99,7 +99,7 @@ def test_the_command_prints_a_report_json_and_a_plot(tmp_path):
 FLEET = (HIGHWAY / "fleet.toml").read_text()
 
 
-@pytest.mark.parametrize(("change", "told"), [
+@pytest.mark.parametrize(("change", "message"), [
     (('battery = "lisocl2-aa"', 'batery = "lisocl2-aa"'), r"line 29 of f, field group\[2\].batery: unknown field"),
     (('preset = "mica2"', 'preset = "mica3"'), r"line 20 of f, field group\[1\].preset: there is no preset 'mica3'"),
     (('battery = "lisocl2-aa"', 'battery = "lemon"'), r"line 29 of f, field group\[2\].battery.*lemon"),
@@ -114,9 +114,9 @@ FLEET = (HIGHWAY / "fleet.toml").read_text()
     (('motes = ["s01*l[34]"]', 'motes = ["s016l3"]'), "13 of 64 motes of f are in no group"),
     (("motes = 64", "motes = 64 64"), "not TOML.*line 4"),
 ])  # fmt: skip
-def test_mistakes_in_a_fleet_are_told_with_line_and_field(change, told):
+def test_mistakes_in_a_fleet_name_line_and_field(change, message):
     assert change[0] in FLEET
-    with pytest.raises(SettingsError, match=told):
+    with pytest.raises(SettingsError, match=message):
         read_fleet(FLEET.replace(*change, 1), "f")
 
 
@@ -138,12 +138,12 @@ def test_queries_in_a_file(text, expected):
     assert [(each.name, each.line) for each in split_queries(text, "f")] == expected
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "message"), [
     (" -- nothing\n;", "no query in f"),
     ("-- name: a\nSELECT 1;\n-- name: a\nSELECT 2", "line 3 of f: there is a query 'a' already"),
 ])  # fmt: skip
-def test_files_without_sense(text, told):
-    with pytest.raises(SettingsError, match=told):
+def test_files_without_sense(text, message):
+    with pytest.raises(SettingsError, match=message):
         split_queries(text, "f")
 
 

@@ -53,20 +53,20 @@ def test_speed_and_length_within_a_foot_at_60_mph_and_180_hz():
 def test_motes_in_virtual_time_see_every_vehicle():
     road = Road(ONE_LANE, seed=2, origin_us=0)
     programs = {"r01l1u": paper_program("events", PAPER, 180), "r01l1d": paper_program("count", PAPER, 180)}
-    heard = {"r01l1u": 0, "r01l1d": 0}
+    received = {"r01l1u": 0, "r01l1d": 0}
 
     def listen(_, packet):
         for record in packet.records:
             if isinstance(record, VehicleEvent):
-                heard[packet.mote] += 1
+                received[packet.mote] += 1
             elif isinstance(record, VehicleTally):
-                heard[packet.mote] += record.vehicles
+                received[packet.mote] += record.vehicles
 
     VirtualFleet(road, programs, VirtualSettings(PAPER), listen).run(200 * SECOND)
     truth = len([passage for passage in road.passages(0) if passage.front > 3 and passage.rear < 199])
     assert truth > 30
-    assert heard["r01l1u"] == pytest.approx(truth, abs=2)
-    assert heard["r01l1d"] == pytest.approx(truth, abs=3)
+    assert received["r01l1u"] == pytest.approx(truth, abs=2)
+    assert received["r01l1d"] == pytest.approx(truth, abs=3)
 
 
 def drive(settings, seconds, per_hour, seed=1):

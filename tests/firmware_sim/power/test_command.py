@@ -26,21 +26,21 @@ def power(*arguments):
 
 @pytest.mark.parametrize(("program", "printed_mw"), [("raw", 13.0), ("events", 1.1), ("count", 0.38)])
 def test_figure_11_as_json(program, printed_mw):
-    told = json.loads(power("--preset", "atmel8515", "--program", program, "--rate", "180", "--json"))
-    assert set(told["draw_mw"]) == {*(each.value for each in Component), "total"}
-    assert told["draw_mw"]["total"] == pytest.approx(printed_mw, rel=0.1)
-    assert sum(told["draw_mw"].values()) == pytest.approx(2 * told["draw_mw"]["total"])
-    assert told["lifetime_days_low"] < told["lifetime_days"] < told["lifetime_days_high"]
-    rates = [point["rate_hz"] for point in told["curve"]]
+    content = json.loads(power("--preset", "atmel8515", "--program", program, "--rate", "180", "--json"))
+    assert set(content["draw_mw"]) == {*(each.value for each in Component), "total"}
+    assert content["draw_mw"]["total"] == pytest.approx(printed_mw, rel=0.1)
+    assert sum(content["draw_mw"].values()) == pytest.approx(2 * content["draw_mw"]["total"])
+    assert content["lifetime_days_low"] < content["lifetime_days"] < content["lifetime_days_high"]
+    rates = [point["rate_hz"] for point in content["curve"]]
     assert rates == sorted(rates)
     assert len(rates) > 20
 
 
 @pytest.mark.parametrize("preset", preset_names())
 def test_every_preset_has_an_answer(preset):
-    told = json.loads(power("--preset", preset, "--program", "count", "--rate", "0.1", "--json"))
-    assert 0 < told["draw_mw"]["total"] < 200
-    assert told["lifetime_days"] > 1
+    content = json.loads(power("--preset", preset, "--program", "count", "--rate", "0.1", "--json"))
+    assert 0 < content["draw_mw"]["total"] < 200
+    assert content["lifetime_days"] > 1
 
 
 def test_people_see_a_table_and_an_error_band(tmp_path):
@@ -66,7 +66,7 @@ def test_listening_is_asked_for_explicitly_with_the_papers_programs():
     assert listening["radio_listen"] == pytest.approx(11.4 * 0.05 / 2, rel=0.02)
 
 
-@pytest.mark.parametrize(("arguments", "error", "told"), [
+@pytest.mark.parametrize(("arguments", "error", "message"), [
     (("--program", "raw"), SettingsError, "give --rate"),
     (("--program", "raw", "--rate", "-1"), SettingsError, "-1 Hz is no rate"),
     (("--program", "raw", "--rate", "1e-320"), SettingsError, "Hz is no rate"),
@@ -75,8 +75,8 @@ def test_listening_is_asked_for_explicitly_with_the_papers_programs():
     (("--program", "rwa", "--rate", "1"), SettingsError, "raw, events, count"),
     (("--preset", "mica3", "--rate", "1"), SettingsError, "mica2"),
 ])  # fmt: skip
-def test_wrong_arguments_are_errors_of_ours(arguments, error, told):
-    with pytest.raises(error, match=told):
+def test_wrong_arguments_are_errors_of_ours(arguments, error, message):
+    with pytest.raises(error, match=message):
         power(*arguments)
 
 

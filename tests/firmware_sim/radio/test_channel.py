@@ -1,4 +1,4 @@
-"""A bad radio is as bad as it was told to be, and the same for a seed."""
+"""A bad radio is as bad as its settings, and the same for a seed."""
 
 from __future__ import annotations
 

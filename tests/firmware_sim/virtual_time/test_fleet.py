@@ -115,7 +115,7 @@ def test_sample_by_sample_costs_what_the_closed_form_says_for_irregular_records(
 @pytest.mark.parametrize("size", [1, 7])
 @pytest.mark.parametrize("others", [(), (Part(("level",), 40 * SECOND, report=Panes(HOUR)),)])
 def test_sample_by_sample_costs_what_the_closed_form_says_for_changes(size, others):
-    """Nobody foresees these packets, and yet they come evenly: of those of seven a window follows every second one."""
+    """No rule foresees these packets, and yet they come evenly: of those of seven a window follows every second one."""
     listen, silence_us = ListenSchedule(300 * SECOND, 50_000), 280 * SECOND
     report = SendOnChange((DeadBand("x", 0.0),), silence_us)
     program = SamplingProgram(
@@ -196,7 +196,7 @@ def test_whatever_happens_the_ledger_is_what_the_battery_gave(name, faults, batt
         assert np.all(mote.meter.joules >= 0)
         assert 0 <= mote.meter.battery_share <= 1
     sent = fleet.channel.counters
-    understood = sum(heard.packets + heard.repeated for heard in fleet.gateway.received.values())
+    understood = sum(received.packets + received.repeated for received in fleet.gateway.received.values())
     assert understood + fleet.gateway.refused <= sent.packets - sent.lost + sent.duplicated
 
 
@@ -213,8 +213,8 @@ def test_losses_are_counted_and_cost_repeats():
     assert lossy.motes[0].meter.joules.sum() > clean.motes[0].meter.joules.sum() * 1.03
     assert clean.gateway.received["m1"].missing == 0
     never = run(REPORTS["raw"][0], faults=RadioFaults(loss=Bernoulli(share=0.3), maximum_attempts=1), hours=6)
-    heard = never.gateway.received["m1"]
-    assert heard.missing / (heard.highest_sequence + 1) == pytest.approx(0.3, abs=0.05)
+    received = never.gateway.received["m1"]
+    assert received.missing / (received.highest_sequence + 1) == pytest.approx(0.3, abs=0.05)
 
 
 def test_a_mote_whose_battery_is_empty_is_silent():

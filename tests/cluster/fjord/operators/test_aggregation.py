@@ -189,7 +189,7 @@ def test_state_of_another_kind_is_refused() -> None:
         unpack_state(b"\xc1")
 
 
-@pytest.mark.parametrize(("told", "share"), [
+@pytest.mark.parametrize(("reported", "share"), [
     ([(3, 4, 1)], 0.75),
     ([(3, 4, 1), (2, None, None)], 0.75),
     ([(3, 4, 1), (0, 4, 4)], 0.375),
@@ -197,9 +197,9 @@ def test_state_of_another_kind_is_refused() -> None:
     ([(2, None, None)], None),
     ([(2, 0, 0)], None),
 ])  # fmt: skip
-def test_completeness_is_of_what_proxies_tell(told: list[tuple[int | None, ...]], share: float | None) -> None:
+def test_completeness_is_of_what_proxies_report(reported: list[tuple[int | None, ...]], share: float | None) -> None:
     split = split_aggregate(AggregateCall("share", "completeness", None, FieldType.REAL))
-    rows = pl.DataFrame(told, schema=dict.fromkeys((SAMPLES_COLUMN, EXPECTED_COLUMN, MISSING_COLUMN), pl.Int64),
+    rows = pl.DataFrame(reported, schema=dict.fromkeys((SAMPLES_COLUMN, EXPECTED_COLUMN, MISSING_COLUMN), pl.Int64),
                         orient="row")  # fmt: skip
     from_sensors = rows.select(each.from_sensors for each in split.columns)
     from_samples = pl.DataFrame({START: [1, 2]}).select(each.begin for each in split.columns)
@@ -214,8 +214,10 @@ def test_completeness_is_of_what_proxies_tell(told: list[tuple[int | None, ...]]
 def test_what_sensors_have_aggregated_counts_as_their_samples_do(function: str, answer: float) -> None:
     kind = FieldType.INTEGER if function == "count" else FieldType.REAL
     split = split_aggregate(AggregateCall("a", function, read_scalar('"x"', FieldType.REAL), kind))
-    told = {Measure.COUNT: 2, Measure.SUM: 0.5, Measure.MIN: -1.0, Measure.MAX: 1.5}
-    sensors = pl.DataFrame({SAMPLES_COLUMN: [2], **{measure_column(each, "x"): [said] for each, said in told.items()}})
+    reported = {Measure.COUNT: 2, Measure.SUM: 0.5, Measure.MIN: -1.0, Measure.MAX: 1.5}
+    sensors = pl.DataFrame(
+        {SAMPLES_COLUMN: [2], **{measure_column(each, "x"): [value] for each, value in reported.items()}}
+    )
     samples = pl.DataFrame({START: [5], "x": [4.0]})
     from_sensors = sensors.select(each.from_sensors for each in split.columns)
     partial = pl.concat([from_sensors, samples.select(each.begin for each in split.columns)])

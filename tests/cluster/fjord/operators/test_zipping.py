@@ -142,7 +142,7 @@ def test_a_lone_tuple_is_answered_at_the_end_of_its_window() -> None:
 @pytest.mark.parametrize(("left", "right", "pairs"), [
     # Upstream of a pair of loops, downstream 2 later: all is well.
     ([0, 10, 20], [2, 12, 22], [(0, 2), (10, 12), (20, 22)]),
-    # Downstream missed the first: its partner is not given to the second, nor anybody's to the next.
+    # Downstream missed the first: its partner is not given to the second, nor any partner to the next.
     ([0, 10, 20], [12, 22], [(10, 12), (20, 22)]),
     # Upstream missed the second.
     ([0, 20], [2, 12, 22], [(0, 2), (20, 22)]),
