@@ -364,7 +364,7 @@ def test_zero_has_one_sign_however_many_rows_there_are(sql: str, rows: int) -> N
     assert all(map(is_settled, found))
 
 
-def test_a_program_keeps_nothing_that_nobody_reads_any_more() -> None:
+def test_a_program_keeps_nothing_that_no_later_step_reads() -> None:
     branches = " ".join(f"WHEN i = {n} THEN i + {n}" for n in range(1000))
     program = program_of(read_scalar(f"CASE {branches} END", INTEGER).expression)
     kept = most = 0

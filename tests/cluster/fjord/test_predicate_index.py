@@ -166,7 +166,7 @@ def test_predicates_are_split_into_intervals_and_the_rest(
     assert len(found.rest) == rest
 
 
-def test_a_predicate_that_fails_stops_nobody_else() -> None:
+def test_a_predicate_that_fails_stops_no_other() -> None:
     broken, good = read_scalar('"missing" > 1', FieldType.BOOLEAN), read_scalar('"i" > 1', FieldType.BOOLEAN)
     matches = PredicateIndex([broken, good, broken], COLUMNS).match(frame([(2, 1.0, "a", True)]))
     assert matches.predicates.tolist() == [1]

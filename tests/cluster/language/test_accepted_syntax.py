@@ -90,7 +90,7 @@ def test_what_no_rule_reads_is_refused_with_its_place(text, reason, hint):
         "SELECT CASE WHEN IF(open, TRUE, FALSE) THEN 1 ELSE IF(open, IF(open, 2, 3), 4) END AS x FROM traffic",
     ],
 )
-def test_the_words_of_if_and_case_are_told_apart(text):
+def test_the_words_of_if_and_case_are_distinguished(text):
     translate(text, CATALOG)
 
 

@@ -69,6 +69,6 @@ def test_what_is_meant_by_words_of_others(word, hint):
     assert hint in (hint_for(word.lower()) or "")
 
 
-def test_of_other_words_nobody_knows_what_is_meant():
+def test_other_words_get_no_suggestion():
     assert hint_for("DATE") is None
     assert hint_for("BLOB") is None

@@ -25,7 +25,7 @@ def test_a_small_relation_is_whole_in_memory() -> None:
     ]
 
 
-def test_how_many_rows_a_tuple_finds_is_told_where_it_is_known() -> None:
+def test_how_many_rows_a_tuple_finds_is_shown_where_it_is_known() -> None:
     known = {PLACES.identity: RelationSize(3_000, 100_000, {"sensor": 750})}
     lines = lookup_choices(plan_node(BY_SENSOR), known, memory_bytes=200_000, buckets=4).splitlines()
     assert "    about 4 rows for a tuple that finds any" in lines
@@ -62,7 +62,7 @@ def test_of_relations_that_were_not_read_yet_nothing_is_known() -> None:
     assert not any("finds any" in line for line in lines)
 
 
-def test_who_only_asks_whether_there_is_a_partner_finds_no_rows() -> None:
+def test_a_lookup_that_only_tests_for_a_partner_finds_no_rows() -> None:
     known = {PLACES.identity: RelationSize(3_000, 100_000, {"sensor": 750})}
     asking = "SELECT speed FROM traffic WHERE sensor {} (SELECT sensor FROM places)"
     for word in ("IN", "NOT IN"):
@@ -71,7 +71,7 @@ def test_who_only_asks_whether_there_is_a_partner_finds_no_rows() -> None:
     assert "about 4 rows" in lookup_choices(plan_node(left), known, memory_bytes=200_000, buckets=4)
 
 
-def test_lookups_alike_are_told_once() -> None:
+def test_equal_lookups_are_shown_once() -> None:
     both = f"{BY_SENSOR} UNION ALL {BY_SENSOR}"
     assert lookup_choices(plan_node(both), SIZES, memory_bytes=200_000, buckets=4) == lookup_choices(
         plan_node(BY_SENSOR), SIZES, memory_bytes=200_000, buckets=4

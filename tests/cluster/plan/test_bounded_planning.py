@@ -277,7 +277,7 @@ def test_a_clock_ends_what_takes_too_long() -> None:
     translate("SELECT v FROM t", CATALOG)  # outside there is no limit
 
 
-def test_work_that_nobody_waits_for_stops() -> None:
+def test_work_without_a_waiting_request_stops() -> None:
     with limited(Budget(1e9)) as budget:
         budget.cancel()
         with pytest.raises(PlanningLimitError):

@@ -81,7 +81,7 @@ def test_it_leaves_everything_else_of_a_demand_as_it_is() -> None:
     assert asked.completeness.pane_us == 60_000_000
 
 
-def test_queries_to_which_the_same_is_told_share_a_form() -> None:
+def test_queries_that_get_the_same_samples_share_a_fingerprint() -> None:
     def form(sql: str) -> str:
         counted = demand(sql).completeness
         assert counted is not None
@@ -100,7 +100,7 @@ def test_queries_to_which_the_same_is_told_share_a_form() -> None:
     assert len({form(each) for each in (SEEN, *others)}) == 6
 
 
-def test_who_asks_shares_panes_but_no_rows_with_those_who_do_not() -> None:
+def test_a_query_with_completeness_shares_panes_but_no_rows_with_others() -> None:
     sqls = [SEEN, SEEN.replace(", COMPLETENESS() AS c", ""), SEEN.replace("2 MINUTES", "4 MINUTES")]
     queries = [PlannedQuery(f"q{number}", number, plan(sql)) for number, sql in enumerate(sqls, 1)]
     (fragment,) = lower(Plan(3, tuple(queries))).fragments

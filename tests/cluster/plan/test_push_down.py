@@ -70,7 +70,7 @@ def test_fixed_fields_choose_sensors() -> None:
     assert split_predicate(source, across) == PushablePredicate(exactly=False)
 
 
-def test_bands_are_told_as_they_are_written() -> None:
+def test_bands_are_sent_as_they_are_written() -> None:
     """They are part of the names of samples and of demands: the same for ever."""
     twice = read_scalar('"r" >= 1 OR ("r" >= 1)', FieldType.BOOLEAN)
     assert split_predicate(SOURCE, twice).bands == (Band("r", 1.0, None), Band("r", 1.0, None))

@@ -58,7 +58,7 @@ def test_any_number_of_values_and_any_text_make_a_demand_that_proxies_read(condi
     assert decode_demand(encode(message)) == message
 
 
-def test_as_many_as_a_demand_carries_are_told_one_by_one() -> None:
+def test_as_many_as_a_demand_carries_are_listed_one_by_one() -> None:
     found = demand(f"speed IN ({listed(list(range(0, 2 * MOST_BANDS, 2)))})")
     assert [(each.low, each.high) for each in found.bands] == [
         (float(n), float(n)) for n in range(0, 2 * MOST_BANDS, 2)
@@ -80,7 +80,7 @@ def test_sensors_whose_names_are_close_are_taken_together() -> None:
     assert not any(each.holds("b") or each.holds("n") for each in found)
 
 
-def test_aggregates_of_samples_in_more_bands_than_can_be_told_are_made_of_samples() -> None:
+def test_aggregates_of_samples_in_more_bands_than_a_demand_carries_are_made_of_samples() -> None:
     averages = "SELECT AVG(speed) AS v FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) WHERE {}"
     assert demand(f"speed IN ({listed(list(range(250)))})", averages).panes is not None
     found = demand(f"speed IN ({listed(list(range(300)))})", averages)

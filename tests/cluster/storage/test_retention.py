@@ -77,7 +77,7 @@ def read_on(table: StreamTable, version: int) -> list[int]:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("needed", [-1, 5, 55])
-def test_whoever_is_behind_for_days_reads_on_where_it_was(tmp_path: Path, needed: int) -> None:
+def test_a_reader_that_is_behind_for_days_reads_on_where_it_was(tmp_path: Path, needed: int) -> None:
     table = filled(tmp_path / "t", needed)
     later = time.time() + 30 * KEEP_HOURS * HOUR_SECONDS
     archived_log.forget_archived(tmp_path / "t", needed=needed, now=later)
@@ -89,7 +89,7 @@ def test_whoever_is_behind_for_days_reads_on_where_it_was(tmp_path: Path, needed
 
 
 @pytest.mark.usefixtures("small")
-def test_what_nobody_needs_goes(tmp_path: Path) -> None:
+def test_what_no_reader_needs_goes(tmp_path: Path) -> None:
     table = filled(tmp_path / "t", None)
     parquet = len(list((tmp_path / "t").glob("*.parquet")))
     assert parquet < 45, "those merged are gone"

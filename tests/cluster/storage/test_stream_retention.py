@@ -85,7 +85,7 @@ def test_what_is_too_much_goes_oldest_first(tmp_path: Path) -> None:
     assert sum(pl.Series(DeltaTable(table.root).get_add_actions(flatten=True).column("size_bytes"))) <= 20_000
 
 
-def test_what_somebody_still_reads_stays_and_is_reported(tmp_path: Path) -> None:
+def test_what_a_reader_still_needs_stays_and_is_reported(tmp_path: Path) -> None:
     passed = Passed(75, "queries have not read it yet")
     table = opened(tmp_path / "t", Budget(age_us=100), lambda: passed)
     fill(table, 0, 60)
@@ -130,7 +130,7 @@ def test_a_table_opened_anew_knows_what_has_gone(tmp_path: Path) -> None:
     assert StreamTable(again.root).rows_stored(again.version) == 640
 
 
-def test_who_replays_reads_files_that_have_left_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_reads_files_that_have_left_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "KEEP_HOURS", 0)
     needed = 3
     table = opened(tmp_path / "t", Budget(age_us=50), every=10, needed=lambda: needed)

@@ -187,7 +187,7 @@ def test_tables_opened_anew_go_on_where_they_were(tmp_path: Path) -> None:
     assert all((log / f"{COMMITS_BETWEEN_CHECKPOINTS - 1:020d}.checkpoint.parquet").exists() for log in logs)
 
 
-def test_all_who_ever_fed_a_stream_are_remembered_over_checkpoints(tmp_path: Path) -> None:
+def test_all_proxies_that_ever_fed_a_stream_are_remembered_over_checkpoints(tmp_path: Path) -> None:
     table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
     assert table.sequences() == {}
     for number in range(1, COMMITS_BETWEEN_CHECKPOINTS + 5):

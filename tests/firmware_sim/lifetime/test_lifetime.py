@@ -72,7 +72,7 @@ def test_dropping_the_dearest_query_lengthens_life_by_what_was_predicted(fleet, 
     assert dearest.median_days_without == pytest.approx(float(np.median(after.outcome.expected_days)), rel=0.02)
 
 
-def test_the_report_says_who_and_why(fleet, queries):
+def test_the_report_names_the_mote_and_the_reason(fleet, queries):
     report = make_report(fleet, queries, days=5)
     content = report.as_json()
     assert content["first"]["group"] == "shoulder"
@@ -147,7 +147,7 @@ def test_files_without_sense(text, message):
         split_queries(text, "f")
 
 
-def test_a_wrong_query_is_told_with_its_place(fleet, tmp_path):
+def test_a_wrong_query_is_reported_with_its_place(fleet, tmp_path):
     file = tmp_path / "q.sql"
     file.write_text("SELECT speed FROM traffic;\n\nSELECT sped FROM traffic;\n")
     with pytest.raises(SettingsError, match=r"query 'q2', from line 3 .*sped.*line 1, column 8.*speed"):

@@ -100,7 +100,7 @@ def test_loss_costs_repeats_where_there_are_acknowledgements():
     assert lossy > clean
 
 
-def test_who_dies_first_and_why():
+def test_which_mote_dies_first_and_why():
     raw, quiet = PROGRAMS["raw"], PROGRAMS["panes"]
     telosb, cell = find_profile("telosb"), ideal(200)
     outcome = run_motes([VirtualMote("quiet", telosb, quiet, cell), VirtualMote("raw", telosb, raw, cell)], days=400)
