@@ -142,7 +142,7 @@ class Fleet:
     def ended(self) -> bool:
         """True when the phenomenon has ended and every mote has sensed its last."""
         return self.ends_us is not None and all(
-            mote.sampling and mote.promised_us > self.ends_us for mote in self.motes
+            mote.sampling and mote.low_watermark_us > self.ends_us for mote in self.motes
         )
 
     @property

@@ -51,7 +51,7 @@ from protocols.programs import SLEEP, SamplingProgram, first_sample_at_or_after,
 USUAL_PRESET = "telosb"
 """What a mote is by default."""
 AFTER_THE_END_US = 86_400_000_000
-"""A mote whose phenomenon has ended promises not to sample for this much longer, so that open windows can close."""
+"""So far beyond the end of its phenomenon is a mote's low watermark, so that open windows can close."""
 
 
 Sense = Callable[[int, tuple[str, ...]], tuple[SampleValue, ...]]
@@ -94,7 +94,7 @@ class Mote:
     counters: MoteCounters = field(default_factory=MoteCounters)
     _sequence: int = 0
     _next_sample_us: int = 0
-    _promised_us: int = -(2**62)
+    _low_watermark_us: int = -(2**62)
     _execution: Execution | None = None
     _waiting: list[Stamped] = field(default_factory=list)
     _impatient_us: int | None = None
@@ -127,9 +127,9 @@ class Mote:
         return not self.program.sleeping
 
     @property
-    def promised_us(self) -> int:
+    def low_watermark_us(self) -> int:
         """It will send no sample stamped before this instant any more."""
-        return self._promised_us
+        return self._low_watermark_us
 
     def transmitted(self, packet: Packet, ended_us: int) -> None:
         """Take note of when a packet had left, where that takes time: its listen window begins only then."""
@@ -195,8 +195,8 @@ class Mote:
         """Let what is open become records, and take note of what did not."""
         if self._execution is not None:
             closed = self._execution.close(self._next_sample_us)
-            # What is stamped before the low watermark has been sent with it.
-            self._waiting += [stamped for stamped in closed if stamped[0] >= self._promised_us]
+            # Records before the low watermark add nothing: it implies that nothing changed until then.
+            self._waiting += [stamped for stamped in closed if stamped[0] >= self._low_watermark_us]
             self._filtered_before += self._execution.filtered
             self._suppressed_before += self._execution.suppressed
             self.counters.records_suppressed = self._suppressed_before
@@ -213,14 +213,14 @@ class Mote:
                 Health(battery, counters.samples, counters.packets, counters.transmit_us, counters.listen_us)
             )
         listen_us = self.program.listen.for_us if self._may_listen(radio_us) else 0
-        self._promised_us = max(self._promised_us, self._promise(clock_us))
+        self._low_watermark_us = max(self._low_watermark_us, self._next_low_watermark(clock_us))
         packet = Packet(
             VERSION,
             self.description.name,
             self.boot,
             self._sequence,
             clock_us,
-            self._promised_us,
+            self._low_watermark_us,
             listen_us,
             program_number(self.program),
             tuple(records),
@@ -236,7 +236,7 @@ class Mote:
             self.counters.listen_us += listen_us
         return SendPacket(packet, bits)
 
-    def _promise(self, clock_us: int) -> int:
+    def _next_low_watermark(self, clock_us: int) -> int:
         if not self.sampling:
             return clock_us
         held = [stamp_us for stamp_us, _ in self._waiting]
@@ -299,7 +299,7 @@ class Mote:
             # Their fields are those of the old program: they leave under its number.
             waiting, self._waiting = self._waiting, []
             instructions.append(self._send(radio_us, waiting))
-        began = max(wanted.not_before_us, self._promised_us, self.clock.at(radio_us))
+        began = max(wanted.not_before_us, self._low_watermark_us, self.clock.at(radio_us))
         self._change_program(program, radio_us)
         if not program.sleeping:
             self._next_sample_us = first_sample_at_or_after(began, program.period_us)

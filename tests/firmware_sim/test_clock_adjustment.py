@@ -106,11 +106,13 @@ def test_no_instant_is_sampled_twice_and_no_promise_broken(drift, moves) -> None
     assert len(stamps(found)) > 5
     instants = stamps(found)
     assert len(set(instants)) == len(instants)
-    promised = -(2**62)
+    low_watermark_us = -(2**62)
     for packet in found:
-        assert all(packet.clock_us - each.age_us >= promised for each in packet.records if isinstance(each, Sample))
-        assert packet.promise_us >= promised
-        promised = packet.promise_us
+        assert all(
+            packet.clock_us - each.age_us >= low_watermark_us for each in packet.records if isinstance(each, Sample)
+        )
+        assert packet.promise_us >= low_watermark_us
+        low_watermark_us = packet.promise_us
     assert [after - before for before, after in pairwise(instants) if after <= before] == []
 
 

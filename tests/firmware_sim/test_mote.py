@@ -211,7 +211,7 @@ def test_at_the_end_it_promises_to_be_silent_for_long() -> None:
     found = until(mote, 20 * SECOND, mote.handle(ControlReceived(1, run(HERTZ))))
     assert stamps(found) == [1 * SECOND, 2 * SECOND]
     assert found[-1].promise_us == 3 * SECOND + AFTER_THE_END_US
-    assert mote.promised_us > 3 * SECOND
+    assert mote.low_watermark_us > 3 * SECOND
 
 
 PROGRAMS = st.builds(
@@ -227,8 +227,8 @@ PROGRAMS = st.builds(
 
 
 @given(st.lists(st.tuples(PROGRAMS, st.integers(0, 3_000_000), st.integers(-2_000_000, 2_000_000)), max_size=8))
-def test_no_promise_is_ever_broken(changes: list[tuple[SamplingProgram, int, int]]) -> None:
-    """Whatever programs come when: stamps grow, lie on the grid, and are never before what was promised."""
+def test_no_packet_is_below_the_low_watermark(changes: list[tuple[SamplingProgram, int, int]]) -> None:
+    """Whatever programs come when: stamps grow, lie on the grid, and are never before the low watermark."""
     mote, now = make(), 0
     found: list[Packet] = []
     instructions = mote.handle(PowerOn(0))
@@ -240,11 +240,11 @@ def test_no_promise_is_ever_broken(changes: list[tuple[SamplingProgram, int, int
         answered = mote.handle(ControlReceived(now, run(program, now + ahead)))
         instructions = [*answered, WakeAt(wake_at(woken))]
     found.extend(until(mote, now + 3_000_000, instructions))
-    promised = -(2**62)
+    low_watermark_us = -(2**62)
     for packet in found:
-        assert all(stamp >= promised for stamp in stamps([packet]))
-        assert packet.promise_us >= promised
-        promised = packet.promise_us
+        assert all(stamp >= low_watermark_us for stamp in stamps([packet]))
+        assert packet.promise_us >= low_watermark_us
+        low_watermark_us = packet.promise_us
         assert all(sample.age_us >= 0 for sample in packet.samples)
     every = stamps(found)
     assert all(before < after for before, after in pairwise(every))

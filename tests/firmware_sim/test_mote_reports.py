@@ -76,13 +76,13 @@ def test_promises_hold(changes):
             wake = handle(ControlReceived(now, Control(1, "m1", (RunProgram(program, 0),))))
     while wake <= now + 5 * SECOND:
         wake = handle(Wake(wake))
-    promised, covered = -(2**62), -(2**62)
+    low_watermark_us, covered = -(2**62), -(2**62)
     for packet in found:
         for record in packet.records:
             if isinstance(record, Health):
                 continue
             stamp = packet.clock_us - record.age_us
-            assert stamp >= promised, record
+            assert stamp >= low_watermark_us, record
             if isinstance(record, Sample):
                 assert record.values == (level_at(stamp),)
             if isinstance(record, Partial | VehicleTally):
@@ -91,8 +91,8 @@ def test_promises_hold(changes):
                 covered = stamp
             if isinstance(record, VehicleEvent):
                 assert record.passing_us > 0
-        assert packet.promise_us >= promised
-        promised = packet.promise_us
+        assert packet.promise_us >= low_watermark_us
+        low_watermark_us = packet.promise_us
 
 
 def test_text_cannot_be_added_up():
@@ -118,4 +118,4 @@ def test_a_sample_that_is_due_when_a_new_program_comes_is_not_lost():
     packets = [each.packet for each in sent if isinstance(each, SendPacket)]
     stamps = [packet.clock_us - record.age_us for packet in packets for record in packet.samples]
     assert stamps == [2 * SECOND]
-    assert mote.promised_us == 3 * SECOND
+    assert mote.low_watermark_us == 3 * SECOND

@@ -191,14 +191,14 @@ REPORTS = st.sampled_from([
 @given(REPORTS, st.lists(st.sampled_from([0.0, 0.3, 0.5, 0.8, 1.0]), max_size=40), st.integers(0, 9))
 def test_records_are_in_order_and_never_before_what_was_open(report, levels, begins):
     execution = Execution(program(report), begins * SECOND)
-    promised, last = -math.inf, -math.inf
+    low_watermark_us, last = -math.inf, -math.inf
     for place, level in enumerate([*levels, None]):
         now_us = (begins + place) * SECOND
         taken = execution.close(now_us) if level is None else execution.take(now_us, (level,))
         for stamp, _ in taken:
             # In the end send-on-change repeats a sample, which the mote leaves out if its low watermark has passed it.
-            assert stamp >= promised or (level is None and isinstance(report, SendOnChange))
+            assert stamp >= low_watermark_us or (level is None and isinstance(report, SendOnChange))
             assert stamp >= last
             last = stamp
         open_us = execution.open_us
-        promised = max(promised, now_us + SECOND if open_us is None else min(open_us, now_us + SECOND))
+        low_watermark_us = max(low_watermark_us, now_us + SECOND if open_us is None else min(open_us, now_us + SECOND))
