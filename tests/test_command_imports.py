@@ -24,6 +24,7 @@ OF_EVERY_COMMAND = {
     "protocols.durations",
     "protocols.errors",
     "protocols.event_log",
+    "protocols.printable_text",
 }
 OF_SERVERS = {
     *("asyncio", "structlog", "msgspec", "prometheus_client", "uvicorn", "fastapi", "gmqtt", "amqtt"),
