@@ -96,13 +96,13 @@ def _argument_type(call: AggregateCall) -> type[pl.DataType]:
 
 
 def partial_columns(calls: Iterable[AggregateCall]) -> tuple[PartialColumn, ...]:
-    """Return the partial columns of several calls: what two of them need, a count say, is there once."""
+    """Return the partial columns of several calls: what two of them need, such as a count, exists once."""
     found = {column.name: column for call in calls for column in split_aggregate(call).columns}
     return tuple(found.values())
 
 
 def _name(call: AggregateCall, part: str) -> str:
-    """Name a partial column by what it is; the name says everything that its values depend on."""
+    """Name a partial column by what it is; the name contains everything that its values depend on."""
     words = "*" if call.argument is None else call.argument.sql
     return f"fjord_{part}({'DISTINCT ' if call.distinct else ''}{words})"
 
@@ -122,7 +122,7 @@ def _column(
 
 
 def _reported(call: AggregateCall, measure: Measure) -> pl.Expr | None:
-    """Return where an aggregate that a sensor made has a measure of a call's argument."""
+    """Return the column of a device aggregate that holds a measure of a call's argument."""
     if call.argument is None:
         return pl.col(SAMPLES_COLUMN)
     field = plain_column(call.argument)

@@ -112,12 +112,12 @@ def work_of(plan: PhysicalPlan, counters: Mapping[str, Totals]) -> dict[str, Wor
     found: dict[str, Work] = {}
     for fragment in plan.fragments:
         if fragment.identity in seconds:
-            taken = (
+            samples = (
                 counters[each.id]
                 for each in fragment.nodes
                 if isinstance(each.operation, Sample) and each.id in counters
             )
             last = counters.get(fragment.sink.id) or counters.get(fragment.sink.inputs[0])
             answers = 0 if last is None else last.rows_out
-            found[fragment.identity] = Work(sum(each.rows_in for each in taken), answers, seconds[fragment.identity])
+            found[fragment.identity] = Work(sum(each.rows_in for each in samples), answers, seconds[fragment.identity])
     return found

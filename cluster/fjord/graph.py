@@ -24,14 +24,14 @@ class OperatorCounters:
     rows_out: int = 0
     seconds: float = 0.0
     broken: int = 0
-    """Batches, taken or emitted, that broke the contract of queues."""
+    """Batches, received or emitted, that broke the contract of queues."""
 
 
 @dataclass(slots=True)
 class PlacedOperator:
     """An operator in its place: its queues and counters, and what they have promised.
 
-    What another operator emits is checked there; `taken` are the contracts of inputs that come from elsewhere.
+    What another operator emits is checked there; `received` are the contracts of inputs that come from elsewhere.
     """
 
     name: str
@@ -41,7 +41,7 @@ class PlacedOperator:
     outputs: list[PushQueue] = field(default_factory=list)
     counters: OperatorCounters = field(default_factory=OperatorCounters)
     next_port: int = 0
-    taken: dict[int, QueueContract] = field(default_factory=dict)
+    received: dict[int, QueueContract] = field(default_factory=dict)
     emitted: QueueContract = field(default_factory=QueueContract)
 
     def transition(self, port: int, batch: Batch) -> Batch:
@@ -53,8 +53,8 @@ class PlacedOperator:
             If either is not what every queue promises.
         """
         try:
-            if port in self.taken:
-                self.taken[port].check(batch, f"operator {self.name} of query {self.owner} was given")
+            if port in self.received:
+                self.received[port].check(batch, f"operator {self.name} of query {self.owner} was given")
             emitted = self.operator.transition(port, batch)
             self.emitted.check(emitted, f"operator {self.name} of query {self.owner} answered")
         except BrokenContractError:
@@ -65,7 +65,7 @@ class PlacedOperator:
 
 @dataclass(slots=True)
 class Now:
-    """What this process is at, for a monitor in another thread."""
+    """What this process is doing, for a monitor in another thread."""
 
     operator: str | None = None
     """Kind of the operator that makes a transition."""
@@ -135,7 +135,7 @@ class Dataflow:
                 queues.append(source)
         placed = PlacedOperator(name, owner, operator, queues)
         if not operator.repairs_disorder:
-            placed.taken = {port: QueueContract() for port, each in enumerate(inputs) if isinstance(each, Queue)}
+            placed.received = {port: QueueContract() for port, each in enumerate(inputs) if isinstance(each, Queue)}
         self._placed.append(placed)
         return placed
 

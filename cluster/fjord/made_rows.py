@@ -1,14 +1,14 @@
-"""How many rows a plan makes: of one tuple, and in a second. An estimate from above, made before anything runs.
+"""How many rows a plan makes of one tuple, and in a second: an upper estimate, made before anything runs.
 
-Most operators make about a row of a row. Two make more. An aggregate over a window that slides answers once per slide:
+Most operators make about one row of each row. Two make more. An aggregate over a sliding window answers once per slide:
 
     a tuple          |-----------------)        RANGE 6 SLIDE 1
     answers          |--|--|--|--|--|--)        6 rows, of this tuple alone
 
-And a window over rows that last, where copies count, takes them once per microsecond (`Split`). What such rows meet in
-joins, windows and aggregates above multiplies on. How many rows of a relation a tuple meets, and how many tuples meet
-each other in a join by equality, is not known beforehand: each is taken to meet one. Where nothing must be equal, each
-is tried with all that are valid, and they are counted as made.
+And a window over rows that last, where multiplicities matter, takes each once per microsecond (`Split`). Joins, windows
+and aggregates above multiply these rows further. How many rows of a relation a tuple meets, and how many tuples meet
+each other in a join by equality, is not known beforehand: one is assumed. In a join without an equality each tuple is
+tried with all that are valid, and these pairs are counted as made.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RowFlow:
 
 
 class RowFlows:
-    """The flows of all nodes of a fragment, as of one query; how many it has does not count.
+    """The flows of all nodes of a fragment, as if it had one query.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _slid(keys: int, tuples: RowFlow, window: PaneWindow, pane_us: int) -> RowFl
 def known_at_rates(
     function: Callable[[Fragment, Mapping[str, float]], T],
 ) -> Callable[[Fragment, Mapping[str, float]], T]:
-    """Return a function that finds its answer out anew only when the streams of a fragment have other rates."""
+    """Return a function that computes its result again only when the rates of a fragment's streams have changed."""
     key = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
@@ -221,12 +221,12 @@ def known_at_rates(
 
 
 def groups_of(keys: Schema) -> int:
-    """Return how many groups an aggregate is taken to have."""
+    """Return how many groups an aggregate is assumed to have."""
     return KEYS_ASSUMED if {key.name for key in keys} - {QUERY_GROUP.name, VISIBLE_FROM.name} else 1
 
 
 def _split(below: RowFlow) -> RowFlow:
-    """Return what a window is given: rows that last are cut into one per microsecond."""
+    """Return the input of a window: rows that last are split into one per microsecond."""
     if below.lasting_us is None:
         return replace(below, made_per_second=0.0)
     times = below.lasting_us
@@ -242,10 +242,10 @@ def _split(below: RowFlow) -> RowFlow:
 
 
 def _united(left: RowFlow, right: RowFlow) -> RowFlow:
-    """Return the rows of both sides: of a tuple no more copies than times that a query may read its stream.
+    """Return the rows of both sides, with at most as many copies of a tuple as a query may read its stream.
 
-    Conditions joined by OR unite what meets the first of them with what meets the second only, so that many unions in
-    a row have far fewer rows than the sum of their sides.
+    Conditions joined by OR unite the rows that meet the first with those that meet only the second, so that many unions
+    in a row have far fewer rows than the sum of their sides.
     """
     larger = max((left, right), key=lambda each: each.read_once)
     both = left.per_tuple + right.per_tuple

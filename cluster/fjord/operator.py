@@ -17,7 +17,8 @@ State = Mapping[str, pl.DataFrame | int | str]
 class Operator(ABC):
     """State and one method.
 
-    An operator never blocks, never asks where a batch came from and never keeps what a watermark has made useless.
+    An operator never blocks, does not depend on where a batch came from, and keeps nothing that a watermark has made
+    useless.
     """
 
     input_count: int = 1

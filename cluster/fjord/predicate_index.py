@@ -1,9 +1,9 @@
 """A predicate index: which of thousands of predicates hold for which rows of a batch.
 
-Each predicate is entered under one of its columns, with the intervals of that column's values for which it may hold, in
-a segment tree; a batch's values go down the tree together, so a lookup costs the depth of the tree and what it finds.
-Other columns' intervals are compared for what was found only, and what is no interval is evaluated for those rows only,
-once for all predicates that share the expression. TelegraphCQ's grouped filters and NiagaraCQ do likewise.
+Each predicate is entered in a segment tree under one of its columns, with the intervals of values for which it may
+hold. The values of a batch go down the tree together, so a lookup costs the depth of the tree and what it finds. Only
+for these candidates, the intervals of other columns are compared and all other conditions evaluated, once for all
+predicates that share the expression. TelegraphCQ's grouped filters and NiagaraCQ work in the same way.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Queue(ABC):
         """True if `get` may find something."""
 
     def wake(self) -> None:  # noqa: B027 - most queues need not be woken
-        """Note that the world has changed: a source that had nothing may have something again."""
+        """Note that time has passed: a source that had nothing may have something again."""
 
 
 class PushQueue(Queue):

@@ -1,8 +1,8 @@
-"""Which reals there are: those of 64 bits that are finite, and one zero.
+"""The values of REAL: the finite numbers of 64 bits, with one zero.
 
-What is infinite or no number is NULL, and minus zero is zero, from where it enters or arises: a scan of a stream's
-table or of a relation, an operation of an expression, the final value of an aggregate. So no tuple ever holds anything
-else, and keys, joins, DISTINCT, conditions and aggregates need not look.
+Infinities and NaN become NULL, and minus zero becomes zero, wherever they enter or arise: in a scan of a stream's table
+or of a relation, in an operation of an expression, in the final value of an aggregate. So no tuple ever holds them, and
+keys, joins, DISTINCT, conditions and aggregates need no check.
 """
 
 from __future__ import annotations

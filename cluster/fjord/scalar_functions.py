@@ -38,7 +38,7 @@ def add(left: pl.Series, right: pl.Series) -> pl.Series:
 
 
 def subtract(left: pl.Series, right: pl.Series) -> pl.Series:
-    """Return the difference; Polars makes of zero minus a column that column with its sign changed, zeros too."""
+    """Return the difference; Polars turns zero minus a column into the column with its sign changed, zeros too."""
     return settled(left - right)
 
 
@@ -55,7 +55,7 @@ def divide(left: pl.Series, right: pl.Series) -> pl.Series:
 
 
 def remainder(left: pl.Series, right: pl.Series) -> pl.Series:
-    """Return what a division that rounds towards zero leaves, exactly: it has the sign of the dividend."""
+    """Return the exact remainder of a division that rounds towards zero: it has the sign of the dividend."""
     left, right = aligned(*typed(left, right, otherwise=pl.Int64()))
     if pl.Float64 in (left.dtype, right.dtype):
         with np.errstate(invalid="ignore"):

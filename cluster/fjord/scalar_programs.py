@@ -5,8 +5,8 @@
                                2  add 0, 1
                                3  multiply 2, 2
 
-What stands twice is computed once, and neither building nor running a program is recursive: a program is as long as its
-expression, however deep that is. Polars looks at an expression again at every level, and copies what is used twice.
+Equal parts are computed once, and neither building nor running a program is recursive: a program is as long as its
+expression, however deep that is. Polars visits an expression again at every level, and copies what is used twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much state a plan would keep: an estimate from above, made before a query is let in.
+"""How much state a plan would keep: an upper estimate, made before a query is accepted.
 
 Rows are counted as if every tuple of a stream, and all that is made of it (:mod:`cluster.fjord.made_rows`), were kept
 as long as it is valid; partial rows of panes and of slides as if there were so many keys as assumed there.

@@ -14,7 +14,7 @@ from cluster.physical.nodes import Fragment
 
 
 class StatelessHost:
-    """What is kept of a plan between micro-batches: nothing that an answer depends on.
+    """What a host without state keeps between micro-batches: nothing that an answer depends on.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether a query can be run at all: found out before it is registered, so that a running engine never meets it."""
+"""Whether a query can be run at all, checked before it is registered, so that a running engine never meets it."""
 
 from __future__ import annotations
 

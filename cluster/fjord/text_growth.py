@@ -1,4 +1,4 @@
-"""Refuses queries that join the same text to itself so often that nothing but an empty one would be left of it.
+"""Refuses queries that concatenate a text with itself so often that every result but the empty text would be NULL.
 
     SELECT x || x AS x FROM (SELECT x || x AS x FROM ...)        of how many parts each x is made:  4, 2, 1
 

@@ -1,9 +1,9 @@
 """Queries with history (``SINCE``): from which instant of each stream on they read, fixed when a query begins.
 
-"2 hours ago" is relative to where the stream stands, its low watermark at the position where the query's plan begins:
-recorded days that are replayed have clocks of their own. The instant is written into the plan, so that whatever is
-read as history follows from plans and tables, which never change; and with it the epoch, so that a query which has
-read the past shares tuples, panes and state with no query that has not.
+"2 hours ago" is relative to the stream's low watermark at the position where the query's plan begins, since recorded
+days that are replayed have clocks of their own. The instant is written into the plan, so that the history depends only
+on plans and tables, which never change. The epoch is written with it, so that a query that has read the past shares
+tuples, panes and state with no query that has not.
 """
 
 from __future__ import annotations

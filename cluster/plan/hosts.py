@@ -1,6 +1,6 @@
 """Which of the two Spark queries of an engine answers a query: the one that keeps nothing, or the one that keeps state.
 
-A stateless chain above one stream needs no shuffle and no state if its tuples are read in the order of their stamps;
+A stateless pipeline above one stream needs no shuffle and no state if its tuples are read in the order of their stamps;
 its micro-batches then cost about half. Both run the same plan epochs, each its own part of them.
 """
 

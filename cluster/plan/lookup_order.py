@@ -1,9 +1,9 @@
-"""In which order the tuples of a stream are looked up: what leaves the fewest pairs comes first.
+"""The order of a stream's lookups: the one that leaves the fewest pairs comes first.
 
 Lookups of the same tuple do not depend on each other, unless one reads what another has found; so any order that gives
-each what it reads has the same answers. First come those that only choose tuples. Then those that make pairs and drop
-tuples without a partner: the fewer partners a tuple has the earlier, and of those alike the smaller relation, in which
-fewer tuples have one. Last come those that keep every tuple.
+each what it reads has the same answers. First come those that only filter tuples. Then come those that make pairs and
+drop tuples without a partner: the fewer partners a tuple has, the earlier; of equals the smaller relation first, as
+fewer tuples have a partner there. Last come those that keep every tuple.
 
 Figures are compared by their order of magnitude only: queries with equal lookups share them, and must not be
 separated by a relation that has grown a little.

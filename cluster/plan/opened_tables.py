@@ -1,4 +1,4 @@
-"""What a lookup looks up in, apart from what it chooses of it: queries that choose otherwise can share the rest."""
+"""A lookup's table without the columns and rows that the query selects of it: other queries can share the rest."""
 
 from __future__ import annotations
 

@@ -203,8 +203,8 @@ def rewrite(
 
 
 def _has_lookup(node: Node) -> bool:
-    """Return whether something computed is looked up: then it matters when its rows begin, which rules may change.
+    """Return whether computed rows are looked up: then it matters when these begin, which rules may change.
 
-    A group has new rows with every step of its window, DISTINCT one as long as it is there.
+    A group has new rows with every step of its window, DISTINCT has one row as long as it is valid.
     """
     return any(isinstance(each, Lookup) for each in nodes_of(node))

@@ -25,7 +25,7 @@ _SURROGATES = range(0xD800, 0xE000)
 def with_fewer_bands(demand: QueryDemand, most: int) -> QueryDemand:
     """Return a demand with at most so many bands, and as many conditions on sensors, where it may cover more.
 
-    Of aggregates it may not: they are of the samples in its very bands.
+    A demand for aggregates may not be widened: they are of the samples in exactly its bands.
     """
     bands = demand.bands if demand.panes is not None else widened_bands(demand.bands, most)
     return replace(demand, bands=bands, sensors=widened_conditions(demand.sensors, most))

@@ -1,7 +1,7 @@
 """What all our Delta tables have in common: many small commits, from one process that keeps the table open.
 
-Each commit makes an open table slower by about 0.1 ms, until it is opened anew; and that is quick only when the log has
-a checkpoint not far back. So there is a checkpoint every hundred commits, and after it the table is opened anew.
+Each commit makes an open table slower by about 0.1 ms, until it is opened again; and opening is quick only after a
+recent checkpoint. So there is a checkpoint every hundred commits, after which the table is opened again.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class DiskUse(NamedTuple):
 
 
 def disk_use(table: AppendedTable) -> DiskUse:
-    """Return what a table takes; of one that is not on a disk of ours, what is replaced is not looked at.
+    """Return the bytes of a table's files; replaced files are counted only where the table is on a local disk.
 
     Raises
     ------

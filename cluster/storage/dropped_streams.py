@@ -1,7 +1,7 @@
 """What outlives a dropped stream: which batches of its proxies were stored.
 
-Proxies have deleted those batches and number on. If the stream comes to be again, with other columns perhaps, its table
-begins with these numbers; else it would wait for batches that no proxy has any more.
+Proxies have deleted those batches and go on numbering. If the stream is created again, perhaps with other columns, its
+table begins with these numbers; else it would wait for batches that no proxy has any more.
 """
 
 from __future__ import annotations

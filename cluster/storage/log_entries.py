@@ -46,7 +46,7 @@ def numbered(folder: Path, ending: str) -> dict[int, Path]:
 
 
 def actions_in(commit: Path) -> list[Action]:
-    """Return what a commit does; nothing if it is not whole, as none that is does nothing.
+    """Return the actions of a commit; none if it is not whole, as every whole commit has some.
 
     Raises
     ------

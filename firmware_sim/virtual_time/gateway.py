@@ -44,7 +44,7 @@ class Gateway:
     ) -> None:
         self._wanted = dict(wanted)
         self._listener = listener
-        self.refused = 0
+        self.rejected = 0
         """Packets that could not be understood."""
         self.received: dict[str, Received] = {}
 
@@ -53,7 +53,7 @@ class Gateway:
         try:
             packet = decode_packet(payload)
         except FrameError:
-            self.refused += 1
+            self.rejected += 1
             return None
         received = self.received.setdefault(packet.mote, Received())
         if packet.sequence in received.seen:

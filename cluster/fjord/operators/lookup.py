@@ -172,19 +172,19 @@ class Lookup(Operator):
         """Return, for each row, whether the table has a partner for it."""
         condition = self._condition
         met = np.zeros(rows.height, np.bool_)
-        for asked, part in self._parts(rows.with_row_index(_ROW), table):
+        for probes, part in self._parts(rows.with_row_index(_ROW), table):
             if len(condition.left_keys) == 1 and condition.residual is None:
-                found = part.index(condition.right_keys[0]).contains(asked[condition.left_keys[0]])
-                met[asked[_ROW].to_numpy()[found]] = True
+                found = part.index(condition.right_keys[0]).contains(probes[condition.left_keys[0]])
+                met[probes[_ROW].to_numpy()[found]] = True
                 continue
-            for pairs in self._pairs(asked, part):
+            for pairs in self._pairs(probes, part):
                 met[pairs[_ROW].to_numpy()] = True
         return pl.Series(met)
 
     def _all_pairs(self, rows: pl.DataFrame, table: Parts) -> pl.DataFrame:
         """Return the pairs for which the condition is true, with the number of the row, in the order of rows."""
         parts = list(self._parts(rows.with_row_index(_ROW), table))
-        pairs = [found for asked, part in parts for found in self._pairs(asked, part)]
+        pairs = [found for probes, part in parts for found in self._pairs(probes, part)]
         joined = pl.concat(pairs)
         return joined if len(parts) == 1 else joined.sort(_ROW, maintain_order=True)
 

@@ -197,7 +197,7 @@ def test_whatever_happens_the_ledger_is_what_the_battery_gave(name, faults, batt
         assert 0 <= mote.meter.battery_share <= 1
     sent = fleet.channel.counters
     understood = sum(received.packets + received.repeated for received in fleet.gateway.received.values())
-    assert understood + fleet.gateway.refused <= sent.packets - sent.lost + sent.duplicated
+    assert understood + fleet.gateway.rejected <= sent.packets - sent.lost + sent.duplicated
 
 
 def test_a_seed_is_a_run():
