@@ -1,4 +1,4 @@
-"""Simple conditions on the columns of a relation: what every source can decide, by an index if it has one."""
+"""Simple conditions on the columns of a relation, which every source can evaluate, by an index if it has one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def comparisons_of(condition: exp.Expr, context: Context) -> Iterator[WrittenCom
 
 
 def _simple(test: exp.Expr) -> Iterator[Comparison]:
-    """Yield what one test means; nothing if it is none of those there are."""
+    """Yield the comparisons of one test; none if it is no simple one."""
     match test:
         case exp.Column():
             yield from _compared(test, "=", [exp.true()])

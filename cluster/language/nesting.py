@@ -1,8 +1,8 @@
 """How deep a statement may be nested: parser, typing and the layers that follow work recursively.
 
-What a person calls nesting is counted before the parser sees it: open parentheses, brackets and CASEs, and signs and
-NOTs in a row. Long chains of operators are no nesting, but make deep trees, since each operator takes what is on its
-left as a whole: those of AND, OR and ||, for which grouping changes nothing, are balanced; others have a limit, too.
+Visible nesting is counted before the parser sees it: open parentheses, brackets and CASEs, and signs and NOTs in a row.
+Long chains of operators are not nested, but make deep trees, since the left side of each operator is all that stands
+before it. Those of AND, OR and ||, for which grouping changes nothing, are balanced; others have a limit, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How often a query reads streams, with WITH and derived streams written out: no query makes more of a tuple.
+"""How often a query reads streams, with WITH and derived streams written out: an upper bound on copies of a tuple.
 
-Naming something that names something twice doubles that; twenty times, it is a million. Plans share what is named
-twice, so they stay small; the rows they make do not.
+A name for a query that uses another name twice doubles the number; twenty such names make it a million. Plans share
+what is named twice, so they stay small; the rows that they make do not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fitting what a source has to what a relation wants: names, types, and conditions on the rows that came."""
+"""Fitting a source's columns to a relation's: names, types, and conditions on the rows that came."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def can_give(given: FieldType | None, wanted: FieldType) -> bool:
 
 
 def servable(comparison: Comparison, column: Column, given: SourceColumn) -> bool:
-    """Return whether a source may answer a comparison itself: it could not decide otherwise than we would."""
+    """Return whether a source may evaluate a comparison itself, as its result is surely the same as ours."""
     if given.type is not column.type or comparison.operator not in {"=", "in", "is null", "is not null"}:
         return given.type is column.type and column.type in ORDERED and _of_type(comparison, column.type)
     return _of_type(comparison, column.type)
@@ -143,7 +143,7 @@ def _test(comparison: Comparison, column: pl.Expr) -> pl.Expr:
 
 
 def _among(column: pl.Expr, values: Sequence[Value]) -> pl.Expr:
-    """Return whether a column is one of some values, numbers of either type: beside a real an integer counts as one."""
+    """Return whether a column is one of some values, numbers of either type; an integer counts as a real beside one."""
     integers = [each for each in values if type(each) is int]
     reals = [each for each in values if isinstance(each, float)]
     if not integers and not reals:

@@ -29,7 +29,7 @@ from protocols.streams import FieldType
 
 
 class _FrameSource(ABC):
-    """What all of them do alike."""
+    """What all of them have in common."""
 
     def __init__(self, shown: str, limits: Limits) -> None:
         self.shown = shown

@@ -12,7 +12,7 @@ JITTER = 0.1
 
 
 class State(StrEnum):
-    """How a relation is."""
+    """The state of a relation."""
 
     FRESH = "fresh"
     STALE = "stale"

@@ -1,4 +1,4 @@
-"""What every source of a relation can do, and what can be wrong with it. Each kind of source has a file of its own."""
+"""The interface of all sources of relations, and their errors. Each kind of source has a file of its own."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableSource:
-    """A source of which nothing is known but why.
+    """A source of which only the reason is known.
 
     Parameters
     ----------

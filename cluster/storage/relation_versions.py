@@ -160,7 +160,7 @@ class RelationVersions:
         return len(old)
 
     def set_aside(self, number: int) -> None:
-        """Take a version whose description is damaged for one that was never made."""
+        """Treat a version with a damaged description as one that was never made."""
         path = self._description(number)
         with contextlib.suppress(OSError):
             path.replace(path.with_suffix(".damaged"))

@@ -29,7 +29,7 @@ NUMBERS = "_fjord_numbers.json"
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """What is known of results that are gone: how many rows, and the highest number of each query's when some went."""
+    """What is known of results that have been removed: how many rows, and each query's highest number at a removal."""
 
     dropped_rows: int = 0
     last: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Keeps a stream's table within its budget: what is older than it may be goes once it has been read."""
+"""Keeps a stream's table within its budget: rows beyond it are removed once all their readers have read them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class StreamRetention:
-    """What may go from one table.
+    """Removes what is over the budget from one table.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ log = get_logger(__name__)
 
 
 class Troubles:
-    """Counts failed writes by what was to be written. Threads may note at the same time: a count is no promise."""
+    """Counts failed writes by what was to be written. Threads may note at the same time: counts are approximate."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
