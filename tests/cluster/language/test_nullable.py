@@ -1,0 +1,58 @@
+"""Whether an expression may be NULL: one that is taken for certain would be compared wrongly by NOT IN and ALL."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.language.catalog import Catalog
+from cluster.language.dialect import parse_scalar
+from cluster.language.expressions import Checker
+from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
+from protocols.streams import FieldType
+
+TYPES = {"i": FieldType.INTEGER, "r": FieldType.REAL, "t": FieldType.TEXT, "b": FieldType.BOOLEAN}
+COLUMNS = tuple(
+    ScopeColumn(f"{letter}{number}", f"{letter}{number}", kind, nullable=maybe)
+    for letter, kind in TYPES.items()
+    for number, maybe in (("", False), ("0", True))
+)
+SCOPE = Scope((ScopeItem("q", COLUMNS),))
+OF_TWO = (
+    "{b} AND {b}", "{b} OR {b}", "{i} = {i}", "{t} < {t}", "{i} + {i}", "{i} * {i}", "{t} || {t}", "{i} IN ({i}, 1)",
+    "{i} BETWEEN {i} AND 5", "{i} BETWEEN 1 AND 0 + {i} OR {b}", "SUBSTRING({t}, {i})", "NOT ({b} AND {b})",
+    "CASE WHEN {b} THEN {i} ELSE {i} END", "LEAST({i}, {i})", "({b} OR {b}) AND b",
+)  # fmt: skip
+
+
+def nullable(sql: str) -> bool:
+    return Checker(SCOPE, Context(sql, Catalog())).check(parse_scalar(sql)).nullable
+
+
+def written(form: str, *maybe: int) -> str:
+    """Return a form in which the columns at some places may be NULL."""
+    parts = form.split("{")
+    holes = [f"{part[0]}{'0' if place in maybe else ''}{part[2:]}" for place, part in enumerate(parts[1:])]
+    return "".join((parts[0], *holes))
+
+
+@pytest.mark.parametrize("form", OF_TWO)
+def test_what_is_made_of_certain_values_is_certain(form: str) -> None:
+    assert not nullable(written(form))
+
+
+@pytest.mark.parametrize("form", [each for each in OF_TWO if not each.startswith(("CASE", "LEAST"))])
+@pytest.mark.parametrize("place", [0, 1])
+def test_one_value_that_may_be_null_makes_all_of_it_uncertain(form: str, place: int) -> None:
+    assert nullable(written(form, place))
+
+
+def test_a_choice_is_as_certain_as_its_results() -> None:
+    assert not nullable("CASE WHEN b0 THEN i ELSE i END")
+    assert nullable("CASE WHEN b THEN i0 ELSE i END")
+    assert nullable("CASE WHEN b THEN i ELSE i0 END")
+    assert nullable("CASE WHEN b THEN i END")
+
+
+def test_nulls_do_not_count_among_the_least_of_several() -> None:
+    assert not nullable("LEAST(i0, i)")
+    assert nullable("LEAST(i0, i0)")
