@@ -79,7 +79,7 @@ def check_function(checker: Checker, call: exp.Expr) -> Typed:
 
 
 def _nullable(function: Function, typed: list[Typed]) -> bool:
-    if function.name == "COALESCE":
+    if function.name in {"COALESCE", "LEAST", "GREATEST"}:
         return all(each.nullable for each in typed)
     return not function.null_if_null or any(each.nullable for each in typed)
 
