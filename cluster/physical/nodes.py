@@ -20,6 +20,7 @@ from cluster.physical.operations import Exchange, Filter, Lookup, Measures, Oper
 from cluster.plan.history import EVER_US
 from cluster.plan.hosts import Host
 from cluster.plan.relations_read import relations_of
+from protocols.demands import QueryDemand
 
 
 class OperatorNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,6 +72,28 @@ class Reported(msgspec.Struct, frozen=True, omit_defaults=True):
     only: bool = False
 
 
+class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a query asks of sensors.
+
+    Parameters
+    ----------
+    streams
+        Its demands by stream.
+    refused
+        Why they cannot be asked for it; empty if they can.
+    """
+
+    streams: tuple[tuple[str, tuple[QueryDemand, ...]], ...] = ()
+    refused: str = ""
+
+    def of(self, stream: str) -> tuple[QueryDemand, ...]:
+        """Return its demands on a stream."""
+        return dict(self.streams).get(stream, ())
+
+
+NOTHING_ASKED = Asked()
+
+
 class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     """A query, and which rows of a fragment are its own.
 
@@ -94,6 +117,8 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
         What devices report to it, and what proxies report of missing samples.
     finish
         What is left to do to its rows.
+    asked
+        What it asks of sensors.
     """
 
     query: str
@@ -106,6 +131,7 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     devices: Reported | None = None
     missing: Reported | None = None
     finish: tuple[Filter | Project, ...] = ()
+    asked: Asked = NOTHING_ASKED
 
     @property
     def identity(self) -> str:
@@ -296,6 +322,11 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
     def subscribers(self) -> dict[str, Subscriber]:
         """By identity of the query."""
         return {each.identity: each for fragment in self.fragments for each in fragment.subscribers}
+
+    @cached_property
+    def oldest_first(self) -> tuple[Subscriber, ...]:
+        """All subscribers in the order in which they began."""
+        return tuple(sorted(self.subscribers.values(), key=lambda each: each.visible_from))
 
 
 NOTHING = PhysicalPlan(0)

@@ -12,7 +12,6 @@ from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Columns, Panes, PartialAggregate, PreaggregatedFilter, Sample, Scan
 from cluster.physical.words import ALL_ROWS, describe, scan_words
 from cluster.plan.completeness import check_completeness
-from cluster.plan.demand import demands_of
 from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of, conjuncts_of
 from cluster.plan.hosts import Host
@@ -36,12 +35,19 @@ def placement_of(node: Node) -> str:
         check_completeness(node)
     except PlanError as error:
         lines.append(f"it would be refused: {error}")
-    for stream, demands in sorted(demands_of("explained", node).items()):
+    try:
+        fragment = lower_alone(node)
+    except PlanError as error:
+        return "\n".join(f"  {line}" for line in [*lines, f"it would be refused: {error}"])
+    (query,) = fragment.subscribers
+    for stream, demands in sorted(query.asked.streams):
         lines += [f"on the motes of {stream}: {_asked(demand)}" for demand in demands]
+    if query.asked.refused:
+        lines.append(f"it would be refused: {query.asked.refused}")
     windowed = pane_query_of(node)
     if windowed is not None:
         lines += [f"  {reason}" for reason in _why(windowed)]
-    for counted in (each.completeness for demands in demands_of("explained", node).values() for each in demands):
+    for counted in (each.completeness for _, demands in query.asked.streams for each in demands):
         if counted is not None:
             lines.append(
                 "at the proxy: how many samples were due, and how many of them are missing, of each mote in panes of "
@@ -51,17 +57,12 @@ def placement_of(node: Node) -> str:
         "at the proxy: the cheapest sampling program for this and all other queries together; samples that motes leave "
         "out because nothing has changed, and events they cannot see, are filled in"
     )
-    lines += _in_spark(node)
+    lines += _in_spark(fragment)
     return "\n".join(f"  {line}" for line in lines)
 
 
-def _in_spark(node: Node) -> Iterator[str]:
+def _in_spark(fragment: Fragment) -> Iterator[str]:
     """Say what runs next to the scans, and what behind the shuffle."""
-    try:
-        fragment = lower_alone(node)
-    except PlanError as error:
-        yield f"it would be refused: {error}"
-        return
     if fragment.host is Host.STATELESS:
         yield f"in Spark, next to the scan: {_pipeline(fragment, fragment.sink)}"
         yield "  no state is kept: tuples are read in the order of their stamps, as far as the watermark has come"

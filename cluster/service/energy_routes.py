@@ -17,7 +17,6 @@ import msgspec
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from cluster.plan.demand import demands_of
 from cluster.service.bill import Divided, Spent, Splitter, divide, make_bill
 from cluster.service.energy import ASKING, Demands, explain_energy
 from cluster.service.energy_report import RefusedPart
@@ -145,8 +144,8 @@ class EnergyBooks:
 
     def _running(self) -> Demands:
         found: dict[str, list[QueryDemand]] = {}
-        for query in self._server.registry.queries():
-            for stream, demands in demands_of(query.name, query.node).items():
+        for query in self._server.registry.physical.oldest_first:
+            for stream, demands in query.asked.streams:
                 found.setdefault(stream, []).extend(demands)
         return found
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Node
-from cluster.plan.demand import demands_of
+from cluster.physical.nodes import Subscriber
+from cluster.physical.rules.asked_of_sensors import ANY_NAME
 from cluster.plan.widening import with_fewer_bands
 from protocols.byte_sizes import format_byte_size
 from protocols.demands import (
@@ -27,7 +26,6 @@ from protocols.demands import (
     encode_demands,
     encode_query_demand,
 )
-from protocols.errors import FjordError
 from protocols.event_log import get_logger
 
 log = get_logger(__name__)
@@ -37,8 +35,6 @@ SHARE = 256
 _FEWER_BANDS = (MOST_BANDS, 64, 16, 4, 0)
 _HEADER_BYTES = 16
 """By which the message may be longer than the sum of its parts."""
-ANY_NAME = "q" * 64
-"""Stands for the name of a query that has none yet: none is longer."""
 
 
 class DemandError(PlanError):
@@ -47,22 +43,6 @@ class DemandError(PlanError):
 
 class TooManyDemandsError(DemandError):
     """There is no room for another demand on a stream."""
-
-
-class Demanding(Protocol):
-    """A query that runs, or is about to."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def node(self) -> Node:
-        """Its plan."""
-
-    @property
-    def since_epoch(self) -> int:
-        """With its name, what it is known by."""
 
 
 @dataclass(slots=True)
@@ -146,11 +126,11 @@ class PublishedDemands:
 
     def __init__(self, max_bytes: int = MAX_DEMAND_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._known: dict[tuple[str, int], dict[str, tuple[_Piece, ...]] | str] = {}
+        self._known: dict[str, dict[str, tuple[_Piece, ...]]] = {}
         self.left_out: dict[str, dict[str, str]] = {}
         """By stream and query: why proxies were not asked for it when the demand was published last."""
 
-    def assemble(self, stream: str, known: StreamDemand, queries: Iterable[Demanding]) -> Assembled:
+    def assemble(self, stream: str, known: StreamDemand, queries: Iterable[Subscriber]) -> Assembled:
         """Return the demand of queries, the oldest first, on a stream; nothing of it is refused by proxies as a whole.
 
         Parameters
@@ -173,13 +153,13 @@ class PublishedDemands:
                 log.warning("proxies are not asked for a query", stream=stream, query=query, reason=reason)
         self.left_out[stream] = assembled.left_out
 
-    def check(self, node: Node, known: Mapping[str, StreamDemand], queries: Sequence[Demanding]) -> None:
+    def check(self, query: Subscriber, known: Mapping[str, StreamDemand], queries: Iterable[Subscriber]) -> None:
         """Raise if proxies could not be asked for what a query needs, beside those that run.
 
         Parameters
         ----------
-        node
-            Its plan.
+        query
+            The query, under whatever name.
         known
             By stream that it reads: the demand without those of queries.
         queries
@@ -192,46 +172,37 @@ class PublishedDemands:
         TooManyDemandsError
             If there is no room for it.
         """
-        for stream, pieces in _pieces_of(ANY_NAME, node).items():
+        if query.asked.refused:
+            raise DemandError(query.asked.refused, hint="sensors cannot be asked for this; ask for less, or otherwise")
+        for stream, demands in query.asked.streams:
             if stream in known:
+                pieces = [_Piece(replace(each, query=ANY_NAME)) for each in demands]
                 self._room_after(stream, known[stream], queries)[0].take(stream, pieces)
 
-    def forget(self, queries: Iterable[Demanding]) -> None:
+    def forget(self, queries: Iterable[Subscriber]) -> None:
         """Forget what is known of queries other than these."""
-        running = {(query.name, query.since_epoch) for query in queries}
+        running = {query.identity for query in queries}
         self._known = {key: found for key, found in self._known.items() if key in running}
 
     def _room_after(
-        self, stream: str, known: StreamDemand, queries: Iterable[Demanding]
+        self, stream: str, known: StreamDemand, queries: Iterable[Subscriber]
     ) -> tuple[_Room, dict[str, str]]:
         room = _Room(self._max_bytes - len(encode_demands(known, ())) - _HEADER_BYTES)
         left_out: dict[str, str] = {}
         for query in queries:
-            pieces = self._pieces(query)
-            try:
-                if isinstance(pieces, str):
-                    left_out[query.name] = pieces
-                else:
-                    room.take(stream, pieces.get(stream, ()))
-            except TooManyDemandsError as error:
-                left_out[query.name] = error.message
+            if query.asked.refused:
+                left_out[query.query] = query.asked.refused
+            else:
+                try:
+                    room.take(stream, self._pieces(query).get(stream, ()))
+                except TooManyDemandsError as error:
+                    left_out[query.query] = error.message
         return room, left_out
 
-    def _pieces(self, query: Demanding) -> dict[str, tuple[_Piece, ...]] | str:
-        """Return what a query demands, by stream; or why it cannot be asked for."""
-        key = query.name, query.since_epoch
-        found = self._known.get(key)
+    def _pieces(self, query: Subscriber) -> dict[str, tuple[_Piece, ...]]:
+        """Return what a query demands, by stream."""
+        found = self._known.get(query.identity)
         if found is None:
-            try:
-                found = _pieces_of(query.name, query.node)
-            except FjordError as error:
-                found = error.message
-            self._known[key] = found
+            found = {stream: tuple(map(_Piece, demands)) for stream, demands in query.asked.streams}
+            self._known[query.identity] = found
         return found
-
-
-def _pieces_of(name: str, node: Node) -> dict[str, tuple[_Piece, ...]]:
-    try:
-        return {stream: tuple(map(_Piece, demands)) for stream, demands in demands_of(name, node).items()}
-    except FjordError as error:
-        raise DemandError(error.message, hint="sensors cannot be asked for this; ask for less, or otherwise") from error

@@ -18,9 +18,11 @@ from cluster.language.translation import Query
 from cluster.physical.difference import diff
 from cluster.physical.lookup_choices import lookup_choices
 from cluster.physical.lowering import with_query
+from cluster.physical.nodes import Asked, Subscriber
 from cluster.physical.placement import placement_of
+from cluster.physical.rules.asked_of_sensors import asked_of_sensors
 from cluster.physical.sharing import sharing_of
-from cluster.plan.demand import demands_of, streams_of
+from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explained
 from cluster.plan.relation_sizes import RelationSize, large_relations
@@ -160,11 +162,11 @@ class QueryService:
                 # Streams or relations have come or gone meanwhile; now they cannot.
                 known = self._known()
                 query, node = await self._planning.run(lambda: known.understood(sql))
-            await self._check_state(name, node)
+            subscriber = await self._check_state(name, node)
             for relation in self._relations_of(node):
                 if relation.built_in and not self._readers(relation):
                     await self.refresher.refresh(relation, wanted=True)
-            self._check_demands(node)
+            self._check_demands(subscriber)
             if self.waiting.must_wait(node):
                 waiting = self.waiting.put(name, sql, node, query.reads)
                 log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
@@ -181,8 +183,7 @@ class QueryService:
                 try:
                     understood = partial(self._known().understood, waiting.sql, registered=True)
                     query, node = await self._planning.run(understood, own=True)
-                    await self._check_state(waiting.name, node)
-                    self._check_demands(node)
+                    self._check_demands(await self._check_state(waiting.name, node))
                     self.before_start()
                     await self._start(waiting.name, waiting.sql, query, node, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
@@ -206,8 +207,8 @@ class QueryService:
                 log.info("query dropped", query=name)
                 return
             query, before = self._registry.query(name), self._registry.physical
-            self._registry.drop(name, self._positions(self._registry.plan.streams))
-            await self._publish_demands(streams_of(query.node))
+            self._registry.drop(name, self._positions(before.streams))
+            await self._publish_demands(set(before.by_query[query.identity].streams))
             log.info("query dropped", query=name, **diff(before, self._registry.physical).counts)
 
     async def explain(self, sql: str) -> str:
@@ -253,15 +254,19 @@ class QueryService:
             As for :meth:`add`.
         """
         known = self._known()
-        return await self._planning.run(lambda: demands_of(name, known.rewritten(sql)[1].node))
+
+        def asked() -> Asked:
+            return asked_of_sensors(PlannedQuery(name, 0, known.rewritten(sql)[1].node))
+
+        return dict((await self._planning.run(asked)).streams)
 
     async def publish_all_demands(self) -> None:
         """Publish the demand on every known stream: after a connect, the broker may have forgotten."""
-        await self._publish_demands(self._ingest.schemas.keys() | self._registry.plan.streams)
+        await self._publish_demands(self._ingest.schemas.keys() | self._registry.physical.streams)
 
     def demand_on(self, stream: str) -> StreamDemand:
         """Return what all queries together need of a stream."""
-        return self.demands.assemble(stream, self._nothing_of(stream), self._registry.queries()).demand
+        return self.demands.assemble(stream, self._nothing_of(stream), self._registry.physical.oldest_first).demand
 
     def _nothing_of(self, stream: str) -> StreamDemand:
         """Return the demand on a stream without those of queries."""
@@ -276,30 +281,32 @@ class QueryService:
             None if declared is None else declared.only_proxy,
         )
 
-    def _check_demands(self, node: Node) -> None:
-        known = {stream: self._nothing_of(stream) for stream in streams_of(node)}
-        self.demands.check(node, known, self._registry.queries())
+    def _check_demands(self, query: Subscriber) -> None:
+        known = {stream: self._nothing_of(stream) for stream, _ in query.asked.streams}
+        self.demands.check(query, known, self._registry.physical.oldest_first)
 
     def _known(self) -> Known:
         known = {each.identity: each.last for each in self.store.all() if each.last is not None}
         sizes = {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in known.items()}
         return Known(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
 
-    async def _check_state(self, name: str | None, node: Node) -> None:
+    async def _check_state(self, name: str | None, node: Node) -> Subscriber:
+        """Return a query as a subscriber to the plan, if that keeps not too much state with it."""
         running, limit_bytes, row_limits = self._registry.physical, self._max_state_bytes, self._row_limits
         added, rates = PlannedQuery(name or "", running.epoch + 1, node), self._rates(streams_of(node))
 
-        def check() -> None:
+        def check() -> Subscriber:
             after = with_query(running, added)
             check_rows(running, after, added.identity, rates, row_limits)
             check_state(running, after, added.identity, rates, limit_bytes=limit_bytes)
+            return after.subscribers[added.identity]
 
-        await self._planning.run(check, own=True)
+        return await self._planning.run(check, own=True)
 
     async def _start(
         self, name: str | None, sql: str, query: Query, node: Node, *, waited: bool = False
     ) -> RegisteredQuery:
-        streams = self._registry.plan.streams | streams_of(node)
+        streams = self._registry.physical.streams | streams_of(node)
         positions = self._positions(streams)
         node = beginning(node, self._registry.plan.epoch + 1, positions, self._tables)
         before = self._registry.physical
@@ -318,7 +325,7 @@ class QueryService:
 
     def _rates(self, streams: frozenset[str]) -> Mapping[str, float]:
         """Return how many tuples per second streams bring, as far as that is known."""
-        known = self._registry.plan.streams | streams
+        known = self._registry.physical.streams | streams
         tables = {stream: self._ingest.writers[stream].table for stream in known if stream in self._ingest.writers}
         rates = {stream: table.tuples_per_second() for stream, table in tables.items()}
         return {stream: rate for stream, rate in rates.items() if rate is not None}
@@ -336,7 +343,7 @@ class QueryService:
         return {each: kept[each] if each in kept else self._ingest.writers[each].table.version for each in streams}
 
     async def _publish_demands(self, streams: AbstractSet[str]) -> None:
-        running = self._registry.queries()
+        running = self._registry.physical.oldest_first
         self.demands.forget(running)
         for stream in sorted(streams):
             assembled = self.demands.assemble(stream, self._nothing_of(stream), running)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Aggregate, Node, Scalar
 from cluster.physical.nodes import Fragment, OperatorNode, Subscriber
 from cluster.physical.operations import Sink
+from cluster.physical.rules.asked_of_sensors import asked_of_sensors
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.behind_exchange import behind_exchange
 from cluster.physical.rules.marks import marked
@@ -59,7 +60,8 @@ class FoldedQuery:
         """
         shared = shares_tuples(self.template)
         group = group_of((*self.conditions, *self.choices)) if shared else query.since_epoch
-        return Subscriber(query.name, query.since_epoch, group, self.conditions, self.choices)
+        asked = asked_of_sensors(query)
+        return Subscriber(query.name, query.since_epoch, group, self.conditions, self.choices, asked=asked)
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
         """Return the fragment that answers some queries with this template."""

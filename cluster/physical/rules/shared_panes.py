@@ -45,6 +45,7 @@ from cluster.physical.operations import (
     ScanAggregates,
     Sink,
 )
+from cluster.physical.rules.asked_of_sensors import asked_of_sensors
 from cluster.physical.rules.finishing import finish_of
 from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import Form, group_of
@@ -92,6 +93,7 @@ class WindowedQuery:
             devices=devices,
             missing=missing,
             finish=finish_of(asked.top),
+            asked=asked_of_sensors(query),
         )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +10,9 @@ from msgspec.structs import replace
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import Subscriber
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.service.published_demands import DemandError, PublishedDemands, TooManyDemandsError
 from protocols import topics
@@ -27,11 +29,9 @@ NOTHING = StreamDemand(VERSION, "cluster", "traffic", 1, ())
 ROADS = StreamSchema("traffic", (*TRAFFIC.fields, Field("road", FieldType.TEXT, fixed=True)))
 
 
-@dataclass(frozen=True)
-class Running:
-    name: str
-    node: Node
-    since_epoch: int = 1
+def running_query(name: str, node: Node, epoch: int = 1) -> Subscriber:
+    (fragment,) = lower(Plan(epoch, (PlannedQuery(name, epoch, node),))).fragments
+    return fragment.subscribers[0]
 
 
 def plan(sql: str) -> Node:
@@ -68,11 +68,11 @@ async def test_what_no_proxy_could_read_is_refused_when_it_is_added(
     await service.queries.add(SMALL, "before")
     epoch, published = service.registry.plan.epoch, len(service.link.published)
 
-    def demand(query: str, _: Node) -> dict[str, tuple[QueryDemand, ...]]:
-        return {"traffic": (QueryDemand(query, ("speed",), 2**50),)}
+    def demand(query: str, node: Node) -> dict[str, tuple[QueryDemand, ...]]:
+        return {"traffic": (QueryDemand(query, ("speed",), 2**50),)} if node != plan(SMALL) else {}
 
     with monkeypatch.context() as patch:
-        patch.setattr("cluster.service.published_demands.demands_of", demand)
+        patch.setattr("cluster.physical.rules.asked_of_sensors.demands_of", demand)
         with pytest.raises(DemandError, match=r"no proxy could read the demand.*31622400000000") as caught:
             await service.queries.add(SMALL, "bad")
     assert caught.value.hint
@@ -113,13 +113,13 @@ async def test_what_was_registered_before_and_cannot_be_asked_is_left_out_and_sh
 def test_a_thousand_queries_about_hundreds_of_sensors_each_fit() -> None:
     demands = PublishedDemands()
     plans = [plan(listing(number)) for number in range(4)]
-    running = [Running(f"q{number}", plans[number % 4], number) for number in range(1_000)]
+    running = [running_query(f"q{number}", plans[number % 4], number) for number in range(1_000)]
     found = demands.assemble("traffic", NOTHING, running)
     assert found.left_out == {}
     assert len(found.payload) <= MAX_DEMAND_BYTES
     read = decode_demand(found.payload)
     assert read == found.demand
-    assert [each.query for each in read.demands] == [each.name for each in running]
+    assert [each.query for each in read.demands] == [each.query for each in running]
     # The first ask just what they need, the last for more; none for less.
     assert len(read.demands[0].sensors) == 256
     assert len(read.demands[-1].sensors) < 256
@@ -131,7 +131,7 @@ def test_a_thousand_queries_about_hundreds_of_sensors_each_fit() -> None:
 
 def test_a_query_more_leaves_those_before_as_they_were() -> None:
     node = plan(listing(0))
-    running = [Running(f"q{number}", node, number) for number in range(12)]
+    running = [running_query(f"q{number}", node, number) for number in range(12)]
     demands = PublishedDemands(max_bytes=1_800_000)
     all_of_them = demands.assemble("traffic", NOTHING, running).demand.demands
     for count in range(12):
@@ -141,7 +141,7 @@ def test_a_query_more_leaves_those_before_as_they_were() -> None:
 
 def test_what_is_put_together_is_what_would_be_encoded_at_once() -> None:
     declared = StreamDemand(VERSION, "cluster", "traffic", 3, (), ROADS, "p")
-    running = [Running("a", plan(SMALL)), Running("b", plan(f"{SMALL} WHERE road = 'A1'"), 2)]
+    running = [running_query("a", plan(SMALL)), running_query("b", plan(f"{SMALL} WHERE road = 'A1'"), 2)]
     found = PublishedDemands().assemble("traffic", declared, running)
     assert found.payload == encode(found.demand)
     assert decode_demand(found.payload) == found.demand
