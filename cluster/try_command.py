@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,9 +18,7 @@ if TYPE_CHECKING:
     from cluster.local.output_file import OutputFile
     from cluster.local.tried_query import Files
     from cluster.local.trying import Trial
-    from protocols.streams import FieldType
 
-_NAMED = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)=(?P<file>.+)", re.DOTALL)
 FORMATS = ("table", "json", "parquet")
 _BY_SUFFIX = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
 SHOWN_FROM_ROWS = 1_000_000
@@ -42,7 +38,8 @@ def try_query(
         list[str] | None, typer.Option("--relation", metavar="NAME=FILE", help="Likewise: a relation's rows.")
     ] = None,
     time_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column of instants in files of streams; time unless given.")
+        list[str] | None,
+        typer.Option(metavar="[STREAM=]NAME", help="Column of instants in files of streams; time unless given."),
     ] = None,
     text: Annotated[
         list[str] | None,
@@ -74,9 +71,10 @@ def try_query(
 
     from cluster.local.memory_limit import MemoryLimitError, default_limit, limited_memory
     from cluster.local.output_file import OutputFile
+    from cluster.tried_files import open_files, types_given
 
     kind = _format(format_, output)
-    types = _types(type_ or [], text or [])
+    types = types_given(type_ or [], text or [])
     query = sys.stdin.read() if sql == "-" else sql
     written = None if output is None else OutputFile(output)
 
@@ -88,7 +86,7 @@ def try_query(
         os._exit(1)
 
     with limited_memory(default_limit() if memory is None else memory, end):
-        trial = _trial(query, lambda: _files(on, relation or [], time_column, types))
+        trial = _trial(query, lambda: open_files(on, relation or [], time_column or [], types))
         if written is None or output is None:
             _print(_lines(trial, kind))
         else:
@@ -114,86 +112,12 @@ def _format(given: str | None, output: Path | None) -> Format:
     if given is not None and given not in FORMATS:
         raise typer.BadParameter(f"{given!r} is none of {', '.join(FORMATS)}", param_hint="--format")
     suffix = "" if output is None else output.suffix.lower()
+    if given is None and suffix == ".csv":
+        raise typer.BadParameter(f"an answer is not written as CSV, but as {', '.join(FORMATS)}", param_hint="--output")
     found = Format(given or _BY_SUFFIX.get(suffix, "table"))
     if found is Format.PARQUET and output is None:
         raise typer.BadParameter("a Parquet file needs a name: --output FILE", param_hint="--format")
     return found
-
-
-def _types(given: list[str], texts: list[str]) -> dict[str, FieldType]:
-    from protocols.streams import FieldType
-
-    found: dict[str, FieldType] = {}
-    for each in [*given, *(f"{name}=TEXT" for name in texts)]:
-        name, equals, type_ = each.rpartition("=")
-        if not (name and equals):
-            raise typer.BadParameter(f"{each!r} is no COLUMN=TYPE", param_hint="--type")
-        if type_.lower() not in {known.value for known in FieldType}:
-            known = ", ".join(known.value.upper() for known in FieldType)
-            raise typer.BadParameter(f"{type_!r} is none of {known}", param_hint="--type")
-        if found.setdefault(name.casefold(), FieldType(type_.lower())).value != type_.lower():
-            raise typer.BadParameter(f"{name} has one type", param_hint="--type")
-    return found
-
-
-def _files(on: list[str], relations: list[str], time_column: str | None, types: Mapping[str, FieldType]) -> Files:
-    from cluster.local.joined_files import JoinedFiles
-    from cluster.local.stream_files import TIME, StreamFile
-    from cluster.local.table_files import open_table
-    from cluster.local.tried_query import Files
-
-    streams, tables = _named(on), _named(relations)
-    if "" in tables:
-        raise typer.BadParameter("a relation has a name: NAME=FILE", param_hint="--relation")
-    for folded in streams.keys() & tables.keys():
-        raise typer.BadParameter(f"{tables[folded][0]} is a stream or a relation, not both", param_hint="--relation")
-    for given, option, hint in ((streams, "--on", ": --on STREAM=FILE names a stream"), (tables, "--relation", "")):
-        for folded, (name, paths) in given.items():
-            if len(paths) > 1 and not (option == "--on" and folded):
-                whose = f"for {name}" if folded else f"without a name{hint}"
-                raise typer.BadParameter(f"there are two files {whose}", param_hint=option)
-    instants = time_column or TIME
-    opened = {
-        name: [StreamFile(open_table(path, types=types, instants=instants), instants) for path in _matching(paths)]
-        for name, paths in streams.values()
-    }
-    joined = {name: files[0] if len(files) == 1 else JoinedFiles(files) for name, files in opened.items()}
-    unnamed = joined.pop("", None)
-    found = Files(joined, {name: open_table(path, types=types) for name, (path, *_) in tables.values()}, unnamed)
-    _check_types(types, found)
-    return found
-
-
-def _check_types(types: Mapping[str, FieldType], files: Files) -> None:
-    from cluster.language.errors import did_you_mean
-
-    known = [name for table in files.tables for name in table.rows.collect_schema()]
-    for name in types.keys() - {each.casefold() for each in known}:
-        raise ClusterError(
-            f"no file has a column {name!r}, which --type or --text name", hint=did_you_mean(name, known)
-        )
-
-
-def _named(given: list[str]) -> dict[str, tuple[str, list[Path]]]:
-    """Return names, as they are first written, and files; by name in small letters, "" if there is none."""
-    found: dict[str, tuple[str, list[Path]]] = {}
-    for each in given:
-        named = _NAMED.fullmatch(each)
-        name, file = (named["name"], named["file"]) if named else ("", each)
-        found.setdefault(name.casefold(), (name, []))[1].append(Path(file))
-    return found
-
-
-def _matching(paths: list[Path]) -> Iterator[Path]:
-    """Yield files, and in the place of a pattern those that match it."""
-    for path in paths:
-        if path.exists() or not glob.has_magic(str(path)):
-            yield path
-            continue
-        matching = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-        if not matching:
-            raise ClusterError(f"no file matches {path}")
-        yield from map(Path, matching)
 
 
 def _lines(trial: Trial, kind: Format) -> Iterator[str]:

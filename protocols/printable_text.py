@@ -36,6 +36,21 @@ def printable(text: str, *, lines: bool = True) -> str:
     return "".join("\n" if lines and each == "\n" else _shown(each) for each in text)
 
 
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes.
+
+    >>> columns_of("a"), columns_of("车"), columns_of("e\u0301")
+    (1, 2, 1)
+    """
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(letter: str) -> int:
+    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Cf", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
+
+
 @lru_cache(1_000)
 def _shown(letter: str) -> str:
     steers = unicodedata.category(letter) in _NOT_SHOWN or unicodedata.bidirectional(letter) in _DIRECTIONS

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError
 from cluster.language.closeness import closest
 from cluster.language.secrets import masked, masked_span
+from protocols.printable_text import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,8 +69,8 @@ class FjordSqlError(ClusterError):
         before, under = line[cut:first], line[first : min(last, cut + SHOWN)]
         margin, more = f"{self.line} | ", "... " if cut else ""
         rest = " ..." if len(line) > cut + SHOWN else ""
-        indent = " " * (len(more) + sum(map(_columns, before)))
-        carets = "^" * max(sum(map(_columns, under)), 1)
+        indent = " " * (len(more) + columns_of(before))
+        carets = "^" * max(columns_of(under), 1)
         return f"{margin}{more}{shown}{rest}\n{' ' * (len(margin) - 2)}| {indent}{carets}"
 
 
@@ -85,13 +86,6 @@ def shortened(message: str) -> str:
 
 def _without_middle(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length * 3 // 4]} ... {text[-length // 4 :]}"
-
-
-def _columns(letter: str) -> int:
-    """Return how many columns of a terminal a character takes."""
-    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Cf", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
 
 
 def _printable(letter: str) -> str:

@@ -14,7 +14,7 @@ from cluster.fjord.batch import NEVER
 from cluster.fjord.instant_texts import instant_text
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Schema
-from protocols.printable_text import printable
+from protocols.printable_text import columns_of, printable
 from protocols.streams import FieldType
 
 PAGE_ROWS = 1_000
@@ -46,10 +46,10 @@ def table_lines(pieces: Iterable[pl.DataFrame], columns: Schema) -> Iterator[str
     for piece in pieces:
         for page in piece.iter_slices(PAGE_ROWS):
             cells = [_cells(*row) for row in page.iter_rows()]
-            widths = [max(width, *(len(row[at]) for row in cells)) for at, width in enumerate(widths)]
+            widths = [max(width, *(columns_of(row[at]) for row in cells)) for at, width in enumerate(widths)]
             for row in (*heading, *cells):
                 yield "  ".join(
-                    cell.rjust(width) if to_right else cell.ljust(width)
+                    _filled(cell, width, to_right=to_right)
                     for cell, width, to_right in zip(row, widths, right, strict=True)
                 ).rstrip()
             heading = []
@@ -88,6 +88,11 @@ def _typed(piece: pl.DataFrame, row: pl.Struct, start: str, end: str) -> pl.Data
 def _cells(start_us: int, end_us: int, row: str) -> list[str]:
     values = msgspec.json.decode(row).values()
     return [instant_text(start_us) or "", instant_text(end_us) or "never", *map(_cell, values)]
+
+
+def _filled(cell: str, width: int, *, to_right: bool) -> str:
+    space = " " * (width - columns_of(cell))
+    return space + cell if to_right else cell + space
 
 
 def _cell(value: Any) -> str:

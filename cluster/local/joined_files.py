@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from cluster.fjord.batch import START
+from cluster.fjord.batch import ALWAYS, START
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Column, Schema
 from cluster.local.stream_files import BATCH_ROWS, StreamFile, schema_of_fields
@@ -40,6 +40,8 @@ class JoinedFiles:
         )
         self.rows = 0
         """How many there are, once they have been checked."""
+        self.span_us = (ALWAYS, ALWAYS)
+        """Their first and last stamp, once they have been checked, if they have rows."""
         self._files = list(files)
         self._in_order: bool | None = None
 
@@ -64,6 +66,8 @@ class JoinedFiles:
         self.rows = sum(each.rows for each in self._files)
         self._files.sort(key=lambda each: each.span_us)
         held = [each.span_us for each in self._files if each.rows]
+        if held:
+            self.span_us = (held[0][0], max(last_us for _, last_us in held))
         self._in_order = all(in_order) and all(last_us <= first_us for (_, last_us), (first_us, _) in pairwise(held))
         return self._in_order
 

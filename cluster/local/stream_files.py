@@ -51,7 +51,8 @@ class StreamFile:
         if not 1 <= len(self.columns) <= MOST_FIELDS:
             has = f"{len(self.columns)} columns" if self.columns else "no column"
             reason = f"{table.name} has {has} beside {self.time_column!r} that FjordSQL can read"
-            raise TableFileError(f"{reason}; a stream has 1 to {MOST_FIELDS}")
+            left_out = f": {table.without}" if table.unusable else ""
+            raise TableFileError(f"{reason}{left_out}; a stream has 1 to {MOST_FIELDS}")
         self.rows = 0
         """How many there are, once it has been checked."""
         self.span_us = (ALWAYS, ALWAYS)

@@ -60,6 +60,14 @@ class TableFile:
         """The file as messages name it."""
         return str(self.path)
 
+    @property
+    def without(self) -> str:
+        """What is left out of it, in words; empty if nothing is."""
+        if not self.unusable:
+            return ""
+        whose = "its name or type" if len(self.unusable) == 1 else "their names or types"
+        return f"FjordSQL cannot read {', '.join(self.unusable)}, because of {whose}"
+
     def fitted(self, names: Collection[str]) -> list[pl.Expr]:
         """Return these columns with the types of FjordSQL."""
         return [self.values[each.name] for each in self.columns if each.name in names]

@@ -118,11 +118,19 @@ def _with_columns(
     """Return an error with what files have to do with it: columns that they have, or have no value of."""
     hints = [] if error.hint is None else [error.hint]
     if _NO_COLUMN.search(error.reason):
-        columns = {name: ", ".join(each.name for each in file.columns) for name, file in known.items()}
-        hints.append("; ".join(f"{name} ({file.name}) has {columns[name]}" for name, file in known.items()))
+        # A hint that lists columns would say them twice.
+        hints = [each for each in hints if each.startswith("did you mean")]
+        hints.append("; ".join(f"{name} ({file.name}) has {_held(file)}" for name, file in known.items()))
     # What is said about columns whose type nobody knows may be all there is to the error.
     hint = "; ".join([*untyped, " ".join(hints)] if hints else untyped)
     return FjordSqlError(error.reason, text=error.text, start=error.start, end=error.end, hint=hint or None)
+
+
+def _held(file: StreamFiles | TableFile) -> str:
+    columns = ", ".join(each.name for each in file.columns)
+    tables = (file,) if isinstance(file, TableFile) else file.tables
+    left_out = [f" ({table.without})" for table in tables[:1] if table.unusable]
+    return "".join([columns, *left_out])
 
 
 def _untyped(known: Mapping[str, StreamFiles | TableFile], words: Collection[str]) -> Iterator[str]:

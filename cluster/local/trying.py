@@ -33,6 +33,9 @@ from cluster.plan.rewrite import rewrite
 QUERY = "query"
 """What the one query is called."""
 
+_ODD_US = range(100_000_000, 5_000_000_000_000)
+"""What seconds since 1970 are from 1973 on, and milliseconds until 2128; as microseconds, some time in early 1970."""
+
 
 class Trial:
     """A query over files.
@@ -87,6 +90,8 @@ class Trial:
         for file in self._files.values():
             in_order = file.check()
             self.rows += file.rows
+            if file.rows and all(at_us in _ODD_US for at_us in file.span_us):
+                self.warnings.append(f"{file.name} begins and ends in 1970: whole numbers are microseconds since then")
             if not in_order:
                 found = f"{file.name} is not in the order of its stamps: it is sorted"
                 if len(file.tables) > 1:
@@ -171,4 +176,4 @@ def _warnings(node: Node, given: Sequence[TableFile], read: Collection[TableFile
         if table not in read:
             yield f"the query reads nothing of {table.name}"
         elif table.unusable:
-            yield f"{table.name}: no query can read {', '.join(table.unusable)}, because of their names or types"
+            yield f"{table.name}: {table.without}"

@@ -116,7 +116,11 @@ def test_what_is_odd_about_files_is_a_warning(tmp_path: Path) -> None:
     assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [{"z": 2}, {"z": 1}]
     warned = result.stderr.splitlines()
     assert [line.startswith("warning: ") for line in warned] == [True] * 3
-    for text in ("SINCE changes nothing here", "no query can read x y", "is not in the order of its stamps"):
+    for text in (
+        "SINCE changes nothing here",
+        "FjordSQL cannot read x y, because of its name or type",
+        "is not in the order of its stamps",
+    ):
         assert sum(text in line for line in warned) == 1
 
 
@@ -197,6 +201,50 @@ def test_a_column_without_values_is_named_where_its_type_is_in_the_way(tmp_path:
     answered = run(slow, "--on", str(path), "--type", "speed=real")
     assert (answered.exit_code, answered.stdout) == (0, "no rows\n")
     assert "speed" not in answered.stderr
+
+
+def test_columns_that_cannot_be_read_are_named_where_they_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text(f"time,x y,z\n1,1,{2**64}\n")
+    none_left = run("SELECT z FROM s", "--on", str(path))
+    assert none_left.exit_code == 1
+    assert "no column beside 'time' that FjordSQL can read: FjordSQL cannot read x y, z, because of" in none_left.stderr
+    path.write_text(f"time,a,x y,z\n1,1,1,{2**64}\n")
+    missing = run("SELECT z FROM s", "--on", str(path))
+    assert missing.exit_code == 1
+    hint = f"hint:  s ({path}) has a (FjordSQL cannot read x y, z, because of their names or types)"
+    assert missing.stderr.splitlines()[-1] == hint
+
+
+def test_stamps_that_are_no_microseconds_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    for first, is_odd in ((1_700_000_000, True), (1_700_000_000_000, True), (1_700_000_000_000_000, False), (0, False)):
+        path.write_text(f"time,x\n{first},1\n{first + 60},2\n")
+        result = run("SELECT x FROM s", "--on", str(path))
+        assert result.exit_code == 0
+        assert ("whole numbers are microseconds" in result.stderr) == is_odd, first
+
+
+def test_a_file_given_twice_is_refused(day: Path) -> None:
+    result = run("SELECT sensor FROM t", "--on", f"t={day}", "--on", f"t={day.parent}/*.csv")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{day} is given twice for t" in result.stderr
+
+
+def test_streams_may_have_columns_of_instants_of_different_names(day: Path, tmp_path: Path) -> None:
+    other = tmp_path / "w.csv"
+    other.write_text("at,wind\n2012-03-01T07:10:00,3\n")
+    sql = "SELECT t.sensor, w.wind FROM t, w"
+    result = run(sql, "--on", f"t={day}", "--on", f"w={other}", "--time-column", "W=at", "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [{"sensor": "b", "wind": 3}]
+
+
+def test_columns_of_a_table_stand_below_each_other_in_any_script(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("time,name,x\n0,车车,1\n1,e\u0301,2\n2,abcd,3\n")
+    lines = run("SELECT name, x FROM s", "--on", str(path)).stdout.splitlines()
+    assert [line[58:] for line in lines] == ["name  x", "车车  1", "e\u0301     2", "abcd  3"]
 
 
 def test_a_type_for_a_column_that_no_file_has_is_refused(day: Path) -> None:
@@ -289,6 +337,11 @@ def test_the_error_underlines_the_text(day: Path) -> None:
         (["--on", "t=a.csv", "--relation", "t=b.csv"], "t is a stream or a relation, not both"),
         (["--on", "a.csv", "--format", "xml"], "'xml' is none of table, json, parquet"),
         (["--on", "a.csv", "--format", "parquet"], "a Parquet file needs a name: --output FILE"),
+        (["--on", "a.csv", "--output", "b.csv"], "an answer is not written as CSV"),
+        (
+            ["--on", "a.csv", "--time-column", "x", "--time-column", "y"],
+            "there are two columns of instants for all streams",
+        ),
     ],
 )
 def test_wrong_usage_is_told(arguments: list[str], said: str) -> None:
