@@ -60,7 +60,7 @@ def main(pairs: int | None, minutes: float | None, first_seed: int | None, worke
 
 
 def _search(first: int, pairs: int | None, minutes: float | None, workers: int) -> tuple[Searched, str | None, bool]:
-    """Return what has been proven, the first mismatch, and whether somebody interrupted it."""
+    """Return what has been proven, the first mismatch, and whether it was interrupted."""
     began, total = time.monotonic(), Searched()
     mismatch: str | None = None
     stopped = False

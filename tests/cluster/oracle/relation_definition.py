@@ -6,8 +6,8 @@ A stream in FROM is a table of its tuples:
     vs, ve   the interval in which it is valid, from its window
 
 A relation in FROM is the table of its rows at every instant `m`, by whose streams' time: that is what a version's
-[begin, end) depends on. Who meets it: the stream its conditions read, the first if they read none; when they read
-several, their pair, which begins when the later one does. What an aggregate says begins at a step of its window, else
+[begin, end) depends on. It is met by the stream its conditions read, the first if they read none; when they read
+several, their pair, which begins when the later one does. A row of an aggregate begins at a step of its window, else
 where a tuple of its group begins or ends. The rest is SQL, at every instant.
 """
 
@@ -133,7 +133,7 @@ class _Meaning:
         self._select = select
         self._seen = seen
         self._conditions = [*select.where]
-        # Who met which table; a table may be met through another one.
+        # Which streams met which table; a table may be met through another one.
         self._met_by = {each.alias: frozenset({each.alias}) for each in select.sources}
         for table in select.tables:
             if table.join == "JOIN":
@@ -160,8 +160,8 @@ class _Meaning:
         found: frozenset[str] = frozenset().union(*(self._met_by[alias] for alias in read))
         return found or frozenset({self._select.sources[0].alias})
 
-    def _moment(self, who: frozenset[str]) -> _Moment:
-        met = [each for each in self._select.sources if each.alias in who]
+    def _moment(self, aliases: frozenset[str]) -> _Moment:
+        met = [each for each in self._select.sources if each.alias in aliases]
         clock: set[str] = set()
         for each in met:
             clock |= each.select.streams if isinstance(each, Computed) else {each.name}

@@ -109,7 +109,7 @@ class Probe:
 
     @property
     def reads(self) -> frozenset[str]:
-        """Aliases of the query around it that it reads: what stands beside it in OR says nothing of when it is met."""
+        """Aliases of the query around it that it reads: what stands beside it in OR does not decide when it is met."""
         own = {alias for _, alias in self.rows.relations}
         return aliases_in([self.left, *self.rows.where, *(each.text for each in self.rows.outputs)]) - own
 

@@ -167,7 +167,7 @@ def _wrong(
     failing = _failing(history, query)
     if any(FAILURE not in text for _, text in errors) or (errors and failing is None):
         return f"errors {errors}"
-    # Before this instant, whoever is dropped has said all; and what cannot be read has not been asked for.
+    # Before this instant, dropped queries have answered everything; and nothing that cannot be read was demanded.
     until = INSTANTS
     if query.last < len(history.steps) - 1:
         until = min(history.steps[query.last].watermarks.values()) - query.reach

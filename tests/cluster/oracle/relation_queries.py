@@ -93,7 +93,7 @@ class _Draw:
         """A condition on any columns."""
         dice = self.dice
         if depth and dice.random() < 0.25:
-            # One table more or less in a condition decides who meets it: keep to the columns of one item.
+            # One table more or less in a condition decides which stream meets it: keep to the columns of one item.
             alias = dice.choice(scope).text.partition(".")[0]
             own = [each for each in scope if each.text.startswith(f"{alias}.")]
             return f"({self.condition(own, 0)} OR {self.condition(own, 0)})"

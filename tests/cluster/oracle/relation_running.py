@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass
 class Answers:
-    """What the hosts said: rows with their intervals and errors, by query; errors with the step."""
+    """What the hosts answered: rows with their intervals and errors, by query; errors with the step."""
 
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     errors: dict[str, list[tuple[int, str]]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Random histories for queries that join streams with relations: who comes when, what changes between, who asks.
+"""Random histories for queries that join streams with relations: when tuples come, what changes, which queries run.
 
 step            1              2          3
 tuples       ------------   --------   -------     stamped at or after the watermark of the step before: disordered,

@@ -32,7 +32,7 @@ AT_ONCE = 250
 REFUSALS = (
     "how far this may be off is not known",  # ERROR_BOUND where the values of a condition or a key may be off
 )
-"""Why a text may be refused that says nothing wrong."""
+"""Why a text without a mistake may be refused."""
 
 
 def test_random_texts_answer_what_they_mean() -> None:

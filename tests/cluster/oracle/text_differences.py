@@ -117,7 +117,7 @@ def answer_differs(
 
 
 def kind_of(difference: str) -> str:
-    """Return the first word of what is wrong: an exception's, or what is said of rows."""
+    """Return the first word of what is wrong: an exception's, or the difference of rows."""
     return difference.split(maxsplit=1)[0]
 
 

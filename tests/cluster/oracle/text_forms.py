@@ -1,7 +1,7 @@
-"""What a random text is made of: each form has what FjordSQL says and what DuckDB is asked.
+"""The forms that random texts are made of; each is written both as FjordSQL and as a query for DuckDB.
 
-A form is a value. How it is spelled is part of it, so that what is left after shrinking is still spelled as it was. Who
-writes FjordSQL (:mod:`text_writing`) and who writes the definition (:mod:`text_meaning`) share these forms, and
+A form is a value. Its spelling is part of it, so that what is left after shrinking is still spelled as before. The
+writer of FjordSQL (:mod:`text_writing`) and the writer of the definition (:mod:`text_meaning`) share these forms, and
 nothing else.
 """
 

@@ -60,7 +60,7 @@ class Operation:
     spellings
         Every way to write it.
     exactness
-        The most that can be said of its result.
+        What is known of its result.
     smooth
         True if a small error of an argument makes a small error of the result.
     tame

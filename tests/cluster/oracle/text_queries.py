@@ -241,7 +241,7 @@ class Queries:
         return found
 
     def _at_end(self, offered: tuple[Offered, ...], *, behind_from: bool) -> tuple[tuple[Item | Zipped, ...], str]:
-        """Return the items, and what is said at the end; SAMPLE is about all streams that have none of their own."""
+        """Return the items, and the clauses at the end; SAMPLE is about all streams that have none of their own."""
         end = ""
         items = tuple(each.item for each in offered)
         # Right behind FROM it would be about the last stream only.

@@ -148,7 +148,7 @@ def test_what_is_about_to_go_is_announced_before_positions_are_looked_at(tmp_pat
 
     def look() -> Passed:
         announced.append(table.retention.kept_from_us)
-        return Passed(0, "somebody")
+        return Passed(0, "a reader")
 
     table = opened(tmp_path / "t", Budget(age_us=50), look)
     fill(table, 0, 20)
