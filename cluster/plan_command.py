@@ -70,25 +70,29 @@ def draw_plan(
     with make_client(api) as client:
         text = client.plan(FORMATS.get(kind, "dot"))
     if kind in FORMATS:
-        file.write_text(f"```mermaid\n{text}```\n" if kind == ".md" else text)
+        drawn = (f"```mermaid\n{text}```\n" if kind == ".md" else text).encode()
     else:
-        _render(text, file)
+        drawn = _rendered(text, kind)
+    try:
+        file.write_bytes(drawn)
+    except OSError as error:
+        raise ClusterError(f"{file} cannot be written: {error.strerror or error}") from None
     typer.echo(f"written: {file}")
 
 
-def _render(text: str, file: Path) -> None:
+def _rendered(text: str, kind: str) -> bytes:
     import shutil
     import subprocess
 
     program = shutil.which("dot")
     if program is None:
         raise ClusterError(
-            f"{file.suffix} files are drawn by Graphviz, which is not installed",
+            f"{kind} files are drawn by Graphviz, which is not installed",
             hint="apt install graphviz, or write a .mmd file, which GitHub and many editors draw",
         )
     drawn = subprocess.run(
-        [program, f"-T{file.suffix[1:].lower()}"], input=text.encode(), capture_output=True, check=False
+        [program, f"-T{kind[1:]}"], input=text.encode(), capture_output=True, check=False
     )  # fmt: skip
     if drawn.returncode:
         raise ClusterError(f"Graphviz failed: {drawn.stderr.decode(errors='replace').strip()}")
-    file.write_bytes(drawn.stdout)
+    return drawn.stdout

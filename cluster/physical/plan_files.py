@@ -29,6 +29,7 @@ WHOLE_EVERY = 64
 
 FORMATS_READ = (*logical.FORMATS_READ, plan_json.FORMAT)
 _OTHER_VERSION = "run the cluster with the version that wrote it, or start a new data folder"
+_GONE = "bring the data folder back from one copy, plans and registry together, or start a new one"
 
 Content = PhysicalPlan | PhysicalChange | Plan | PlanChange
 """What may be in a file."""
@@ -186,12 +187,13 @@ class PlanFiles:
         try:
             text = path.read_bytes()
         except OSError as error:
-            raise PlanError(f"plan of epoch {epoch} cannot be read: {error}") from error
+            reason = error.strerror or error
+            raise PlanError(f"plan of epoch {epoch} at {path} cannot be read: {reason}", hint=_GONE) from error
         form = _format_of(text)
         if form is not None and form not in FORMATS_READ:
             *earlier, newest = FORMATS_READ
             raise PlanError(
-                f"plan of epoch {epoch} has format {form}, this program reads formats "
+                f"plan of epoch {epoch} at {path} has format {form}, this program reads formats "
                 f"{', '.join(map(str, earlier))} and {newest}",
                 hint=_OTHER_VERSION,
             )
@@ -200,7 +202,7 @@ class PlanFiles:
         except msgspec.DecodeError as error:
             raise _no_plan(epoch, path, error) from error
         if found.epoch != epoch:
-            raise PlanError(f"plan of epoch {epoch} at {path} is that of epoch {found.epoch}")
+            raise PlanError(f"plan of epoch {epoch} at {path} is that of epoch {found.epoch}", hint=_GONE)
         return found
 
 
@@ -224,7 +226,7 @@ def _format_of(text: bytes) -> int | None:
 
 def another_plan(epoch: int, path: Path) -> PlanError:
     """Return the error that a file has another plan than it should have."""
-    return PlanError(f"epoch {epoch} already has another plan at {path}")
+    return PlanError(f"epoch {epoch} already has another plan at {path}", hint=_GONE)
 
 
 def _no_plan(epoch: int, path: Path, reason: object) -> PlanError:
