@@ -179,7 +179,7 @@ class Fleet:
         event = PacketReceived(packet, radio_us, heard_us, None if stream is None else stream.progress.watermark_us)
         instructions: list[FleetInstruction] = []
         for each in mote.handle(event):
-            if isinstance(each, TuplesAccepted) and stream is not None:
+            if type(each) is TuplesAccepted and stream is not None:
                 dropped = self._accept(stream, mote, each.tuples)
                 if dropped:
                     instructions.append(TuplesDropped(stream.progress.stream, dropped))

@@ -65,6 +65,7 @@ class FrameIntake:
         self._entries = entries
         self._clocks = clocks
         self._changes = CatalogChanges()
+        self._packets = 0
         self._accepted: list[PacketTuples] = []
 
     def take(
@@ -84,8 +85,13 @@ class FrameIntake:
             When it came.
         """
         if isinstance(frame, Packet):
-            self._metrics.count("packets")
-            return self._do(self._fleet.packet(frame, radio_us=radio_us, heard_us=heard_us), message)
+            self._packets += 1
+            instructions = self._fleet.packet(frame, radio_us=radio_us, heard_us=heard_us)
+            only = instructions[0] if len(instructions) == 1 else None
+            if type(only) is ForMote and type(only.instruction) is TuplesAccepted:  # as with nearly all
+                self._accepted.append(only.instruction.tuples)
+                return ()
+            return self._do(instructions, message)
         self._metrics.count("announcements")
         return self._do(self._fleet.announcement(frame, radio_us=radio_us, heard_us=heard_us), message)
 
@@ -98,7 +104,10 @@ class FrameIntake:
         self.count_accepted()
 
     def count_accepted(self) -> None:
-        """Write the counters of what has been accepted, of many packets at a time."""
+        """Write the counters of packets, and of what has been accepted of them, many at a time."""
+        if self._packets:
+            self._metrics.count("packets", by=self._packets)
+            self._packets = 0
         if self._accepted:
             self._metrics.count("samples", by=sum([len(each.starts_us) for each in self._accepted]))
             self._entries.counted([each.mote for each in self._accepted])

@@ -137,7 +137,8 @@ class MoteTracking:
         """Return what to do after `event`."""
         match event:
             case PacketReceived():
-                return self._packet(event)
+                usual = self._take_usual(event)
+                return self._take_any(event) if usual is None else [usual]
             case AnnouncementReceived():
                 return self._announced(event)
             case AnnouncementRefused(boot, radio_us):
@@ -293,10 +294,6 @@ class MoteTracking:
         """Return what to do about a packet that has come before and still waits for others."""
         detail = f"packet {packet.sequence} of boot {packet.boot} waits for others already"
         return [self._reject(Refusal.REPLAYED, detail, packet), PublishEntry(changed=False)]
-
-    def _packet(self, event: PacketReceived) -> list[MoteInstruction]:
-        usual = self._take_usual(event)
-        return self._take_any(event) if usual is None else [usual]
 
     def _take_usual(self, event: PacketReceived) -> TuplesAccepted | None:
         """Take a packet with which the mote goes on as before, as with nearly all; None leaves it to :meth:`_take_any`.

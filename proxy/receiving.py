@@ -102,8 +102,8 @@ class Receiver:
         """Take a message; return what is to be said to the mote that sent it."""
         parsed = _parse_topic(message.topic)
         match parsed.kind:
-            case "packet" | "announcement":
-                frame = self._frame(parsed.kind, parsed.names[1], message)
+            case "packet" | "announcement" as kind:
+                frame = self._frame(kind, parsed.names[1], message)
                 return self._intake.take(frame, message, radio_us=radio_us, heard_us=heard_us)
             case "acks":
                 self._ack(message, radio_us)
