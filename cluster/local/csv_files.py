@@ -22,6 +22,8 @@ from protocols.streams import FieldType
 
 BLOCK_BYTES = 1 << 20
 """Of a file that are looked at together."""
+LONGEST_VALUE = 2**31 - 1
+"""Characters of a value."""
 
 _VALUE = r'(?:[^",\r\n]*|"(?:[^"]|"")*")'
 _RECORD = re.compile(rf"{_VALUE}(?:,{_VALUE})*\s*")
@@ -62,7 +64,7 @@ def scan_csv(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
 def numbered_records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the values of a file's lines with the number of the line in which they end; none of blank lines."""
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        reader = csv.reader(file)
+        reader = _reader(file)
         yield from ((reader.line_num, values) for values in islice(reader, 1, None) if any(values))
 
 
@@ -79,7 +81,7 @@ def _header(path: Path) -> tuple[list[str], int]:
     """Return the names in the first line, and how many lines it takes."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
+            reader = _reader(file)
             names = [each.strip() for each in next(reader, [])]
             lines = reader.line_num
     except UnicodeDecodeError:
@@ -121,7 +123,7 @@ def _check_values(path: Path, columns: int) -> bool:
     begins, rows = 1, -1
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(_noted(file, raw), strict=True)
+            reader = _reader(_noted(file, raw))
             for values in reader:
                 if values and len(values) != columns:
                     raise _ragged(path, begins, len(values), columns)
@@ -135,6 +137,11 @@ def _check_values(path: Path, columns: int) -> bool:
     except csv.Error:
         raise _quoted(path, begins) from None
     return rows > 0
+
+
+def _reader(lines: Iterable[str]) -> Any:
+    csv.field_size_limit(LONGEST_VALUE)  # that of the module is 128 KiB, for the whole process
+    return csv.reader(lines, strict=True)
 
 
 def _noted(lines: Iterable[str], into: list[str]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ def scan_json_lines(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
     if not names:
         raise TableFileError(f"{path} is empty")
     overrides = {name: pl.String for name in names if name.casefold() in as_written}
-    guessed = pl.scan_ndjson(path, infer_schema_length=None, schema_overrides=overrides).collect_schema()
-    return pl.scan_ndjson(path, schema=guessed)
+    source = escape(str(path))  # Polars takes some letters of a name for a pattern
+    guessed = pl.scan_ndjson(source, infer_schema_length=None, schema_overrides=overrides).collect_schema()
+    return pl.scan_ndjson(source, schema=guessed)
 
 
 def numbered_objects(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -12,6 +12,7 @@ from cluster.local.file_instants import instants
 from cluster.local.table_file_errors import TableFileError, explained
 from cluster.local.table_files import TableFile
 from protocols.batches import DEFAULT_RATE_COLUMN
+from protocols.printable_text import printable
 from protocols.streams import MOST_FIELDS, Field, StreamSchema
 
 TIME = "time"
@@ -132,7 +133,7 @@ def _time_column(table: TableFile, name: str) -> str:
         return name
     if name.casefold() not in folded:
         raise TableFileError(
-            f"{table.name} has no column {name!r}; it has {', '.join(names)}",
+            f"{table.name} has no column {name!r}; it has {printable(', '.join(names), lines=False)}",
             hint="--time-column NAME names the column of instants",
         )
     return folded[name.casefold()]

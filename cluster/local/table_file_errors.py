@@ -26,7 +26,8 @@ def explained(shown: str) -> Iterator[None]:
         raise TableFileError(f"{shown} cannot be read: {error.strerror or error}") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).strip().partition("\n")[0][:300]
-        raise TableFileError(f"{shown} cannot be read: {reason}") from None
+        mixed = "--text COLUMN reads values of several types as texts" if reason.startswith("cannot parse") else None
+        raise TableFileError(f"{shown} cannot be read: {reason}", hint=mixed) from None
 
 
 def not_utf8(shown: str, line: int) -> TableFileError:

@@ -16,6 +16,7 @@ from cluster.local.csv_files import numbered_records, scan_csv
 from cluster.local.file_instants import written_instants
 from cluster.local.json_line_files import numbered_objects, scan_json_lines
 from cluster.local.table_file_errors import SHOWN_ROWS, TableFileError, explained
+from protocols.printable_text import printable
 from protocols.streams import RESERVED_PREFIX, FieldType
 
 SUFFIXES = {".csv": "CSV", ".parquet": "Parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines"}
@@ -66,7 +67,8 @@ class TableFile:
         if not self.unusable:
             return ""
         whose = "its name or type" if len(self.unusable) == 1 else "their names or types"
-        return f"FjordSQL cannot read {', '.join(self.unusable)}, because of {whose}"
+        names = printable(", ".join(self.unusable), lines=False)
+        return f"FjordSQL cannot read {names}, because of {whose}"
 
     def fitted(self, names: Collection[str]) -> list[pl.Expr]:
         """Return these columns with the types of FjordSQL."""

@@ -205,6 +205,39 @@ def test_a_file_is_not_read_again_and_again_to_guess_its_types(tmp_path: Path, m
     assert guessed == [False], "guessing dates takes a hundred times as long as reading"
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_file_that_is_called_like_a_pattern_is_one_file(tmp_path: Path, suffix: str) -> None:
+    for name, x in (("a[1]*", 1), ("a1", 2), ("a[1]b", 3)):
+        path = tmp_path / f"{name}.{suffix}"
+        match suffix:
+            case "csv":
+                path.write_text(f"time,x\n1,{x}\n")
+            case "jsonl":
+                path.write_text(f'{{"time":1,"x":{x}}}\n')
+            case _:
+                pl.DataFrame({"time": [1], "x": [x]}).write_parquet(path)
+    assert rows(StreamFile(open_table(tmp_path / f"a[1]*.{suffix}", instants="time"))) == [(1, 1)]
+
+
+def test_values_of_several_types_can_be_read_as_texts(tmp_path: Path) -> None:
+    text = '{"time":1,"x":true}\n{"time":2,"x":1}\n'
+    with pytest.raises(TableFileError, match="cannot parse 'true'") as refused:
+        rows(stream(tmp_path / "a.jsonl", text))
+    assert refused.value.hint == "--text COLUMN reads values of several types as texts"
+    known = open_table(tmp_path / "a.jsonl", types={"x": FieldType.TEXT})
+    assert rows(StreamFile(known)) == [(1, "true"), (2, "1")]
+
+
+def test_a_text_may_be_long(tmp_path: Path) -> None:
+    text = "a" * 200_000
+    assert rows(stream(tmp_path / "a.csv", f'time,x\n1,"{text}"\n')) == [(1, text)]
+
+
+def test_names_are_on_one_line(tmp_path: Path) -> None:
+    table = stream(tmp_path / "a.csv", 'time,"a\nb",x\n1,1,1\n').table
+    assert table.without == r"FjordSQL cannot read a\nb, because of its name or type"
+
+
 def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
     assert rows(stream(tmp_path / "a.csv", "time,x\n1,1\n\n2,\n\n")) == [(1, 1), (2, None)]
 
