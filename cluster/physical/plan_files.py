@@ -156,15 +156,25 @@ class PlanFiles:
                 changes.append(found)
                 epoch -= 1
             elif isinstance(found, PhysicalPlan):
+                self._check_unchanged(epoch)
                 self._latest = _sharing(found, self._latest)
             else:
                 self._latest = lower(self._logical(epoch, found), self._latest)
         for change in reversed(changes):
             try:
-                self._latest = change.applied_to(self._latest)
+                plan = change.applied_to(self._latest)
             except ValueError as error:
                 raise _no_plan(change.epoch, self.path(change.epoch), error) from error
+            self._check_unchanged(change.epoch)  # last, so that what is wrong is named if it can be
+            self._latest = plan
         return self._latest
+
+    def _check_unchanged(self, epoch: int) -> None:
+        if epoch:
+            try:
+                plan_json.check_digest(self.path(epoch).read_bytes())
+            except (OSError, ValueError) as error:
+                raise _no_plan(epoch, self.path(epoch), error) from error
 
     def _logical(self, epoch: int, found: Content) -> Plan:
         changes: list[PlanChange] = []

@@ -1,11 +1,12 @@
 """Physical plans as JSON: written to plan files, and read again.
 
 As the structs are, but for tables that are looked up in: plans of relations, which may be lists of their distinct nodes
-(:mod:`cluster.plan.stored_plans`).
+(:mod:`cluster.plan.stored_plans`); and with a digest of all before it at the end, whatever space there is in between.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import msgspec
@@ -75,6 +76,9 @@ class _Change(msgspec.Struct, frozen=True, tag="PhysicalChange"):
     format: int = FORMAT
 
 
+_DIGEST = b',"digest":"'
+_DIGEST_BYTES = 8
+
 _decoder = msgspec.json.Decoder(_Plan | _Change, dec_hook=stored_plans.from_nodes)
 
 
@@ -89,7 +93,8 @@ def encode(plan: PhysicalPlan | PhysicalChange) -> bytes:
             for each in plan.change
         )
         written = _Change(plan.epoch, tuple(map(_stored, plan.come)), plan.go, change, plan.positions)
-    return msgspec.json.encode(written, enc_hook=stored_plans.as_nodes)
+    text = msgspec.json.encode(written, enc_hook=stored_plans.as_nodes)
+    return text[:-1] + _DIGEST + _digest(text) + b'"}'
 
 
 def decode(text: bytes) -> PhysicalPlan | PhysicalChange:
@@ -101,18 +106,33 @@ def decode(text: bytes) -> PhysicalPlan | PhysicalChange:
         If it is no plan; says what in it nothing knows.
     """
     try:
-        found = _decoder.decode(text)
-        if isinstance(found, _Plan):
-            return PhysicalPlan(found.epoch, tuple(map(_restored, found.fragments)), found.positions)
-        change = tuple(
-            FragmentChange(each.identity, each.subscribers, tuple(map(_restored_change, each.nodes)), each.order)
-            for each in found.change
-        )
-        return PhysicalChange(found.epoch, tuple(map(_restored, found.come)), found.go, change, found.positions)
+        return _restored_plan(_decoder.decode(text))
     except msgspec.DecodeError:
         raise
     except (ValueError, RecursionError) as error:  # texts that are no Unicode, too
         raise msgspec.DecodeError(str(error)) from error
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).hexdigest().encode()
+
+
+def check_digest(text: bytes) -> None:
+    """Raise if something has changed since a plan was written: a name or a number, and it is another plan.
+
+    Parameters
+    ----------
+    text
+        What :func:`decode` takes for a plan.
+
+    Raises
+    ------
+    ValueError
+        If it is not what was written.
+    """
+    content, found, digest = msgspec.json.format(text, indent=-1).rpartition(_DIGEST)
+    if found and digest != _digest(content + b"}") + b'"}':  # files had none at first
+        raise ValueError("it has been changed since it was written")
 
 
 def _stored(fragment: Fragment) -> _Fragment:
@@ -131,6 +151,16 @@ def _stored_node(node: OperatorNode) -> _Node:
 
 def _stored_change(change: NodeChange) -> _NodeChange:
     return _NodeChange(_stored_node(change.node), change.calls)
+
+
+def _restored_plan(found: _Plan | _Change) -> PhysicalPlan | PhysicalChange:
+    if isinstance(found, _Plan):
+        return PhysicalPlan(found.epoch, tuple(map(_restored, found.fragments)), found.positions)
+    change = tuple(
+        FragmentChange(each.identity, each.subscribers, tuple(map(_restored_change, each.nodes)), each.order)
+        for each in found.change
+    )
+    return PhysicalChange(found.epoch, tuple(map(_restored, found.come)), found.go, change, found.positions)
 
 
 def _restored(fragment: _Fragment) -> Fragment:
