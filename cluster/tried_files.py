@@ -81,8 +81,8 @@ def open_files(
         if len(paths) > 1:
             raise typer.BadParameter(f"there are two files for {name}", param_hint="--relation")
     if len(streams.get("", ("", []))[1]) > 1:
-        said = "there are two files without a name: --on STREAM=FILE names a stream"
-        raise typer.BadParameter(said, param_hint="--on")
+        reason = "there are two files without a name: --on STREAM=FILE names a stream"
+        raise typer.BadParameter(reason, param_hint="--on")
     stamps = _time_columns(time_columns, streams)
     opened = {
         name: _stream(name, paths, types, stamps.get(folded) or stamps.get("", TIME))

@@ -23,7 +23,7 @@ from cluster.fjord.graph import NOW
 EVERY_SECONDS: Final = 0.02
 """Between two looks a process gains some ten megabytes, not gigabytes."""
 LEAST_BYTES: Final = 256 * 1024**2
-"""A limit that nobody chose is not below: libraries alone take half of it."""
+"""A limit that was not chosen is not below: libraries alone take half of it."""
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNIT_STEP: Final = 1024
@@ -69,7 +69,7 @@ def default_limit(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
     Parameters
     ----------
     proc, cgroup
-        Where the operating system says so.
+        Where the operating system reports it.
     """
     return max(min([_free(proc), *_allowed(cgroup)]) // 2, LEAST_BYTES)
 

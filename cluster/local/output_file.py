@@ -61,7 +61,7 @@ def _signals_raised() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread gets signals
         return
-    # Who had hung-ups ignored (nohup) goes on having them ignored.
+    # Signals that are ignored stay so: nohup ignores hang-ups.
     taken = [each for each in ENDING if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, _end) for each in taken}
     try:

@@ -72,7 +72,7 @@ class StreamFile:
 
     @property
     def untyped(self) -> tuple[str, ...]:
-        """Names of columns without a value, which nobody gave a type."""
+        """Names of columns without a value, without a given type."""
         return tuple(each.name for each in self.columns if each.name in self.table.untyped)
 
     def schema(self, stream: str) -> StreamSchema:

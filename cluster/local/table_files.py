@@ -43,7 +43,7 @@ class TableFile:
     unusable
         Names of the others.
     untyped
-        Names of columns without a value, which nobody gave a type: they are taken for TEXT.
+        Names of columns without a value and without a given type: they are taken for TEXT.
     values
         By name of a column: its values as FjordSQL has them.
     """
@@ -125,7 +125,7 @@ def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, inst
     types
         By name of a column, without regard to case: as what its values are read.
     instants
-        Name of a column that stays as it is written in a CSV file: whoever reads instants can say which it cannot.
+        Name of a column that stays as it is written in a CSV file, so that errors can name what is no instant.
 
     Raises
     ------

@@ -121,7 +121,7 @@ def _with_columns(
         # A hint that lists columns would say them twice.
         hints = [each for each in hints if each.startswith("did you mean")]
         hints.append("; ".join(f"{name} ({file.name}) has {_held(file)}" for name, file in known.items()))
-    # What is said about columns whose type nobody knows may be all there is to the error.
+    # That the type of a column is not known may be all there is to the error.
     hint = "; ".join([*untyped, " ".join(hints)] if hints else untyped)
     return FjordSqlError(error.reason, text=error.text, start=error.start, end=error.end, hint=hint or None)
 

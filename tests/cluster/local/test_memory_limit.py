@@ -54,7 +54,7 @@ def test_more_than_the_limit_is_noticed_once() -> None:
     with limited_memory(5, exceeded, measure=lambda: next(taken)):
         assert noticed.wait(30)
     assert [(each.limit_bytes, each.operator) for each in errors] == [(5, None)]
-    assert next(taken) == 7, "nobody looks any more"
+    assert next(taken) == 7, "it is measured no more"
 
 
 PRODUCT = "SELECT a.x + b.x AS x FROM s WINDOW(RANGE 1 DAY) a, s WINDOW(RANGE 1 DAY) b"
