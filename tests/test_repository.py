@@ -211,3 +211,17 @@ def test_links_between_documents_lead_to_a_file():
         if not (file.parent / target).exists()
     ]
     assert missing == []
+
+
+def test_links_to_headings_find_them():
+    def anchors(page):
+        headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+    missing = [
+        f"{file.relative_to(ROOT)} links to {target}#{anchor}"
+        for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"))
+        for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", file.read_text(encoding="utf-8"))
+        if anchor not in anchors(file.parent / target if target else file)
+    ]
+    assert missing == []
