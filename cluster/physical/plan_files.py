@@ -29,7 +29,7 @@ WHOLE_EVERY = 64
 
 FORMATS_READ = (*logical.FORMATS_READ, plan_json.FORMAT)
 _OTHER_VERSION = "run the cluster with the version that wrote it, or start a new data folder"
-_GONE = "bring the data folder back from one copy, plans and registry together, or start a new one"
+_DAMAGED = "bring the data folder back from one copy, plans and registry together, or start a new one"
 
 Content = PhysicalPlan | PhysicalChange | Plan | PlanChange
 """What may be in a file."""
@@ -130,16 +130,16 @@ class PlanFiles:
         return PhysicalChange.between(self.read(plan.epoch - 1), plan) or plan
 
     def check(self, first: int, last: int) -> None:
-        """Raise if one of the plans from one epoch to another that are there cannot be read.
+        """Raise if one of the plans from one epoch to another cannot be read.
 
         Raises
         ------
         PlanError
-            If it is damaged, of another format, or has something that nothing knows; says what.
+            If it is missing, damaged, of another format, or has something that nothing knows; says what.
         """
-        for epoch in range(first, last + 1):
-            if self.exists(epoch):
-                self.read(epoch)
+        # The newest may still have to be written; Spark would wait for ever for one that is missing before it.
+        for epoch in range(first, min(last, self.newest()) + 1):
+            self.read(epoch)
 
     def read(self, epoch: int) -> PhysicalPlan:
         """Return an epoch's plan.
@@ -174,7 +174,7 @@ class PlanFiles:
             try:
                 plan_json.check_digest(self.path(epoch).read_bytes())
             except (OSError, ValueError) as error:
-                raise _no_plan(epoch, self.path(epoch), error) from error
+                raise _no_plan(epoch, self.path(epoch), error, hint=_DAMAGED) from error
 
     def _logical(self, epoch: int, found: Content) -> Plan:
         changes: list[PlanChange] = []
@@ -198,9 +198,12 @@ class PlanFiles:
             text = path.read_bytes()
         except OSError as error:
             reason = error.strerror or error
-            raise PlanError(f"plan of epoch {epoch} at {path} cannot be read: {reason}", hint=_GONE) from error
-        form = _format_of(text)
-        if form is not None and form not in FORMATS_READ:
+            raise PlanError(f"plan of epoch {epoch} at {path} cannot be read: {reason}", hint=_DAMAGED) from error
+        try:
+            form = _format_of(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _no_plan(epoch, path, error, hint=_DAMAGED) from error
+        if form not in FORMATS_READ:
             *earlier, newest = FORMATS_READ
             raise PlanError(
                 f"plan of epoch {epoch} at {path} has format {form}, this program reads formats "
@@ -212,7 +215,7 @@ class PlanFiles:
         except msgspec.DecodeError as error:
             raise _no_plan(epoch, path, error) from error
         if found.epoch != epoch:
-            raise PlanError(f"plan of epoch {epoch} at {path} is that of epoch {found.epoch}", hint=_GONE)
+            raise PlanError(f"plan of epoch {epoch} at {path} is that of epoch {found.epoch}", hint=_DAMAGED)
         return found
 
 
@@ -226,18 +229,14 @@ class _FormatOnly(msgspec.Struct):
     format: int
 
 
-def _format_of(text: bytes) -> int | None:
-    """Return which format a file has; None if not even that can be read."""
-    try:
-        return msgspec.json.decode(text, type=_FormatOnly).format
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+def _format_of(text: bytes) -> int:
+    return msgspec.json.decode(text, type=_FormatOnly).format
 
 
 def another_plan(epoch: int, path: Path) -> PlanError:
     """Return the error that a file has another plan than it should have."""
-    return PlanError(f"epoch {epoch} already has another plan at {path}", hint=_GONE)
+    return PlanError(f"epoch {epoch} already has another plan at {path}", hint=_DAMAGED)
 
 
-def _no_plan(epoch: int, path: Path, reason: object) -> PlanError:
-    return PlanError(f"plan of epoch {epoch} at {path} is not a plan: {reason}", hint=_OTHER_VERSION)
+def _no_plan(epoch: int, path: Path, reason: object, *, hint: str = _OTHER_VERSION) -> PlanError:
+    return PlanError(f"plan of epoch {epoch} at {path} is not a plan: {reason}", hint=hint)

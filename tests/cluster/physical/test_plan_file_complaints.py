@@ -46,3 +46,27 @@ def test_an_epoch_with_another_plan_is_named_with_its_file(tmp_path: Path) -> No
         PlanFiles(tmp_path).write(PhysicalPlan(1, positions={"traffic": 2}))
     assert str(files.path(1)) in caught.value.message
     assert "data folder" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("epoch", [63, 64])
+def test_a_plan_that_spark_would_wait_for_is_missed_though_those_behind_it_are_whole(
+    tmp_path: Path, epoch: int
+) -> None:
+    files = PlanFiles(tmp_path)
+    for each in range(60, 66):
+        files.write(PhysicalPlan(each))
+    files.path(epoch).unlink()
+    files.path(65).unlink()
+    PlanFiles(tmp_path).write(PhysicalPlan(65))  # whole if 64 is lost
+    with pytest.raises(PlanError, match=rf"epoch {epoch} at .* cannot be read"):
+        PlanFiles(tmp_path).check(61, 65)
+
+
+def test_half_a_file_is_said_to_be_cut_short(tmp_path: Path) -> None:
+    files = PlanFiles(tmp_path)
+    for epoch in (1, 2):
+        files.write(PhysicalPlan(epoch))
+    cut_short(files.path(2))
+    with pytest.raises(PlanError, match="truncated") as caught:
+        PlanFiles(tmp_path).read(2)
+    assert "from one copy" in (caught.value.hint or "")
