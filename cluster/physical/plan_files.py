@@ -198,7 +198,7 @@ class PlanFiles:
             text = path.read_bytes()
         except OSError as error:
             reason = error.strerror or error
-            raise PlanError(f"plan of epoch {epoch} at {path} cannot be read: {reason}", hint=_DAMAGED) from error
+            raise PlanError(f"plan of epoch {epoch} cannot be read: {path}: {reason}", hint=_DAMAGED) from error
         try:
             form = _format_of(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -58,7 +58,7 @@ def test_a_plan_that_spark_would_wait_for_is_missed_though_those_behind_it_are_w
     files.path(epoch).unlink()
     files.path(65).unlink()
     PlanFiles(tmp_path).write(PhysicalPlan(65))  # whole if 64 is lost
-    with pytest.raises(PlanError, match=rf"epoch {epoch} at .* cannot be read"):
+    with pytest.raises(PlanError, match=rf"epoch {epoch} cannot be read"):
         PlanFiles(tmp_path).check(61, 65)
 
 
