@@ -14,6 +14,7 @@ from cluster.plan.explain import (
     aggregate_words,
     count_window_words,
     described_lookup,
+    in_one_line,
     listed,
     output_words,
     readable,
@@ -36,8 +37,12 @@ _MADE = frozenset(
 """Columns that no query has written."""
 
 
-def describe(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per kind
+def describe(node: OperatorNode, fragment: Fragment) -> str:
     """Return one line about a node of a fragment."""
+    return in_one_line(_described(node, fragment))
+
+
+def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per kind
     match node.operation:
         case kinds.Scan() as scan:
             return _scan(scan)

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from cluster.language.catalog import Catalog
     from cluster.plan.relation_sizes import RelationSize
 
+_PICTURES = {**{code: 0x2400 + code for code in range(32)}, 0x7F: 0x2421, 0x85: 0x2424, 0x2028: 0x2424, 0x2029: 0x2424}
+"""Of control characters in texts: one that ends a line would end that of the operator."""
+
 _SIMPLE_NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?)"')
 
 
@@ -218,15 +221,20 @@ def described_lookup(lookup: Lookup | TableLookup) -> str:
             return f"keep if not found in {names}{on}"
 
 
+def in_one_line(text: str) -> str:
+    """Return a text with pictures in the place of control characters."""
+    return text.translate(_PICTURES)
+
+
 def readable(scalar: Scalar) -> str:
-    """Return an expression without the quotes that simple names do not need.
+    """Return an expression in one line, without the quotes that simple names do not need.
 
     >>> from cluster.language.written_scalars import read_scalar
     >>> from protocols.streams import FieldType
     >>> readable(read_scalar('"speed" > "avg(speed)"', FieldType.BOOLEAN))
     'speed > "avg(speed)"'
     """
-    pieces = re.split(r"('(?:[^']|'')*')", scalar.sql)
+    pieces = re.split(r"('(?:[^']|'')*')", in_one_line(scalar.sql))
     return "".join(piece if piece.startswith("'") else _SIMPLE_NAME.sub(r"\1", piece) for piece in pieces)
 
 
