@@ -10,6 +10,7 @@ import pytest
 
 from cluster.errors import PlanError, StorageError, UnwritableError
 from cluster.language.algebra import Column, Source
+from cluster.physical import plan_json
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, encode_plan
@@ -132,7 +133,8 @@ def test_what_runs_is_what_the_file_says(tmp_path: Path) -> None:
     first.close()
     files = PlanFiles(tmp_path / "plans")
     text = files.path(2).read_text()
-    files.path(2).write_text(text.replace('"name": "speed"', '"name": "velocity"', 1))
+    written = plan_json.decode(text.replace('"name": "speed"', '"name": "velocity"', 1).encode())
+    files.path(2).write_bytes(plan_json.encode(written))
     again = open_registry(tmp_path)
     assert "velocity" in str(again.physical)
     assert again.physical == PlanFiles(tmp_path / "plans").read(2)
@@ -146,7 +148,8 @@ def test_a_file_for_other_queries_is_another_plan(tmp_path: Path) -> None:
     first.add("a", "SELECT 1", NODE, {"traffic": 1})
     first.close()
     files = PlanFiles(tmp_path / "plans")
-    files.path(2).write_text(files.path(2).read_text().replace('"query": "a"', '"query": "b"'))
+    written = plan_json.decode(files.path(2).read_text().replace('"query": "a"', '"query": "b"').encode())
+    files.path(2).write_bytes(plan_json.encode(written))
     with pytest.raises(PlanError, match="epoch 2 already has another plan"):
         open_registry(tmp_path)
 
