@@ -430,7 +430,8 @@ from pathlib import Path
 from cluster.local.trying import Trial
 from protocols.command_line import main
 
-folder, number = Path(sys.argv.pop()), int(sys.argv.pop())
+folder, number, before = Path(sys.argv.pop()), int(sys.argv.pop()), int(sys.argv.pop())
+signal.signal(number, signal.Handlers(before))
 answers = Trial.answers
 
 def terminated(self, **more):
@@ -443,13 +444,23 @@ main()
 """
 
 
+def terminated(day: Path, folder: Path, sent: signal.Signals, before: signal.Handlers) -> tuple[int, str, str]:
+    arguments = ["query", "try", "SELECT * FROM traffic", "--on", str(day), "--output", str(folder / "a.jsonl")]
+    command = [sys.executable, "-c", TERMINATED, *arguments, str(before.value), str(sent.value), str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
 def test_nothing_unfinished_stays_when_it_is_terminated(day: Path, tmp_path: Path, sent: signal.Signals) -> None:
-    arguments = ["query", "try", "SELECT * FROM traffic", "--on", str(day), "--output", str(tmp_path / "a.jsonl")]
-    command = [sys.executable, "-c", TERMINATED, *arguments, str(sent.value), str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (128 + sent, "1\n", "")
+    assert terminated(day, tmp_path, sent, signal.SIG_DFL) == (128 + sent, "1\n", "")
     assert [each.name for each in tmp_path.iterdir()] == ["day.csv"]
+
+
+def test_what_nohup_lets_it_ignore_is_ignored(day: Path, tmp_path: Path) -> None:
+    code, _, written = terminated(day, tmp_path, signal.SIGHUP, signal.SIG_IGN)
+    assert (code, written) == (0, f"written: {tmp_path / 'a.jsonl'}\n")
+    assert (tmp_path / "a.jsonl").exists()
 
 
 def test_a_failing_operator_is_an_error_not_an_answer(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
