@@ -36,7 +36,7 @@ demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [
 	@$(BIN)/fjord demo --duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)')
 
 test: lint test-fast ## Lint, types and all tests
-	@$(BIN)/pytest -q -m '($(HEAVY)) and not long'
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not long'
 
 test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes, on all cores
 	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))'

@@ -28,8 +28,14 @@ LONG_SECONDS = 3600
 """For a test that kills or starves parts many times, on a busy machine; others have what pyproject.toml says."""
 
 
+SHARED = frozenset({"spark", "postgres", "running_parts", "undisturbed"})
+"""Fixtures that are there once for all tests that use them, also where tests run in several processes."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if isinstance(item, pytest.Function) and not SHARED.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group("shared parts"))
         if any(item.iter_markers("long")) or any(item.iter_markers("faults")):
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
 
