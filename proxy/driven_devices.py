@@ -1,4 +1,4 @@
-"""Drivers at work: what devices of other makers say becomes frames, and what their motes are told goes to the devices.
+"""Drivers at work: messages of devices of other makers become frames, and programs of their motes go to the devices.
 
 A thin shell around the pure drivers of :mod:`proxy.drivers`. Their frames enter where those of motes do, and whatever
 the fleet wants said in return goes back to the driver, which may answer with further frames::
@@ -36,7 +36,7 @@ log = get_logger(__name__)
 MOST_WAITING = 1_024
 """Messages to devices that wait to be published; more are given up, and drivers ask again."""
 MOST_CONTROLS = 16
-"""A driver hears so many controls for one mote after one message; what it does not do then it is told later again."""
+"""A driver gets so many controls for one mote after one message; what it has not done by then is sent again later."""
 _OWN_TOPICS = topics.PREFIX + "/"
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement"}
 """By instruction that means something to a driver, how it is counted."""
@@ -138,10 +138,10 @@ class DrivenDevices:
         self._intake.count_accepted()
 
     def _answer(self, driver: Driver, asking: Callable[..., DriverOutput], message: Message | None) -> DriverOutput:
-        """Return what a driver says; one that fails costs its own devices a message, and nobody else anything."""
+        """Return what a driver makes of it; one that fails costs its own devices a message, and nothing else."""
         try:
             return asking(radio_us=self._clocks.radio(), heard_us=self._clocks.real())
-        except Exception as error:  # a driver reads what strangers wrote: none of it may end the proxy
+        except Exception as error:  # a driver reads what others wrote: none of it may end the proxy
             log.exception("a driver failed", driver=driver.name)
             self._refuse(driver, "driver_failed", f"driver {driver.name!r}: {error!r}", message)
             return NOTHING
@@ -161,7 +161,7 @@ class DrivenDevices:
     def _hand_over(
         self, driver: Driver, frame: Announcement | Packet, message: Message | None
     ) -> tuple[SendControl, ...]:
-        """Hand a frame over; return what its mote is to be told."""
+        """Hand a frame over; return the controls for its mote."""
         known = self._fleet.motes.get(frame.mote)
         problem = self._registry.claim(driver, frame.mote, None if known is None else known.announcement)
         if problem:
@@ -170,7 +170,7 @@ class DrivenDevices:
         return tuple(self._intake.take(frame, message, radio_us=self._clocks.radio(), heard_us=self._clocks.real()))
 
     def _tell(self, driver: Driver, said: SendControl, message: Message | None) -> list[DriverOutput]:
-        """Tell a driver what one of its motes is told; return what it answers."""
+        """Give a driver a control for one of its motes; return what it answers."""
         mote, answers = said.control.mote, []
         for instruction in said.control.instructions:
             asking = request(driver, mote, instruction)

@@ -17,7 +17,6 @@ import msgspec
 
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
-from cluster.plan.relations_read import relations_of
 from cluster.plan.stored_plans import Stored, from_nodes, restored, written
 
 FORMAT = 4
@@ -75,11 +74,6 @@ class Plan(msgspec.Struct, frozen=True, tag=True):
         """Streams any of the queries reads."""
         return frozenset().union(*(streams_of(query.node) for query in self.queries))
 
-    @property
-    def relations(self) -> frozenset[str]:
-        """Identities of the relations any of the queries reads."""
-        return frozenset(each.identity for query in self.queries for each in relations_of(query.node))
-
 
 class PlanChange(msgspec.Struct, frozen=True, tag=True):
     """How an epoch's plan differs from that of the epoch before.
@@ -101,17 +95,6 @@ class PlanChange(msgspec.Struct, frozen=True, tag=True):
     dropped: tuple[str, ...] = ()
     positions: Mapping[str, int] = {}
     format: int = FORMAT
-
-    @classmethod
-    def between(cls, before: Plan, after: Plan) -> PlanChange:
-        """Return what makes `after` of `before`."""
-        old, new = ({query.identity for query in plan.queries} for plan in (before, after))
-        return cls(
-            after.epoch,
-            tuple(query for query in after.queries if query.identity not in old),
-            tuple(query.identity for query in before.queries if query.identity not in new),
-            after.positions,
-        )
 
     def applied_to(self, before: Plan) -> Plan:
         """Return the plan after the change."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.demo.parts import Parts, accepts, is_ready
 from cluster.demo.processes import Child, Children
 from cluster.service.client import ApiClient
-from tests.system.followed_page import type_in
+from tests.system.followed_page import Terminals, differences, steps_of, type_in
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
@@ -61,6 +61,19 @@ class Reader:
             self.parts.children.wait_until(lambda: accepts(self.parts.broker), child, seconds=SECONDS)
         if name == "cluster":
             self._wait_for_cluster(child)
+
+    def follow(self, page: Path, chosen: str = "") -> int:
+        """Do what a page says, compare what is printed, and return how many commands were typed."""
+        commands = 0
+        for step in steps_of(page, chosen):
+            if isinstance(step, Terminals):
+                for command in step.commands:
+                    self.open_terminal(command)
+                continue
+            found = self.type(step.command)
+            assert not differences(step.printed, found), (step.command, found)
+            commands += 1
+        return commands
 
     def type(self, command: str) -> list[str]:
         """Type a command and return the lines it prints."""

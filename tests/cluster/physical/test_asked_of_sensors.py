@@ -50,7 +50,7 @@ def without_bound(period_us: int) -> Node:
     source = node
     while hasattr(source, "input"):
         source = source.input
-    return put_below(node, replace(source, sample_period_us=period_us))  # type: ignore[call-arg]
+    return put_below(node, replace(source, sample_period_us=period_us))  # type: ignore[call-arg] # below all inputs is a source
 
 
 def put_below(node: Node, source: Node) -> Node:

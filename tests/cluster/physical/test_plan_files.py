@@ -60,12 +60,23 @@ def history(steps: list[int | None], dice: random.Random) -> list[Plan]:
     return plans
 
 
+def change_between(before: Plan, after: Plan) -> PlanChange:
+    """Return what makes one plan of another, as that version wrote it."""
+    old, new = ({query.identity for query in plan.queries} for plan in (before, after))
+    return PlanChange(
+        after.epoch,
+        tuple(query for query in after.queries if query.identity not in old),
+        tuple(query.identity for query in before.queries if query.identity not in new),
+        after.positions,
+    )
+
+
 def write_as_before(files: PlanFiles, plans: list[Plan]) -> None:
     """Write files as the version did that had what queries mean in them."""
     files.folder.mkdir(exist_ok=True)
     for before, plan in zip([None, *plans], plans, strict=False):
         whole = before is None or plan.epoch % WHOLE_EVERY == 0
-        content = plan if whole or before is None else PlanChange.between(before, plan)
+        content = plan if whole or before is None else change_between(before, plan)
         files.path(plan.epoch).write_bytes(msgspec.json.format(encode_plan(content)))
 
 

@@ -269,7 +269,7 @@ def test_events_are_history_too(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     text = "SELECT sensor, passing_us FROM traffic{} EVENTS(speed ABOVE 5)"
     query = run.add("back", text.format(" SINCE BEGINNING"))
-    form = event_fingerprint(query.node.input if hasattr(query.node, "input") else query.node)  # type: ignore[arg-type]
+    form = event_fingerprint(query.node.input if hasattr(query.node, "input") else query.node)  # type: ignore[arg-type] # a source
     run.drop("back")
     told = {"fjord_form": [form, form, None], "fjord_pane_us": [3, 4, None], "fjord_samples": [None, None, None]}
     run.append("traffic", [(10, "a", 0), (20, "b", 0), (21, "b", 7)], 60, told)
