@@ -33,9 +33,9 @@ from cluster.ingest.writer import StreamWriter
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from protocols.batches import Ack, Batch, Column, make_columns
 from protocols.event_log import configure_logging
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.batches import Ack, Batch, Column, make_columns
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 RESULTS = Path(__file__).parent / "results"
 STREAMS, PROXIES, IN_FLIGHT, ROWS = 4, 8, 32, 100

@@ -32,10 +32,10 @@ from endurance_watch import MEMORY_OF, Watch
 
 from cluster.demo.parts import Parts, free_port
 from cluster.demo.processes import Children
-from cluster.service.client import ApiClient
-from protocols import topics
+from cluster.service.http.client import ApiClient
 from protocols.event_log import configure_logging
-from protocols.mqtt import Message, MqttLink, Subscription
+from protocols.mqtt.link import Message, MqttLink, Subscription
+from protocols.wire import topics
 
 RESULTS = Path(__file__).parent / "results"
 PROXY = "roadside"

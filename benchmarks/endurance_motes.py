@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from protocols import topics
-from protocols.frames import VERSION, encode
-from protocols.mqtt import LinkError, Message, MqttLink
-from protocols.packets import Announcement, Packet, RunProgram, Sample, SendAnnouncement, decode_control
-from protocols.programs import SamplingProgram, program_number
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.mqtt.link import LinkError, Message, MqttLink
+from protocols.wire import topics
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import Announcement, Packet, RunProgram, Sample, SendAnnouncement, decode_control
+from protocols.wire.programs import SamplingProgram, program_number
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 PERIOD_US = 50_000
 SAMPLES_A_PACKET = 10

@@ -43,10 +43,10 @@ from protocols.acquisition.parts import ProgramStyle
 from protocols.acquisition.pricing import Sensor
 from protocols.acquisition.search import Search
 from protocols.event_log import configure_logging
-from protocols.packets import Packet, VehicleEvent
 from protocols.power.estimate import draw_mw
 from protocols.power.profiles import find_profile, preset_names
-from protocols.programs import ListenSchedule, Measure, SamplingProgram, Threshold
+from protocols.wire.packets import Packet, VehicleEvent
+from protocols.wire.programs import ListenSchedule, Measure, SamplingProgram, Threshold
 from tests.protocols.acquisition.brute_force import least_milliwatts
 
 RESULTS = Path(__file__).parent / "results"

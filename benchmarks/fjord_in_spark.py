@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.spark.hosting import start_fjord
 from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable

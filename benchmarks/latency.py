@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
-from cluster.service.client import ApiClient
-from protocols import topics
+from cluster.service.http.client import ApiClient
 from protocols.event_log import configure_logging
-from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.wire import topics
 
 RESULTS = Path(__file__).parent / "results"
 QUERY = "SELECT sensor, speed FROM traffic"

@@ -23,12 +23,12 @@ from firmware_sim.fleet import Fleet, FleetSettings, radio_clock_us
 from firmware_sim.phenomena.traffic import Traffic
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from firmware_sim.virtual_time.gateway import Gateway
-from protocols import topics
 from protocols.event_log import configure_logging
-from protocols.frames import encode
-from protocols.mqtt import BrokerAddress, LinkError, Message, MqttLink, Subscription
+from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription
 from protocols.power.profiles import find_profile
-from protocols.programs import ListenSchedule, SamplingProgram
+from protocols.wire import topics
+from protocols.wire.frames import encode
+from protocols.wire.programs import ListenSchedule, SamplingProgram
 
 PROXY = "stand-in"
 PRESET = "telosb"

@@ -33,7 +33,7 @@ from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.event_log import configure_logging
 from protocols.power.estimate import Workload
 from protocols.power.profiles import find_profile
-from protocols.programs import ListenSchedule, SamplingProgram
+from protocols.wire.programs import ListenSchedule, SamplingProgram
 
 RESULTS = Path(__file__).parent / "results"
 RATE_HZ = 180.0

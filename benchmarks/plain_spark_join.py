@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import polars as pl
 
-from cluster.java import find_java, use_java
+from cluster.spark.java import find_java, use_java
 
 SCHEMA = "fjord_start_us long, fjord_mote string, fjord_default_rate boolean, k long, x double"
 ANSWER = ("fjord_start_us", "k", "x", "name")

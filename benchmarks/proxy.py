@@ -35,8 +35,8 @@ from proxy_merging import merging
 from proxy_takers import run_acknowledger, run_bare, run_link, run_proxy
 
 from protocols.event_log import configure_logging
-from protocols.frames import encode
-from protocols.packets import decode_announcement
+from protocols.wire.frames import encode
+from protocols.wire.packets import decode_announcement
 from proxy.broker import running_broker
 from proxy.fleet import Fleet, FleetLimits
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from protocols import topics
-from protocols.demands import QueryDemand, StreamDemand
-from protocols.frames import VERSION, encode
-from protocols.packets import Announcement, Packet, Sample
-from protocols.programs import SECOND_US, program_number
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire import topics
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import Announcement, Packet, Sample
+from protocols.wire.programs import SECOND_US, program_number
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet import Fleet, FleetLimits
 
 QUERIES = 300

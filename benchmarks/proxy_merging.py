@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 from protocols.acquisition.parts import ProgramStyle
-from protocols.demands import PaneDemand, PropertyBand, QueryDemand, StreamDemand
-from protocols.frames import VERSION
-from protocols.packets import Announcement
-from protocols.programs import Band, ListenSchedule, Measure
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.demands import PaneDemand, PropertyBand, QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import Band, ListenSchedule, Measure
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet import Fleet, FleetLimits
 
 SECOND = 1_000_000

@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import aiomqtt
 from proxy_load import UNACKNOWLEDGED, Shared
 
-from protocols import topics
-from protocols.batches import Ack, decode_batch
 from protocols.event_log import configure_logging
-from protocols.frames import VERSION, encode
-from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
-from protocols.programs import SECOND_US
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.wire import topics
+from protocols.wire.batches import Ack, decode_batch
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.programs import SECOND_US
 from proxy.link_seam import mqtt_link
 from proxy.service import ProxyService
 from proxy.settings import ProxySettings

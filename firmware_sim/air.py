@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from firmware_sim.mote import Mote
 from firmware_sim.mote_events import SendPacket
 from firmware_sim.radio.channel import Channel
-from protocols.frames import encode
-from protocols.mqtt import LinkError, Message, MqttLink
-from protocols.packets import Packet
+from protocols.mqtt.link import LinkError, Message, MqttLink
+from protocols.wire.frames import encode
+from protocols.wire.packets import Packet
 
 MOST_WAITING = 20_000
 """Messages that may wait for the broker before motes have to wait as well."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocols.command_line import DefaultCommandGroup, duration_option
+from protocols.command_line.options import DefaultCommandGroup, duration_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from firmware_sim.fleet import Fleet
-    from firmware_sim.phenomena.phenomenon import Phenomenon
+    from firmware_sim.phenomena.worlds import Phenomenon
 
 app = typer.Typer(cls=DefaultCommandGroup, help="Simulated motes.")
 
@@ -114,8 +114,8 @@ def run(
     from firmware_sim.phenomena.worlds import make_world
     from firmware_sim.power.batteries import find_battery
     from firmware_sim.radio.channel import read_faults
-    from protocols.broker_address import parse_broker
-    from protocols.topics import check_name
+    from protocols.mqtt.broker_address import parse_broker
+    from protocols.wire.topics import check_name
 
     phenomenon: Phenomenon
     if trace is None:
@@ -187,7 +187,7 @@ def power(
     from firmware_sim.power.power_report import PowerQuestion, answer
     from firmware_sim.printing import print_power
     from protocols.power.estimate import Workload
-    from protocols.programs import ListenSchedule
+    from protocols.wire.programs import ListenSchedule
 
     listen = None if listen_every is None else ListenSchedule(listen_every, listen_for)
     workload = Workload(vehicles_per_second=vehicles, kept_share=kept, changed_share=changed, loss=loss)

@@ -14,18 +14,18 @@ from typing import Any
 from firmware_sim.air import Air
 from firmware_sim.mote import USUAL_PRESET, Mote
 from firmware_sim.mote_events import Announce, ControlReceived, Instruction, PowerOn, SendPacket, Wake, WakeAt
-from firmware_sim.phenomena.phenomenon import Phenomenon
+from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.meter import Meter
 from firmware_sim.radio.channel import Channel, RadioFaults
 from firmware_sim.sample_clock import SampleClock
-from protocols import topics
 from protocols.errors import ProtocolError
 from protocols.event_log import get_logger
-from protocols.frames import encode
-from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
-from protocols.packets import decode_control
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.power.profiles import find_profile
+from protocols.wire import topics
+from protocols.wire.frames import encode
+from protocols.wire.packets import decode_control
 
 log = get_logger(__name__)
 

@@ -14,7 +14,6 @@ import msgspec
 
 from firmware_sim.execution.execution import Execution
 from firmware_sim.execution.reporter import Stamped
-from firmware_sim.mote_acceptance import check_acceptable
 from firmware_sim.mote_events import (
     Announce,
     ControlReceived,
@@ -31,8 +30,14 @@ from firmware_sim.power.meter import Meter
 from firmware_sim.sample_clock import SampleClock
 from firmware_sim.wake_schedule import Schedule
 from protocols.errors import ProgramError
-from protocols.frames import VERSION, encode
-from protocols.packets import (
+from protocols.power.costs import HEALTH_EVERY_PACKETS
+from protocols.power.estimate import is_regular
+from protocols.power.limits import check_program
+from protocols.power.payload import payload_bits
+from protocols.power.profile import DeviceProfile
+from protocols.power.profiles import find_profile
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import (
     AdjustClock,
     Control,
     Health,
@@ -42,11 +47,8 @@ from protocols.packets import (
     SampleValue,
     SendAnnouncement,
 )
-from protocols.power.costs import HEALTH_EVERY_PACKETS
-from protocols.power.estimate import is_regular
-from protocols.power.payload import payload_bits
-from protocols.power.profiles import find_profile
-from protocols.programs import SLEEP, SamplingProgram, first_sample_at_or_after, program_number
+from protocols.wire.programs import SLEEP, Panes, SamplingProgram, first_sample_at_or_after, parts_of, program_number
+from protocols.wire.streams import FieldType
 
 USUAL_PRESET = "telosb"
 """What a mote is by default."""
@@ -345,3 +347,26 @@ class Mote:
 
 def _aged(record: Record, age_us: int) -> Record:
     return record if isinstance(record, Health) else msgspec.structs.replace(record, age_us=age_us)
+
+
+def check_acceptable(mote: MoteDescription, profile: DeviceProfile, program: SamplingProgram) -> None:
+    """Refuse a program that a mote cannot run.
+
+    Raises
+    ------
+    ProgramError
+        Names what is wrong, and the limit.
+    """
+    known = {each.name: each.type for each in mote.stream.sampled}
+    for name in program.fields:
+        if name not in known:
+            raise ProgramError(f"mote {mote.name} does not sample {name!r}")
+    for part in parts_of(program):
+        texts = [name for name in part.fields if known[name] is FieldType.TEXT]
+        if isinstance(part.report, Panes) and part.report.measures and texts:
+            raise ProgramError(f"mote {mote.name} cannot add up {texts[0]!r}, which is text")
+    if not program.sleeping and program.period_us < mote.minimum_period_us:
+        raise ProgramError(
+            f"mote {mote.name} cannot sample every {program.period_us} us, only every {mote.minimum_period_us} us"
+        )
+    check_program(profile, program)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.frames import VERSION
-from protocols.packets import Announcement, Control, Packet, SampleValue
-from protocols.streams import StreamSchema
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Announcement, Control, Packet, SampleValue
+from protocols.wire.streams import StreamSchema
 
 
 @dataclass(frozen=True, slots=True)
 class MoteDescription:
-    """What a mote is; see :class:`protocols.packets.Announcement`."""
+    """What a mote is; see :class:`protocols.wire.packets.Announcement`."""
 
     name: str
     kind: str

@@ -8,7 +8,7 @@ from itertools import islice
 from firmware_sim.sample_clock import SampleClock
 from protocols.power.estimate import is_regular
 from protocols.power.record_instants import record_instants
-from protocols.programs import SamplingProgram, Several, first_sample_at_or_after
+from protocols.wire.programs import SamplingProgram, Several, first_sample_at_or_after
 
 
 @dataclass(frozen=True, slots=True)

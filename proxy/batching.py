@@ -14,7 +14,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from protocols.batches import (
+from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
     EXCEPT_COLUMN,
     FORM_COLUMN,
@@ -27,8 +27,8 @@ from protocols.batches import (
     make_column,
     make_columns,
 )
-from protocols.frames import VERSION, Value
-from protocols.streams import FieldType, StreamSchema
+from protocols.wire.frames import VERSION, Value
+from protocols.wire.streams import FieldType, StreamSchema
 from proxy.waiting_tuples import Aggregated, MotePosition, PacketTuples, TupleSize, WaitingTuple
 
 Instants = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ class CutBatch:
     sequence
         Its number.
     watermark_us, sampling
-        As in :class:`protocols.batches.Batch`.
+        As in :class:`protocols.wire.batches.Batch`.
     packets
         Their tuples, in the order in which they came.
     """

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import msgspec
 
-from protocols.demands import StreamDemand, read_demands
 from protocols.errors import FjordError, FrameError
 from protocols.event_log import get_logger
-from protocols.frames import VERSION, encode
-from protocols.packets import Announcement, decode_announcement
-from protocols.programs import SLEEP, SamplingProgram, program_number
+from protocols.wire.demands import StreamDemand, read_demands
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import Announcement, decode_announcement
+from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 from proxy.database import open_database, transaction
 from proxy.errors import StoreCorruptError
 from proxy.program_book import MOST_PROGRAMS

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocols.frames import Value
-from protocols.programs import SamplingProgram, SendOnChange
+from protocols.wire.frames import Value
+from protocols.wire.programs import SamplingProgram, SendOnChange
 
 
 class ChangeFilling:

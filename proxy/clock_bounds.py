@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from protocols.catalog import ClockFault
-from protocols.packets import Packet
-from protocols.programs import SamplingProgram, VehicleEvents, parts_of
+from protocols.wire.catalog import ClockFault
+from protocols.wire.packets import Packet
+from protocols.wire.programs import SamplingProgram, VehicleEvents, parts_of
 
 _NO_BOUND_US = 2**63
 """Further apart than any two instants on the wire."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocols.command_line import byte_size_option, duration_option
+from protocols.command_line.options import byte_size_option, duration_option
 
 if TYPE_CHECKING:
     from proxy.settings import ProxySettings

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from protocols.acquisition.covering import answers
 from protocols.acquisition.needs import Need
-from protocols.packets import Packet, Partial, Sample, VehicleEvent, VehicleTally
-from protocols.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, parts_of
+from protocols.wire.packets import Packet, Partial, Sample, VehicleEvent, VehicleTally
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, parts_of
 
 
 class Coverage(NamedTuple):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from protocols.column_matching import match_columns
-from protocols.demands import QueryDemand, RefusedDemand, StreamDemand
-from protocols.streams import FieldName, StreamSchema
+from protocols.wire.column_matching import match_columns
+from protocols.wire.demands import QueryDemand, RefusedDemand, StreamDemand
+from protocols.wire.streams import FieldName, StreamSchema
 
 
 @dataclass(frozen=True, slots=True)

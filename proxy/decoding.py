@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 
 from protocols.errors import SchemaError
-from protocols.frames import Value
-from protocols.packets import Announcement
-from protocols.programs import SamplingProgram
-from protocols.streams import Field, FieldType, check_value
+from protocols.wire.frames import Value
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SamplingProgram
+from protocols.wire.streams import Field, FieldType, check_value
 
 _KINDS: dict[FieldType, Any] = {
     FieldType.INTEGER: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None,
@@ -22,7 +22,7 @@ _KINDS: dict[FieldType, Any] = {
     FieldType.TEXT: str | None,
     FieldType.BOOLEAN: bool | None,
 }
-"""What :func:`protocols.streams.check_value` takes, as msgspec understands it."""
+"""What :func:`protocols.wire.streams.check_value` takes, as msgspec understands it."""
 _MOST_FORMS = 1_024
 
 

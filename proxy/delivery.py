@@ -6,11 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
-from protocols import topics
-from protocols.batches import Ack, Resumption
 from protocols.event_log import get_logger
-from protocols.frames import VERSION, encode
-from protocols.mqtt import Message
+from protocols.mqtt.link import Message
+from protocols.wire import topics
+from protocols.wire.batches import Ack, Resumption
+from protocols.wire.frames import VERSION, encode
 from proxy.delivery_window import (
     AckReceived,
     BatchDamaged,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from protocols import topics
-from protocols.demand_reports import demand_report
-from protocols.demands import RefusedDemand
-from protocols.frames import encode
-from protocols.mqtt import Message
+import contextlib
+
+from protocols.mqtt.link import Message
+from protocols.wire import topics
+from protocols.wire.catalog import ProxySpool
+from protocols.wire.demand_reports import demand_report
+from protocols.wire.demands import RefusedDemand
+from protocols.wire.frames import VERSION, encode
+from proxy.errors import StoreError
 from proxy.fleet import Fleet
+from proxy.stores import Stores
 
 
 class DemandReporting:
@@ -49,3 +54,16 @@ class DemandReporting:
         """Take note that a message has been published."""
         stream, now = self._under_way.pop(message.topic)
         self._published[stream] = now
+
+
+async def spool_report(proxy: str, stores: Stores, now_us: int) -> Message:
+    """Return the message; `now_us` is real time.
+
+    Quality of service 0: the next one tells more.
+    """
+    since_us: int | None = None
+    with contextlib.suppress(StoreError):  # as far as it can be read; batches that cannot be are counted where they are
+        since_us = await stores.in_thread(stores.spool.waiting_since_us)
+    waits_us = None if since_us is None else max(0, now_us - since_us)
+    said = ProxySpool(VERSION, proxy, stores.spool.batches, stores.spool.size_bytes, waits_us)
+    return Message(topics.proxy_spool(proxy), encode(said), qos=0)

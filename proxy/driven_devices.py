@@ -17,12 +17,12 @@ from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 
-from protocols import topics
-from protocols.catalog import MoteState
 from protocols.event_log import get_logger
-from protocols.mqtt import LinkError, Message
-from protocols.packets import Announcement, Instruction, Packet, RunProgram, SendAnnouncement
-from protocols.programs import SamplingProgram
+from protocols.mqtt.link import LinkError, Message
+from protocols.wire import topics
+from protocols.wire.catalog import MoteState
+from protocols.wire.packets import Announcement, Instruction, Packet, RunProgram, SendAnnouncement
+from protocols.wire.programs import SamplingProgram
 from proxy.driver_registry import DriverRegistry
 from proxy.drivers.driver import NOTHING, Driver, DriverOutput, Publication
 from proxy.fleet import Fleet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from protocols.acquisition.parts import Abilities
-from protocols.packets import Announcement
+from protocols.wire.packets import Announcement
 from proxy.drivers.driver import Capabilities, Driver
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocols.frames import Value
-from protocols.vehicles import VehicleDetector
+from protocols.wire.frames import Value
+from protocols.wire.vehicles import VehicleDetector
 from proxy.batching import Aggregated
 from proxy.program_routes import Detection
 

@@ -13,11 +13,11 @@ import msgspec
 from protocols.acquisition.merging import draw_of
 from protocols.acquisition.parts import Abilities, ProgramStyle
 from protocols.acquisition.sensor_traits import traits_of
-from protocols.catalog import ClockFault, MoteEntry, MoteState
-from protocols.demands import RefusedDemand, StreamDemand
 from protocols.errors import SchemaError
-from protocols.packets import Announcement, Packet
-from protocols.programs import SECOND_US, SamplingProgram
+from protocols.wire.catalog import ClockFault, MoteEntry, MoteState
+from protocols.wire.demands import RefusedDemand, StreamDemand
+from protocols.wire.packets import Announcement, Packet
+from protocols.wire.programs import SECOND_US, SamplingProgram
 from proxy.batching import BatchLimits, CutBatch, MotePosition
 from proxy.decoding import check_properties
 from proxy.fleet_instructions import (

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocols.demands import RefusedDemand
-from protocols.packets import Announcement
-from protocols.programs import SamplingProgram
-from protocols.streams import StreamSchema
+from protocols.wire.demands import RefusedDemand
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SamplingProgram
+from protocols.wire.streams import StreamSchema
 from proxy.mote_events import MoteInstruction
 
 

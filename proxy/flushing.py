@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from protocols.batches import encode_batch
-from protocols.demands import StreamDemand
-from protocols.packets import Announcement
-from protocols.programs import SamplingProgram
+from protocols.wire.batches import encode_batch
+from protocols.wire.demands import StreamDemand
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SamplingProgram
 from proxy.batching import CutBatch, MotePosition
 from proxy.quarantine import RefusedFrame
 from proxy.spool import SpooledBatch

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocols.demands import StreamDemand
 from protocols.event_log import get_logger
-from protocols.mqtt import Message
-from protocols.packets import Announcement, Packet
-from protocols.streams import StreamSchema
+from protocols.mqtt.link import Message
+from protocols.wire.demands import StreamDemand
+from protocols.wire.packets import Announcement, Packet
+from protocols.wire.streams import StreamSchema
 from proxy.entry_schedule import EntrySchedule
 from proxy.fleet import Fleet
 from proxy.fleet_instructions import (

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from protocols import topics
-from protocols.catalog import Presence, Status
-from protocols.frames import VERSION, encode
-from protocols.mqtt import SILENCE_SECONDS, BrokerAddress, Message, MqttLink, Subscription
+from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress, Message, MqttLink, Subscription
+from protocols.wire import topics
+from protocols.wire.catalog import Presence, Status
+from protocols.wire.frames import VERSION, encode
 
 
 class Publisher(Protocol):
@@ -22,7 +22,7 @@ class Publisher(Protocol):
 
 
 class Link(Publisher, Protocol):
-    """What the service needs of :class:`protocols.mqtt.MqttLink`."""
+    """What the service needs of :class:`protocols.mqtt.link.MqttLink`."""
 
     connected: asyncio.Event
     hangs_total: int

@@ -8,10 +8,10 @@ from typing import Any
 
 from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.catalog import MoteEntry, MoteState
-from protocols.frames import VERSION
-from protocols.packets import Announcement, Health
-from protocols.programs import SamplingProgram
+from protocols.wire.catalog import MoteEntry, MoteState
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Announcement, Health
+from protocols.wire.programs import SamplingProgram
 from proxy.tracking_limits import MoteCounters
 
 

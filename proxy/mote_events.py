@@ -12,9 +12,9 @@ import msgspec
 
 from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.catalog import ClockFault
-from protocols.packets import Announcement, Control, Packet
-from protocols.programs import SamplingProgram
+from protocols.wire.catalog import ClockFault
+from protocols.wire.packets import Announcement, Control, Packet
+from protocols.wire.programs import SamplingProgram
 from proxy.waiting_tuples import PacketTuples
 
 

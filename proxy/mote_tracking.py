@@ -13,10 +13,10 @@ import msgspec
 
 from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.catalog import ClockFault, MoteEntry, MoteState
 from protocols.errors import SchemaError
-from protocols.frames import VERSION
-from protocols.packets import (
+from protocols.wire.catalog import ClockFault, MoteEntry, MoteState
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import (
     AdjustClock,
     Announcement,
     Control,
@@ -26,10 +26,9 @@ from protocols.packets import (
     RunProgram,
     SendAnnouncement,
 )
-from protocols.programs import SECOND_US, SLEEP, SamplingProgram, SendOnChange
+from protocols.wire.programs import SECOND_US, SLEEP, SamplingProgram, SendOnChange
 from proxy.clock_bounds import UNBOUNDED, Slack, WrongClock, oldest_stamp_us, slack_of, wrong_clock
 from proxy.clock_offset import ClockOffset
-from proxy.late_tuples import drop_late, drop_older
 from proxy.mote_entries import MoteDoings, make_entry
 from proxy.mote_events import (
     AnnouncementReceived,
@@ -57,7 +56,7 @@ from proxy.program_records import ProgramRecords
 from proxy.reordering import Reordering
 from proxy.sample_entries import Before, enter
 from proxy.sample_ledger import MoteNow, SampleLedger, tuples_of
-from proxy.tracking_limits import MoteCounters, TrackingLimits
+from proxy.tracking_limits import MoteCounters, TrackingLimits, drop_late, drop_older
 from proxy.waiting_tuples import MotePosition, PacketTuples
 from proxy.watermarks import LOWEST_US, Promise
 

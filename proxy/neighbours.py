@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from protocols.catalog import Presence, Status, decode_mote_entry, decode_status
 from protocols.errors import FrameError
-from protocols.topics import ParsedTopic
+from protocols.wire.catalog import Presence, Status, decode_mote_entry, decode_status
+from protocols.wire.topics import ParsedTopic
 
 MOST_PROXIES = 1_000
 MOST_ENTRIES = 200_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocols.acquisition.observed import Observed
-from protocols.streams import FieldType, StreamSchema
+from protocols.wire.streams import FieldType, StreamSchema
 from proxy.batching import WaitingTuple
 
 

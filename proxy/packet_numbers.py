@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.packets import Packet
+from protocols.wire.packets import Packet
 from proxy.waiting_tuples import MotePosition
 from proxy.watermarks import LOWEST_US
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from protocols.programs import SLEEP, SamplingProgram, program_number
+from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 
 MOST_PROGRAMS = 1_000
 """Programs that stay known. A number is derived from the content, so all motes share them."""

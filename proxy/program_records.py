@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocols.errors import SchemaError
-from protocols.packets import Announcement
-from protocols.programs import SLEEP
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SLEEP
 from proxy.program_routes import Needs
 from proxy.record_taking import RecordTaking
 

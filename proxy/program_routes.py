@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from protocols.acquisition.covering import aggregates_the_same, answers
 from protocols.acquisition.needs import DemandClass, Need, NeedKind
-from protocols.programs import Panes, SamplingProgram, SendOnChange, Threshold, VehicleCount, VehicleEvents, parts_of
+from protocols.wire.programs import (
+    Panes,
+    SamplingProgram,
+    SendOnChange,
+    Threshold,
+    VehicleCount,
+    VehicleEvents,
+    parts_of,
+)
 
 Needs = tuple[tuple[Need, tuple[DemandClass, ...]], ...]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from protocols import topics
-from protocols.batches import decode_ack
-from protocols.catalog import Presence, decode_status
-from protocols.demands import RefusedDemand, StreamDemand, read_demands
 from protocols.errors import FrameError, TopicError
-from protocols.frames import VERSION, encode
-from protocols.mqtt import LinkError, Message
-from protocols.packets import (
+from protocols.mqtt.link import LinkError, Message
+from protocols.wire import topics
+from protocols.wire.batches import decode_ack
+from protocols.wire.catalog import Presence, decode_status
+from protocols.wire.demands import RefusedDemand, StreamDemand, read_demands
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import (
     AdjustClock,
     Announcement,
     Packet,

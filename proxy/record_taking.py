@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocols.batches import measure_column
 from protocols.errors import SchemaError
-from protocols.frames import Value
-from protocols.packets import Announcement, Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
-from protocols.programs import Panes, SamplingProgram, SendOnChange, parts_of
-from protocols.streams import FieldType, check_value
+from protocols.wire.batches import measure_column
+from protocols.wire.frames import Value
+from protocols.wire.packets import Announcement, Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, parts_of
+from protocols.wire.streams import FieldType, check_value
 from proxy.change_filling import ChangeFilling
 from proxy.decoding import RowDecoder
 from proxy.event_detection import EventDetection

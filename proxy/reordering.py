@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.packets import Packet
+from protocols.wire.packets import Packet
 
 MOST_HELD = 64
 """Packets of one mote that wait; with more, the first gap is given up."""

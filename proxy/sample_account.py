@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from protocols.acquisition.needs import Need
-from protocols.packets import Packet
+from protocols.wire.packets import Packet
 from proxy.coverage import Coverage
 from proxy.spans import Span, multiples_in, united, within, without
 from proxy.watermarks import LOWEST_US

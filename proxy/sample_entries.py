@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from protocols.programs import SamplingProgram
+from protocols.wire.programs import SamplingProgram
 from proxy.mote_events import MoteInstruction, PacketReceived, PacketsLost, Rebooted, Refusal, Refused
 from proxy.sample_account import HeardPacket
 from proxy.sample_ledger import SampleLedger

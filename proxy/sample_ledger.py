@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from protocols.acquisition.needs import DemandClass, Need, NeedKind, needs_of
-from protocols.packets import Announcement
-from protocols.programs import SamplingProgram
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SamplingProgram
 from proxy.coverage import Coverage, coverage_of
 from proxy.program_routes import Needs
 from proxy.sample_account import HeardPacket, PaneCount, SampleAccount

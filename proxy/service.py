@@ -11,14 +11,14 @@ import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 
-from protocols import topics
-from protocols.catalog import ProxyClock, StreamOffer
 from protocols.event_log import get_logger
-from protocols.frames import VERSION, encode
-from protocols.mqtt import LinkError, Message
+from protocols.mqtt.link import LinkError, Message
+from protocols.wire import topics
+from protocols.wire.catalog import ProxyClock, StreamOffer
+from protocols.wire.frames import VERSION, encode
 from proxy.batching import CutBatch, MotePosition
 from proxy.delivery import Delivery
-from proxy.demand_reporting import DemandReporting
+from proxy.demand_reporting import DemandReporting, spool_report
 from proxy.driven_devices import DrivenDevices
 from proxy.driver_registry import DriverRegistry
 from proxy.drivers.driver import Driver
@@ -26,16 +26,13 @@ from proxy.entry_schedule import EntrySchedule
 from proxy.errors import StoreError
 from proxy.fleet import Fleet
 from proxy.fleet_instructions import FleetInstruction
-from proxy.fleet_settings import fleet_limits
 from proxy.flushing import delete_acknowledged, store_batches, store_catalog, store_refused
 from proxy.frame_intake import FrameIntake
-from proxy.gauges import read_gauges
 from proxy.link_seam import Clocks, MakeLink, greeting
-from proxy.metrics import ProxyMetrics
+from proxy.metrics import ProxyMetrics, read_gauges
 from proxy.neighbours import Neighbours
 from proxy.receiving import Receiver
-from proxy.settings import ProxySettings
-from proxy.spool_reporting import spool_report
+from proxy.settings import ProxySettings, fleet_limits
 from proxy.stores import Stores
 
 log = get_logger(__name__)

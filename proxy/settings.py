@@ -13,13 +13,18 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from protocols.byte_sizes import parse_byte_size
-from protocols.durations import LONGEST_OPTION_US, LONGEST_PAUSE_US, format_duration, parse_duration_us
+from protocols.acquisition.parts import ProgramStyle
 from protocols.errors import FjordError, TopicError
-from protocols.mqtt import DEFAULT_PORT, SILENCE_SECONDS, BrokerAddress
-from protocols.programs import ListenSchedule
-from protocols.topics import check_name
+from protocols.mqtt.link import DEFAULT_PORT, SILENCE_SECONDS, BrokerAddress
+from protocols.text.byte_sizes import parse_byte_size
+from protocols.text.durations import LONGEST_OPTION_US, LONGEST_PAUSE_US, format_duration, parse_duration_us
+from protocols.wire.programs import ListenSchedule
+from protocols.wire.topics import check_name
+from proxy.batching import BatchLimits
+from proxy.clock_bounds import ClockBounds
 from proxy.errors import ConfigurationError
+from proxy.fleet import FleetLimits
+from proxy.tracking_limits import TrackingLimits
 
 PASSWORD_VARIABLE: Final = "FJORD_BROKER_PASSWORD"  # noqa: S105 (a name, not a password)
 _SHARED_VARIABLES: Final = {"broker": "FJORD_BROKER", "username": "FJORD_BROKER_USERNAME"}
@@ -240,3 +245,20 @@ def _format_size(size_bytes: int) -> str:
         if size_bytes % unit_bytes == 0:
             return f"{size_bytes // unit_bytes}{unit}"
     return f"{size_bytes}B"
+
+
+def fleet_limits(settings: ProxySettings) -> FleetLimits:
+    """Return the settings that concern the fleet."""
+    return FleetLimits(
+        motes=settings.max_motes,
+        streams=settings.max_streams,
+        tracking=TrackingLimits(
+            silence_after_us=settings.silence_after,
+            patience_us=settings.patience,
+            clock=ClockBounds(settings.max_clock_ahead or None, settings.max_clock_behind or None),
+            clock_tolerance_us=settings.clock_tolerance,
+            reorder_within_us=settings.reorder_within,
+        ),
+        batches=BatchLimits(settings.waiting_samples, settings.batch_rows, settings.batch_size),
+        style=ProgramStyle(settings.samples_per_packet, ListenSchedule(settings.listen_every, settings.listen_for)),
+    )

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocols.batches import decode_batch
 from protocols.errors import FrameError
+from protocols.wire.batches import decode_batch
 from proxy.batching import MotePosition
 from proxy.database import open_database, reading, transaction
 from proxy.errors import StoreError

@@ -12,9 +12,9 @@ from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import FoldedDemands, fold_demands
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import ProgramStyle
-from protocols.demands import RefusedDemand, StreamDemand
-from protocols.programs import SECOND_US
-from protocols.streams import StreamSchema
+from protocols.wire.demands import RefusedDemand, StreamDemand
+from protocols.wire.programs import SECOND_US
+from protocols.wire.streams import StreamSchema
 from proxy.batching import BatchLimits, CutBatch, WaitingTuples
 from proxy.declared_columns import as_offered
 from proxy.waiting_tuples import PacketTuples

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from protocols.frames import Value
+from protocols.wire.frames import Value
 
 _BYTES_PER_TEXT = 6
 """Of offset and presence, besides the text itself."""
@@ -26,7 +26,7 @@ class MotePosition(NamedTuple):
 
 
 class Aggregated(NamedTuple):
-    """What a tuple is that is no plain sample; see the columns of :func:`protocols.batches.aggregate_fields`."""
+    """What a tuple is that is no plain sample; see the columns of :func:`protocols.wire.batches.aggregate_fields`."""
 
     form: str | None = None
     excepted: str | None = None

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import json, sys
-from protocols.command_line import main
+from protocols.command_line.application import main
 try:
     main()
 finally:
@@ -19,12 +19,12 @@ finally:
 OURS = ("protocols", "firmware_sim", "proxy", "cluster")
 OF_EVERY_COMMAND = {
     "protocols",
-    "protocols.byte_sizes",
+    "protocols.text",
     "protocols.command_line",
-    "protocols.durations",
+    "protocols.command_line.application",
     "protocols.errors",
     "protocols.event_log",
-    "protocols.printable_text",
+    "protocols.text.plain_text",
 }
 OF_SERVERS = {
     *("asyncio", "structlog", "msgspec", "prometheus_client", "uvicorn", "fastapi", "gmqtt", "amqtt"),
@@ -79,11 +79,17 @@ def test_a_query_is_added_with_the_client_of_the_api_only(api):
     assert output == "q1  fjord/v1/results/q1\n"
     assert ours - OF_EVERY_COMMAND == {
         "cluster",
-        "cluster.command",
+        "cluster.service.query_command",
         "cluster.errors",
         "cluster.service",
-        "cluster.service.api_token",
-        "cluster.service.client",
-        "cluster.try_command",
+        "cluster.service.http.api_token",
+        "cluster.service.http.client",
+        "cluster.service.http",
+        "cluster.service.http.client_command",
+        "cluster.local",
+        "cluster.local.command",
+        "protocols.command_line.options",
+        "protocols.text.byte_sizes",
+        "protocols.text.durations",
     }
     assert packages & OF_SERVERS == set()

@@ -81,8 +81,8 @@ CIRCULAR = {
     ("cluster.language.calls", "cluster.language.expressions"),
     ("cluster.language.readings", "cluster.language.scope"),
     ("cluster.language.select_names", "cluster.language.scope"),
-    ("cluster.service.server", "cluster.service.api"),
-    ("cluster.service.server", "cluster.service.metrics"),
+    ("cluster.service.server", "cluster.service.http.api"),
+    ("cluster.service.server", "cluster.service.http.metrics"),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from protocols.command_line import duration_option
+from protocols.command_line.options import duration_option
 
 app = typer.Typer()
 

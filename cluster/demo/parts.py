@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.demo.processes import Child, Children
-from cluster.service.client import ApiClient, ApiUnreachableError
-from protocols.mqtt import BrokerAddress
+from cluster.service.http.client import ApiClient, ApiUnreachableError
+from protocols.mqtt.link import BrokerAddress
 
 BROKER_SECONDS = 30.0
 CLUSTER_SECONDS = 120.0

@@ -18,12 +18,12 @@ from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
 from cluster.demo.scenario import GENERATED, TRACE, Scenario
 from cluster.demo.view import DemoState, QueryView, render, row_text, summary_line
-from cluster.java import find_java
-from cluster.service.client import ApiClient
-from protocols import topics
-from protocols.catalog import decode_mote_entry
+from cluster.service.http.client import ApiClient
+from cluster.spark.java import find_java
 from protocols.errors import FjordError, FrameError
-from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.wire import topics
+from protocols.wire.catalog import decode_mote_entry
 
 PROXY = "roadside"
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.demo.scenario import DemoQuery
-from protocols.catalog import MoteEntry
-from protocols.durations import format_duration
+from protocols.text.durations import format_duration
+from protocols.wire.catalog import MoteEntry
 
 ROWS_SHOWN = 4
 

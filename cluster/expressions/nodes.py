@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from cluster.shared_nodes import SharedNode
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 class Expression(SharedNode, frozen=True):

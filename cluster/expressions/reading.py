@@ -29,7 +29,7 @@ from cluster.expressions.nodes import (
     Not,
     chain,
 )
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 DATA_TYPES: dict[FieldType, exp.DType] = {
     FieldType.BOOLEAN: exp.DType.BOOLEAN,

@@ -26,7 +26,7 @@ from cluster.expressions.nodes import (
     Not,
 )
 from cluster.expressions.walks import from_below
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 StoredNode = list[str | int | bool | None]
 """Its kind, its own values, and the places of its operands."""

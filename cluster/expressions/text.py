@@ -26,7 +26,7 @@ from cluster.expressions.nodes import (
 )
 from cluster.expressions.walks import found_from_below, from_below
 from cluster.shared_nodes import remembered
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 LONGEST_WRITTEN = 1_000_000
 """Characters of an expression with every shared part written each time: no author writes one as long."""

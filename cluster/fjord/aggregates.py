@@ -22,9 +22,9 @@ from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.fjord.scaled_reals import SCALE, between_values, different, mean_of, scaled
 from cluster.language.algebra import AggregateCall
 from cluster.language.plans import plain_column
-from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
-from protocols.programs import Measure
-from protocols.streams import FieldType
+from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
+from protocols.wire.programs import Measure
+from protocols.wire.streams import FieldType
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import QUERY_GROUP
-from cluster.physical.columns import RIGHT
 from cluster.physical.nodes import Fragment
+from cluster.physical.operations import RIGHT
 
 TOKEN = ""
 """The state entry under which the token is kept; operators' entries have names."""

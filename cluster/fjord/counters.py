@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from cluster.fjord.graph import PlacedOperator
-from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.nodes import PhysicalPlan, Work
 from cluster.physical.operations import Sample
-from cluster.physical.statistics import Work
 
 
 class Totals(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cluster.fjord.buckets import split_by_bucket
 from cluster.fjord.counters import Counters
-from cluster.fjord.hash_partitioning import partitioned
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.physical.operations import Exchange
 
@@ -47,3 +47,16 @@ def sent_by(dataflow: UpstreamDataflow, buckets: int) -> Sent:
             routed = partitioned(exchange, emitted.rows, buckets)
             pieces.extend((bucket, name, rows) for bucket, rows in routed.items())
     return Sent(tuple(pieces), watermarks, dataflow.failures, dataflow.counters)
+
+
+_BUCKET = "fjord_bucket"
+
+
+def partitioned(exchange: Exchange, rows: pl.DataFrame, buckets: int) -> dict[int, pl.DataFrame]:
+    """Return the rows of each bucket."""
+    if exchange.spread != "group":
+        return split_by_bucket(rows, exchange.by, buckets)
+    (group,) = exchange.by
+    placed = rows.with_columns((pl.col(group) % buckets).alias(_BUCKET))
+    pieces = placed.partition_by(_BUCKET, as_dict=True, maintain_order=True, include_key=False)
+    return {int(bucket): piece for (bucket,), piece in pieces.items()}

@@ -18,7 +18,7 @@ import polars as pl
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Scalar, Schema
 from cluster.plan.predicate_intervals import Conditions, Interval, Intervals, Value, extract_ranges
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 Numbers = npt.NDArray[np.int64]
 NOWHERE = -1

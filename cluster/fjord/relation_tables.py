@@ -22,11 +22,10 @@ from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot, is_scan
 from cluster.language.algebra import Node, Relation, identity_of, schema_of
-from cluster.plan.relation_slices import slices_of
-from cluster.plan.relations_read import MEMORY_BYTES, relations_of
+from cluster.plan.relations_read import MEMORY_BYTES, relations_of, slices_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
-from protocols.byte_sizes import format_byte_size
-from protocols.streams import FieldType
+from protocols.text.byte_sizes import format_byte_size
+from protocols.wire.streams import FieldType
 
 SLICING = 2
 """By which rule rows are in slices: 1 had integers apart that are one real."""

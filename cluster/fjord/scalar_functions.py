@@ -16,7 +16,7 @@ import polars as pl
 
 from cluster.fjord.real_values import finite, settled
 from cluster.language.calls import MOST_DECIMALS
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
     FieldType.BOOLEAN: pl.Boolean,

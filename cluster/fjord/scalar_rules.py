@@ -27,7 +27,7 @@ from cluster.expressions.text import text_of
 from cluster.fjord import scalar_functions as functions
 from cluster.fjord import text_functions as texts
 from cluster.fjord.scalar_functions import COMPARED, POLARS_TYPES, Written
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 Function = Callable[..., pl.Series]
 

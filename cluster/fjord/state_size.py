@@ -14,8 +14,8 @@ from cluster.fjord.made_rows import KEYS_ASSUMED, RowFlow, RowFlows, groups_of, 
 from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
-from protocols.byte_sizes import format_byte_size
-from protocols.streams import FieldType
+from protocols.text.byte_sizes import format_byte_size
+from protocols.wire.streams import FieldType
 
 BYTES_OF_INTERVAL = 16
 BYTES_PER_VALUE = {FieldType.TEXT: 32}

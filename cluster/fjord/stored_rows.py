@@ -9,7 +9,7 @@ from typing import Protocol
 import polars as pl
 
 from cluster.fjord.batch import START
-from protocols.batches import DEFAULT_RATE_COLUMN
+from protocols.wire.batches import DEFAULT_RATE_COLUMN
 
 
 class StoredRows(Protocol):

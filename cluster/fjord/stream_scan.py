@@ -11,8 +11,8 @@ from cluster.fjord.instantiation import empty_rows
 from cluster.fjord.real_values import settled_rows
 from cluster.fjord.stored_rows import StoredRows
 from cluster.language.algebra import PASSING, Column, Schema
-from protocols.batches import DEFAULT_RATE_COLUMN, EXCEPT_COLUMN, FORM_COLUMN, PANE_COLUMN, SAMPLES_COLUMN
-from protocols.streams import FieldType
+from protocols.wire.batches import DEFAULT_RATE_COLUMN, EXCEPT_COLUMN, FORM_COLUMN, PANE_COLUMN, SAMPLES_COLUMN
+from protocols.wire.streams import FieldType
 
 _OWN = {FORM_COLUMN: FieldType.TEXT, EXCEPT_COLUMN: FieldType.TEXT, PANE_COLUMN: FieldType.INTEGER}
 

@@ -17,7 +17,7 @@ from cluster.fjord.text_functions import LONGEST_TEXT
 from cluster.language import walks
 from cluster.language.algebra import Aggregate, Node, Project, Scalar, inputs_of
 from cluster.planning_budget import spend
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 Parts = Mapping[str, int]
 """By column: how many texts are joined in it; columns that are not there are as they came."""

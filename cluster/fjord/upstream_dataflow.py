@@ -22,7 +22,7 @@ from cluster.language.algebra import History
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Exchange, Lookup, Scan, ScanAggregates, Sink
 from cluster.plan.relations_read import relations_of
-from protocols.programs import Measure
+from protocols.wire.programs import Measure
 
 
 class Scans(Protocol):

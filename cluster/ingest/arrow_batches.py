@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cluster.storage.stream_tables import arrow_schema
-from protocols.batches import (
+from protocols.errors import SchemaError
+from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
     EXPECTED_COLUMN,
@@ -24,9 +25,8 @@ from protocols.batches import (
     measure_column,
     wire_fields,
 )
-from protocols.column_matching import ColumnMatch, match_columns
-from protocols.errors import SchemaError
-from protocols.streams import RESERVED_PREFIX, Field, FieldType, StreamSchema
+from protocols.wire.column_matching import ColumnMatch, match_columns
+from protocols.wire.streams import RESERVED_PREFIX, Field, FieldType, StreamSchema
 
 
 def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:

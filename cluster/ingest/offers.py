@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from protocols.catalog import StreamOffer
-from protocols.column_matching import match_columns
 from protocols.errors import FrameError
-from protocols.streams import FieldName, StreamSchema
+from protocols.wire.catalog import StreamOffer
+from protocols.wire.column_matching import match_columns
+from protocols.wire.streams import FieldName, StreamSchema
 
 MOST_OFFERS = 65_536
 """Of all proxies; more are refused."""

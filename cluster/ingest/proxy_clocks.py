@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from protocols.catalog import ClockFault
+from protocols.wire.catalog import ClockFault
 
 MOST_PROXIES = 4_096
 """Clocks of further proxies are not looked at."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from protocols.catalog import ProxySpool
+from protocols.wire.catalog import ProxySpool
 
 MOST_PROXIES = 4_096
 """Spools of further proxies are not looked at."""

@@ -20,15 +20,15 @@ from cluster.storage.damaged_tables import Damage
 from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.stream_retention import StreamRetention
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
-from cluster.storage.troubles import Troubles
-from protocols import topics
-from protocols.batches import Ack, decode_batch, decode_resumption
-from protocols.catalog import Presence, decode_proxy_clock, decode_proxy_spool, decode_status, decode_stream_offer
+from cluster.storage.synced_files import Troubles
 from protocols.errors import FrameError, ProtocolError
 from protocols.event_log import get_logger
-from protocols.frames import encode
-from protocols.mqtt import LinkError, Message, MqttLink, Subscription
-from protocols.streams import StreamSchema
+from protocols.mqtt.link import LinkError, Message, MqttLink, Subscription
+from protocols.wire import topics
+from protocols.wire.batches import Ack, decode_batch, decode_resumption
+from protocols.wire.catalog import Presence, decode_proxy_clock, decode_proxy_spool, decode_status, decode_stream_offer
+from protocols.wire.frames import encode
+from protocols.wire.streams import StreamSchema
 
 log = get_logger(__name__)
 

@@ -16,11 +16,11 @@ from cluster.ingest.admission import StreamAdmission, Verdict
 from cluster.ingest.arrow_batches import misfit_of, split_late, to_arrow
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamPosition, StreamTable
-from cluster.storage.troubles import Troubles
-from protocols.batches import START_COLUMN, Ack, Batch, Rejection, Resumption
+from cluster.storage.synced_files import Troubles
 from protocols.errors import SchemaError
 from protocols.event_log import get_logger
-from protocols.frames import VERSION
+from protocols.wire.batches import START_COLUMN, Ack, Batch, Rejection, Resumption
+from protocols.wire.frames import VERSION
 
 log = get_logger(__name__)
 

@@ -12,8 +12,8 @@ from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, period_us, read_quantity, read_real, written
 from cluster.language.syntax import LifetimeClause, place_of
 from cluster.language.walks import rebuilt
-from protocols.frames import LONGEST_PERIOD_US
-from protocols.streams import FieldType
+from protocols.wire.frames import LONGEST_PERIOD_US
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import Expression
 from cluster.expressions.text import text_of
 from cluster.shared_nodes import SharedNode, remembered
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -1,12 +1,18 @@
-"""Messages about calls: of a function that FjordSQL does not have, and with a wrong number of arguments."""
+"""Messages about calls: of functions and parts that only other databases have, or with a wrong number of arguments."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from cluster.language.errors import did_you_mean
 from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
 from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, FUNCTIONS
+
+if TYPE_CHECKING:
+    from cluster.language.errors import FjordSqlError
+    from cluster.language.scope import Context
 
 QUANTIFIERS = ("EXISTS", "ALL", "ANY")
 """What is written like a function of a subquery."""
@@ -105,3 +111,25 @@ def called(call: exp.Expr, otherwise: str) -> str:
     """Return the name under which a function was called, as it was written."""
     found: str = call.meta.get("called", otherwise)
     return found
+
+
+_NO_NULLS = "aggregates never look at NULLs"
+
+
+def foreign_part(context: Context, part: exp.Expr) -> FjordSqlError | None:
+    """Return the error about a part of an expression, if it is one that only other databases have."""
+    match part:
+        case exp.Kwarg() | exp.PropertyEQ() if isinstance(part.parent, exp.Func):
+            return context.error(part.parent, *unnamed(called(part.parent, part.parent.sql_name())))
+        case exp.Collate():
+            hint = "texts are compared by their code points; write LOWER(text) where case does not matter"
+            return context.error(part, "COLLATE is not part of FjordSQL", hint)
+        case exp.IgnoreNulls():
+            return context.error(part, "IGNORE NULLS is not part of FjordSQL", f"leave it out: {_NO_NULLS}")
+        case exp.RespectNulls():
+            return context.error(part, "RESPECT NULLS is not part of FjordSQL", _NO_NULLS)
+        case exp.Order():
+            hint = "FIRST and LAST go by when tuples were sampled, and the others by no order"
+            return context.error(part.parent or part, "ORDER BY cannot stand in an aggregate", hint)
+        case _:
+            return None

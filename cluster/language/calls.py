@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.reading import FIELD_TYPES
-from cluster.language.arguments import called, unknown_function, without_distinct, wrong_number
+from cluster.language.arguments import called, foreign_part, unknown_function, without_distinct, wrong_number
 from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
-from cluster.language.foreign_parts import foreign_part
 from cluster.language.functions import (
     AGGREGATES,
     FUNCTIONS,
@@ -24,7 +23,7 @@ from cluster.language.syntax import QUERIES, ErrorBound, holds_query, span_of
 from cluster.language.type_words import TYPE_WORDS, meant_type, written_type
 from cluster.language.typing_rules import Typed, common_unit
 from cluster.language.words import FOREIGN_OPERATORS, QUOTES
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.expressions import Checker

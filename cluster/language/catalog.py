@@ -12,7 +12,7 @@ from cluster.language.algebra import Column, Node, Schema, schema_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from protocols.streams import StreamSchema
+    from protocols.wire.streams import StreamSchema
 
 
 class CatalogError(ClusterError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
 _BEGINNING = re.compile(r"--|/\*|'|\"")
 _CLOSED = {
     "--": re.compile(r"[^\r\n]*"),
@@ -81,4 +82,24 @@ def _end_of_comment(text: str, start: int) -> int | None:
         depth += 1 if edge.group() == "/*" else -1
         if depth == 0:
             return edge.end()
+    return None
+
+
+WRITTEN_TWICE = "a quote within a text is written twice: 'it''s'"
+
+
+def unclosed(text: str) -> tuple[str, int, str | None] | None:
+    """Return what is never closed, with its place, as a reason and a hint; None if there is none.
+
+    >>> unclosed("SELECT 'a' /* b")
+    ('a comment is opened here and never closed', 11, 'it is written /* ... */ or -- ...')
+    """
+    closed_texts = False
+    for part in enclosed(text):
+        if part.end is None and part.comment:
+            return "a comment is opened here and never closed", part.start, "it is written /* ... */ or -- ..."
+        if part.end is None:
+            hint = WRITTEN_TWICE if part.mark == "'" and closed_texts else None
+            return "a quote is opened here and never closed", part.start, hint
+        closed_texts = closed_texts or part.mark == "'"
     return None

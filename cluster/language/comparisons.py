@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlglot import exp
 
 from cluster.language.syntax import place_of
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.scope import Context

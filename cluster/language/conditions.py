@@ -19,7 +19,7 @@ from cluster.language.functions import Family
 from cluster.language.nesting import balanced
 from cluster.language.syntax import QUERIES, conjuncts, holds_query
 from cluster.planning_budget import spend
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.scope import Context, Scope

@@ -55,7 +55,7 @@ def _with_points(found: list[Token], points: Collection[int]) -> list[Token]:
 
 
 class FjordSqlGenerator(generator.Generator):
-    """Writes expressions; the words for types are those of :class:`protocols.streams.FieldType`."""
+    """Writes expressions; the words for types are those of :class:`protocols.wire.streams.FieldType`."""
 
     TYPE_MAPPING: ClassVar[dict[Any, str]] = {
         **generator.Generator.TYPE_MAPPING,

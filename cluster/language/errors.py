@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError
 from cluster.language.closeness import closest
 from cluster.language.secrets import masked, masked_span
-from protocols.printable_text import columns_of
+from protocols.text.plain_text import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,7 +23,7 @@ from cluster.language.typing_rules import (
     common_unit,
 )
 from cluster.planning_budget import spend
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.scope import Context, Scope

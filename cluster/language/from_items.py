@@ -24,10 +24,10 @@ from cluster.language.algebra import (
 )
 from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
 from cluster.language.errors import suggest
-from cluster.language.history_clause import with_history
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.quantities import duration_us, read_quantity, row_count
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
+from cluster.language.stream_items import with_history
 from cluster.language.syntax import (
     Bounds,
     Changes,

@@ -11,7 +11,7 @@ from enum import Enum
 from sqlglot import exp
 
 from cluster.language.syntax import Completeness
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 class Family(Enum):

@@ -18,7 +18,7 @@ from cluster.language.matching_keys import MatchingKeys
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
 from cluster.language.scope import Context, Names, Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import QUERIES, Completeness, ErrorBound, Slot, span_of
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

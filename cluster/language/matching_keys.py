@@ -13,7 +13,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
 from cluster.language.plans import scalar_of
 from cluster.language.syntax import QUERIES, Slot, Within
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

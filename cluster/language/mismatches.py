@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.functions import Family
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.typing_rules import Typed

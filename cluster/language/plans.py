@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from cluster.language.algebra import Column, Schema
     from cluster.language.typing_rules import Typed
-    from protocols.streams import FieldType
+    from protocols.wire.streams import FieldType
 
 
 def column_scalar(column: Column) -> Scalar:
@@ -43,7 +43,7 @@ def column_scalar(column: Column) -> Scalar:
 def plain_column(scalar: Scalar) -> str | None:
     """Return the name of the column that `scalar` is, or None if it is more than a column.
 
-    >>> from protocols.streams import FieldType
+    >>> from protocols.wire.streams import FieldType
     >>> speed = expressions.Column("speed")
     >>> plain_column(Scalar(speed, FieldType.REAL))
     'speed'

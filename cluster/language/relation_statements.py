@@ -12,7 +12,7 @@ from cluster.language.quantities import duration_us, read_quantity, written
 from cluster.language.secrets import masked
 from cluster.language.syntax import place_of
 from cluster.language.type_words import column_type
-from protocols.streams import RESERVED_PREFIX
+from protocols.wire.streams import RESERVED_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cluster.language.catalog import Catalog
-    from protocols.streams import FieldType
+    from protocols.wire.streams import FieldType
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from cluster.language.typing_rules import TypeMismatchError, common_type
 
 if TYPE_CHECKING:
     from cluster.language.scope import Context
-    from protocols.streams import FieldType
+    from protocols.wire.streams import FieldType
 
 
 def combine(operation: exp.SetOperation, left: Node, right: Node, context: Context) -> Node:

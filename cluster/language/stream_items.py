@@ -30,6 +30,18 @@ from cluster.language.words import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cluster.language.acquisition import LEAVE_OUT, OWN, with_sources
+from cluster.language.algebra import History, Node, Source
+from cluster.language.quantities import duration_us, read_quantity
+
+if TYPE_CHECKING:
+    from cluster.language.scope import Context
+    from cluster.language.syntax import SinceClause
+
 
 ALIAS_TOKENS = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
 JOINS = ("LEFT", "ZIP", "FULL", "INNER", "CROSS")
@@ -213,3 +225,23 @@ class StreamItemParsing(SensorClauseParsing):
     def _close_paren(self, hint: str, words: tuple[str, ...] = ()) -> None:
         if not self._match(TokenType.R_PAREN):
             self.refuse("a closing parenthesis was expected here", hint=hint, words=words)
+
+
+def with_history(node: Node, since: SinceClause, context: Context, *, name: str) -> Node:
+    """Return `node`, the stream called `name`, with the history noted at every stream below it that has none yet.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is no duration, or each of them has one.
+    """
+    ago = since.args.get("this")
+    history = History(None if ago is None else read_quantity(ago, duration_us, context, meant="HOURS"))
+
+    def note_history(source: Source) -> Source:
+        return source if source.history is not None else replace(source, history=history)
+
+    found = with_sources(node, note_history)
+    if found is node:
+        context.refuse_ignored(since, OWN.format(f"that {name} reads", "SINCE"), LEAVE_OUT)
+    return found

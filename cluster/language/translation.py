@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import TokenType
 from cluster.language.acquisition import refuse_lifetimes_without_streams
 from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
-from cluster.language.comments import without_comments
+from cluster.language.comments import unclosed, without_comments
 from cluster.language.comparisons import value_of
 from cluster.language.dialect import FjordSQL, tokens_of
 from cluster.language.errors import FjordSqlError, suggest
@@ -33,10 +33,9 @@ from cluster.language.syntax import (
     place_of,
 )
 from cluster.language.type_words import column_type
-from cluster.language.unclosed import unclosed
 from cluster.language.walks import levels
 from protocols.errors import FjordError
-from protocols.streams import LONGEST_UNIT, MOST_FIELDS, Field, FieldType, StreamSchema
+from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, Field, FieldType, StreamSchema
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -14,7 +14,7 @@ from cluster.language.plans import renamed_apart
 from cluster.language.quantities import distance_us, read_quantity
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem, unique_name
 from cluster.language.syntax import ZipBounds, ZipJoin, conjuncts
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.algebra import ZipKind

@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from cluster.fjord.batch import NEVER
-from cluster.fjord.instant_texts import instant_text
+from cluster.fjord.batch import NEVER, instant_text
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Schema
-from protocols.printable_text import columns_of, printable
-from protocols.streams import FieldType
+from protocols.text.plain_text import columns_of, printable
+from protocols.wire.streams import FieldType
 
 PAGE_ROWS = 1_000
 """Rows of a table whose columns are equally wide."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from cluster.fjord.scalars import POLARS_TYPES
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 SAMPLE_ROWS = 1_000
 """Rows that show of most columns that their values cannot be read in some way."""

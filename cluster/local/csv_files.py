@@ -17,8 +17,8 @@ from typing import Any
 import polars as pl
 
 from cluster.local.column_values import read_as_a_whole, read_text
-from cluster.local.table_file_errors import TableFileError, not_utf8
-from protocols.streams import FieldType
+from cluster.local.errors import TableFileError, not_utf8
+from protocols.wire.streams import FieldType
 
 BLOCK_BYTES = 1 << 20
 """Of a file that are looked at together."""

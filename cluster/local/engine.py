@@ -26,12 +26,11 @@ from cluster.fjord.stored_rows import StoredRows
 from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.language.algebra import History
-from cluster.local.memory_store import MemoryStore
-from cluster.local.memory_tables import MemoryTables
+from cluster.local.memory_tables import MemoryStore, MemoryTables
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, Fragment
 from cluster.plan.epoch import Plan
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 
 
 @dataclass(frozen=True, slots=True)

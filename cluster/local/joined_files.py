@@ -10,10 +10,10 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS, START
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Column, Schema
+from cluster.local.errors import TableFileError
 from cluster.local.stream_files import BATCH_ROWS, StreamFile, schema_of_fields
-from cluster.local.table_file_errors import TableFileError
 from cluster.local.table_files import TableFile
-from protocols.streams import FieldType, StreamSchema
+from protocols.wire.streams import FieldType, StreamSchema
 
 
 class JoinedFiles:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from cluster.local.table_file_errors import TableFileError, not_utf8
+from cluster.local.errors import TableFileError, not_utf8
 
 
 def scan_json_lines(path: Path, as_written: Collection[str]) -> pl.LazyFrame:

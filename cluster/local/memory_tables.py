@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -14,7 +14,7 @@ from cluster.fjord.real_values import settled_scan
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot
 from cluster.language.algebra import Node, Relation
 from cluster.plan.relations_read import relations_of
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +94,19 @@ def _active(begins: Sequence[int], instant_us: int) -> int:
 def _scan(relation: Relation, version: RelationRows) -> pl.LazyFrame:
     reals = [column.name for column in relation.columns if column.type is FieldType.REAL]
     return settled_scan(version.rows.lazy(), reals)
+
+
+class MemoryStore(dict[str, bytes]):
+    """Values by name. A copy is a snapshot: values never change."""
+
+    def put(self, name: str, value: bytes) -> None:
+        """Set a value."""
+        self[name] = value
+
+    def remove(self, name: str) -> None:
+        """Remove a value."""
+        del self[name]
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all values."""
+        return list(self)

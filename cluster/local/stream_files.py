@@ -8,12 +8,12 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, START
 from cluster.language.algebra import Schema
+from cluster.local.errors import TableFileError, explained
 from cluster.local.file_instants import instants
-from cluster.local.table_file_errors import TableFileError, explained
 from cluster.local.table_files import TableFile
-from protocols.batches import DEFAULT_RATE_COLUMN
-from protocols.printable_text import printable
-from protocols.streams import MOST_FIELDS, Field, StreamSchema
+from protocols.text.plain_text import printable
+from protocols.wire.batches import DEFAULT_RATE_COLUMN
+from protocols.wire.streams import MOST_FIELDS, Field, StreamSchema
 
 TIME = "time"
 """The column of instants, unless another is named."""

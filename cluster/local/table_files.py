@@ -13,11 +13,11 @@ import polars as pl
 from cluster.language.algebra import Column, Schema
 from cluster.local.column_values import read_as_a_whole, read_column, type_of, without_values
 from cluster.local.csv_files import numbered_records, scan_csv
+from cluster.local.errors import SHOWN_ROWS, TableFileError, explained
 from cluster.local.file_instants import written_instants
 from cluster.local.json_line_files import numbered_objects, scan_json_lines
-from cluster.local.table_file_errors import SHOWN_ROWS, TableFileError, explained
-from protocols.printable_text import printable
-from protocols.streams import RESERVED_PREFIX, FieldType
+from protocols.text.plain_text import printable
+from protocols.wire.streams import RESERVED_PREFIX, FieldType
 
 SUFFIXES = {".csv": "CSV", ".parquet": "Parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines"}
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".zip")

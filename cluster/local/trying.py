@@ -8,11 +8,10 @@ import msgspec
 import polars as pl
 
 from cluster.errors import PlanError
+from cluster.fjord.acceptance import RowLimitError, RowLimits, check_rows, check_supported
 from cluster.fjord.answers import ERROR
 from cluster.fjord.batch import NEVER, START
-from cluster.fjord.row_limits import RowLimitError, RowLimits, check_rows
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.fjord.supported import check_supported
 from cluster.fjord.text_growth import check_text
 from cluster.language.algebra import Node, Schema, Source, schema_of
 from cluster.language.catalog import StaticRelation

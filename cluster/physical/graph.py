@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
+from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan, Work
 from cluster.physical.operations import GroupedFilter, Scan, ScanAggregates, Sink
-from cluster.physical.statistics import Work
 from cluster.physical.text import by_window, shown
 from cluster.physical.words import describe, named, pane_window_words
 

@@ -13,10 +13,8 @@ from cluster.physical.operations import Exchange, Lookup, Reorder
 from cluster.plan.explain import described_lookup
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
 from cluster.plan.lookup_order import partners_of
-from cluster.plan.relation_sizes import RelationSize
-from cluster.plan.relation_slices import slices_of
-from cluster.plan.relations_read import relations_of
-from protocols.byte_sizes import format_byte_size
+from cluster.plan.relations_read import RelationSize, relations_of, slices_of
+from protocols.text.byte_sizes import format_byte_size
 
 
 def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_bytes: int, buckets: int) -> str:

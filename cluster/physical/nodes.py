@@ -10,6 +10,7 @@ What is estimated or measured of a node stands beside the plan, by the node's id
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -18,9 +19,9 @@ from msgspec.structs import replace
 from cluster.language.algebra import AggregateCall, Scalar
 from cluster.physical.operations import Exchange, Filter, Lookup, Measures, Operation, Project, Scan, Sink
 from cluster.plan.history import EVER_US
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.plan.relations_read import relations_of
-from protocols.demands import QueryDemand
+from protocols.wire.demands import QueryDemand
 
 
 class OperatorNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -331,3 +332,17 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
 
 NOTHING = PhysicalPlan(0)
 """The plan of an engine that has never had a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was done for a fragment: tuples it was given, rows it answered (shared ones once), processor time."""
+
+    tuples: int
+    answers: int
+    seconds: float
+
+    @property
+    def words(self) -> str:
+        """The same in words."""
+        return f"{self.tuples:,} tuples in, {self.answers:,} rows out, {self.seconds:,.2f} s of work"

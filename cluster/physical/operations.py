@@ -9,8 +9,23 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from cluster.language.algebra import AggregateCall, Detector, History, Output, Scalar, Schema, TableLookup, ZipKind
-from protocols.programs import Measure
+from cluster.language.algebra import (
+    QUERY_GROUP,
+    STAMP,
+    VISIBLE_FROM,
+    AggregateCall,
+    Column,
+    Detector,
+    History,
+    Output,
+    Scalar,
+    Schema,
+    TableLookup,
+    ZipKind,
+)
+from protocols.wire.batches import EXCEPT_COLUMN
+from protocols.wire.programs import Measure
+from protocols.wire.streams import FieldType
 
 Measures = tuple[tuple[str, tuple[Measure, ...]], ...]
 """By field: what has to be known of it."""
@@ -366,3 +381,20 @@ PlainOperation = (
 
 Operation = PlainOperation | Lookup
 """Any kind."""
+
+
+SIZE = Column("fjord_size_us", FieldType.INTEGER, "us")
+SLIDE = Column("fjord_slide_us", FieldType.INTEGER, "us")
+SUPERSEDED_UNTIL = Column("fjord_after", FieldType.INTEGER)
+"""Queries visible from this epoch or an earlier one get another row in the place of this one."""
+MARKS: Schema = (QUERY_GROUP, SIZE, SLIDE, VISIBLE_FROM, SUPERSEDED_UNTIL)
+"""What the rows of answers carry so that each query finds its own."""
+
+RIGHT = "fjord_right_"
+"""Marks of the right side of a join are called so until it is made."""
+
+COVERED_BY = Column(EXCEPT_COLUMN, FieldType.TEXT)
+"""Which aggregates of sensors contain a sample already."""
+
+MADE = (STAMP, QUERY_GROUP, VISIBLE_FROM)
+"""Columns of a source that are made when it is read, not stored."""

@@ -14,12 +14,12 @@ from cluster.physical.words import ALL_ROWS, describe, scan_words
 from cluster.plan.completeness import check_completeness
 from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of, conjuncts_of
-from cluster.plan.hosts import Host
 from cluster.plan.pane_query import PaneQuery, pane_query_of
+from cluster.plan.pipelines import Host
 from cluster.plan.push_down import MEASURES, fixed_columns, pushed_of, split_predicate
 from protocols.acquisition.words import band_words
-from protocols.demands import PropertyBand, QueryDemand
-from protocols.durations import format_duration
+from protocols.text.durations import format_duration
+from protocols.wire.demands import PropertyBand, QueryDemand
 
 
 def placement_of(node: Node) -> str:

@@ -22,7 +22,7 @@ from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_changes import PhysicalChange
 from cluster.plan import epoch as logical
 from cluster.plan.epoch import EMPTY, Plan, PlanChange
-from cluster.synced_files import make_folder, sync
+from cluster.storage.synced_files import make_folder, sync
 
 WHOLE_EVERY = 64
 """Epochs between two files with a whole plan; the others say what has changed since the epoch before."""

@@ -17,7 +17,7 @@ from cluster.physical.operations import Lookup, PlainOperation
 from cluster.physical.plan_changes import FragmentChange, NodeChange, PhysicalChange, Splice
 from cluster.physical.soundness import check
 from cluster.plan import stored_plans
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 
 FORMAT = 5
 """4 and those before have logical plans (:mod:`cluster.plan.epoch`)."""

@@ -9,7 +9,7 @@ from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.physical.operations import Panes
 from cluster.physical.words import named, queries_counted
 from cluster.plan.epoch import PlannedQuery
-from protocols.durations import format_duration
+from protocols.text.durations import format_duration
 
 
 def sharing_of(node: Node, running: PhysicalPlan) -> str:

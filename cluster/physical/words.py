@@ -8,8 +8,8 @@ import msgspec
 
 from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Output, Scalar
 from cluster.physical import operations as kinds
-from cluster.physical.columns import COVERED_BY, MARKS, RIGHT
 from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.physical.operations import COVERED_BY, MARKS, RIGHT
 from cluster.plan.explain import (
     aggregate_words,
     count_window_words,
@@ -23,7 +23,7 @@ from cluster.plan.explain import (
     zip_words,
 )
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
-from protocols.durations import format_duration
+from protocols.text.durations import format_duration
 
 NAMED = 5
 """Queries named; of more, only how many there are."""

@@ -20,7 +20,7 @@ from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import fixed_columns, pushed_of, split_predicate
-from protocols.frames import LONGEST_PERIOD_US
+from protocols.wire.frames import LONGEST_PERIOD_US
 
 
 def check_completeness(node: Node) -> None:

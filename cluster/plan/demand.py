@@ -39,8 +39,8 @@ from cluster.plan.pane_query import PaneQuery, pane_query_of, without_acquisitio
 from cluster.plan.push_down import event_fingerprint, pushed_of, split_predicate
 from cluster.planning_budget import spend
 from cluster.shared_nodes import remembered
-from protocols.demands import CompletenessDemand, EventDemand, PaneDemand, QueryDemand
-from protocols.programs import DeadBand, Measure, Threshold
+from protocols.wire.demands import CompletenessDemand, EventDemand, PaneDemand, QueryDemand
+from protocols.wire.programs import DeadBand, Measure, Threshold
 
 
 def demands_of(query: str, node: Node) -> dict[str, tuple[QueryDemand, ...]]:

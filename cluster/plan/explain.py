@@ -43,13 +43,13 @@ from cluster.language.plans import plain_column
 from cluster.language.translation import Query, translate
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import Rewritten, rewrite
-from protocols.durations import format_duration
+from protocols.text.durations import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cluster.language.catalog import Catalog
-    from cluster.plan.relation_sizes import RelationSize
+    from cluster.plan.relations_read import RelationSize
 
 _PICTURES = {**{code: 0x2400 + code for code in range(32)}, 0x7F: 0x2421, 0x85: 0x2424, 0x2028: 0x2424, 0x2029: 0x2424}
 """Of control characters in texts: one that ends a line would end that of the operator."""
@@ -229,8 +229,8 @@ def in_one_line(text: str) -> str:
 def readable(scalar: Scalar) -> str:
     """Return an expression in one line, without the quotes that simple names do not need.
 
-    >>> from cluster.language.written_scalars import read_scalar
-    >>> from protocols.streams import FieldType
+    >>> from cluster.plan.expressions import read_scalar
+    >>> from protocols.wire.streams import FieldType
     >>> readable(read_scalar('"speed" > "avg(speed)"', FieldType.BOOLEAN))
     'speed > "avg(speed)"'
     """

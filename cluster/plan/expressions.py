@@ -12,12 +12,16 @@ from cluster.expressions.walks import substituted as with_columns
 from cluster.language.algebra import Output, Scalar, schema_of
 from cluster.language.plans import column_scalar
 from cluster.shared_nodes import remembered
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cluster.language.algebra import Node
+from functools import lru_cache
+
+from cluster.expressions.reading import expression_of
+from cluster.language.dialect import parse_scalar
 
 MOST_NODES = 2_000
 """Of an expression; those that would grow beyond this by substitution are left apart."""
@@ -146,3 +150,18 @@ def tidy_equality(scalar: Scalar, right: frozenset[str]) -> Scalar:
     if not one or not one <= right or other <= right:
         return scalar
     return Scalar(Binary("=", sides[1], sides[0]), scalar.type)
+
+
+@lru_cache(maxsize=16_384)
+def read_scalar(text: str, kind: FieldType) -> Scalar:
+    """Return the expression that a text is; names in it are columns of the plan.
+
+    >>> read_scalar('"speed" > 20', FieldType.BOOLEAN).sql
+    '"speed" > 20'
+
+    Raises
+    ------
+    PlanError, FjordSqlError
+        If it is none.
+    """
+    return Scalar(expression_of(parse_scalar(text)), kind)

@@ -28,8 +28,7 @@ from cluster.language.algebra import (
 from cluster.language.plans import plain_column
 from cluster.language.walks import rebuilt
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of
-from cluster.plan.relation_sizes import RelationSize
-from cluster.plan.relations_read import relations_of
+from cluster.plan.relations_read import RelationSize, relations_of
 
 _RANKS = {"semi": 0, "anti": 0, "inner": 1, "left": 2}
 

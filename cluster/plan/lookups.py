@@ -30,6 +30,7 @@ from cluster.language.algebra import (
     Node,
     Output,
     Project,
+    Scalar,
     SemiJoin,
     Source,
     TableLookup,
@@ -54,7 +55,6 @@ from cluster.plan.expressions import (
     tidy_equality,
     without_alternatives,
 )
-from cluster.plan.lookup_names import called_columns, found_columns, renamed_table
 from cluster.plan.opened_tables import opened
 from cluster.plan.pipelines import is_pipeline, partition_keys
 from cluster.plan.relations_read import relations_of
@@ -263,3 +263,29 @@ def _in_source(lookup: Lookup, source: Source) -> Node:
 
 def _prefixes(source: Source) -> list[str]:
     return [schema_of(each.table)[0].name.split(".", maxsplit=1)[0] for each in source.lookups]
+
+
+def called_columns(lookup: Lookup, names: dict[str, str]) -> dict[str, Scalar]:
+    """Return the columns of a lookup's table under other names, by their own."""
+    return {each.name: column_scalar(replace(each, name=names[each.name])) for each in schema_of(lookup.table)}
+
+
+def renamed_table(lookup: Lookup, taken: list[str]) -> tuple[Node, dict[str, str]]:
+    """Return a lookup's table with names that are not taken, and the new name of each column."""
+    used = list(taken)
+    names: dict[str, str] = {}
+    for column in schema_of(lookup.table):
+        names[column.name] = unique_name(column.name, used)
+        used.append(names[column.name])
+    outputs = [Output(names[each.name], column_scalar(each), each.unit) for each in schema_of(lookup.table)]
+    return project(lookup.table, outputs), names
+
+
+def found_columns(lookup: Lookup, names: dict[str, str]) -> list[Output]:
+    """Return the columns that a lookup adds, under its own names, where they are called otherwise."""
+    if not lookup.pairs:
+        return []
+    return [
+        Output(column.name, column_scalar(replace(column, name=names[column.name])), column.unit)
+        for column in schema_of(lookup.table)
+    ]

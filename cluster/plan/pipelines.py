@@ -6,6 +6,7 @@ A pipeline begins at a stream. Where an aggregate breaks it, the aggregate's fir
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
 
 from cluster.language.algebra import QUERY_GROUP, Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow
 from cluster.language.walks import nodes_of
@@ -70,3 +71,15 @@ def slide_of(node: Node) -> int:
         assert isinstance(node, Filter | Project)  # noqa: S101 - what a pipeline is made of
         node = node.input
     return 1
+
+
+class Host(StrEnum):
+    """One of the two."""
+
+    STATELESS = "stateless"
+    STATEFUL = "stateful"
+
+
+def host_of(node: Node) -> Host:
+    """Return which one answers a query, given its plan."""
+    return Host.STATELESS if is_pipeline(node) else Host.STATEFUL

@@ -27,7 +27,7 @@ from cluster.expressions.nodes import (
     bare,
 )
 from cluster.language.algebra import Scalar, Schema
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 Value = int | float | str
 LAST_LETTER = 0x10FFFF

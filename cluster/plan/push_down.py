@@ -23,10 +23,10 @@ from cluster.plan.predicate_intervals import Interval, Intervals, extract_ranges
 from cluster.plan.widening import widened_bands, widened_conditions
 from cluster.planning_budget import spend
 from protocols.acquisition.needs import intervals_of
-from protocols.demands import PropertyBand
-from protocols.frames import LONGEST_PERIOD_US
-from protocols.programs import Band, Measure
-from protocols.streams import FieldType
+from protocols.wire.demands import PropertyBand
+from protocols.wire.frames import LONGEST_PERIOD_US
+from protocols.wire.programs import Band, Measure
+from protocols.wire.streams import FieldType
 
 MEASURES: Mapping[str, tuple[Measure, ...]] = {
     "count": (Measure.COUNT,),

@@ -19,7 +19,7 @@ from cluster.planning_budget import PlanningLimitError, spend
 
 if TYPE_CHECKING:
     from cluster.language.algebra import Node
-    from cluster.plan.relation_sizes import RelationSize
+    from cluster.plan.relations_read import RelationSize
 
 Rule = Callable[["Node"], "Node | None"]
 

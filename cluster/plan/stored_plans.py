@@ -15,9 +15,9 @@ from cluster.expressions import storing
 from cluster.language.algebra import Node, Relation, Scalar, identity_of, inputs_of, with_inputs
 from cluster.language.errors import FjordSqlError
 from cluster.language.walks import from_below, written_out
-from cluster.language.written_scalars import read_scalar
+from cluster.plan.expressions import read_scalar
 from cluster.shared_nodes import remembered
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 LARGEST_TREE = 5_000
 """Nodes of a plan that is written as a tree; one with more, parts counted wherever they stand, is a list."""

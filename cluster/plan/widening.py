@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from cluster.planning_budget import spend
 from protocols.acquisition.needs import bands_of, fewer, intervals_of
-from protocols.demands import LONGEST_TEXT, MOST_BANDS, PropertyBand, QueryDemand
-from protocols.programs import Band
+from protocols.wire.demands import LONGEST_TEXT, MOST_BANDS, PropertyBand, QueryDemand
+from protocols.wire.programs import Band
 
 _LETTERS = 8
 """Letters of texts, from the first on that is not the same in all: the distance of texts is measured by these."""

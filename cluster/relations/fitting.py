@@ -14,7 +14,7 @@ from cluster.language.errors import suggest
 from cluster.language.relation_statements import MOST_COLUMNS
 from cluster.language.selects import NAME
 from cluster.relations.source import SourceColumn, SourceSchemaError
-from protocols.streams import RESERVED_PREFIX, FieldType
+from protocols.wire.streams import RESERVED_PREFIX, FieldType
 
 POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
     FieldType.BOOLEAN: pl.Boolean,

@@ -25,7 +25,7 @@ from cluster.relations.source import (
     SourceSchemaError,
     SourceTooLargeError,
 )
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 class _FrameSource(ABC):

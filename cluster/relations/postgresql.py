@@ -26,7 +26,7 @@ from cluster.relations.source import (
     SourceColumn,
     SourceSchemaError,
 )
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 KEEP_ALIVE = {
     "keepalives_idle": 10,

@@ -12,7 +12,7 @@ import polars as pl
 from cluster.errors import ClusterError
 from cluster.language.algebra import Schema
 from cluster.language.comparisons import Comparison
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 BATCH_ROWS = 20_000
 """Rows fetched from a database at once."""

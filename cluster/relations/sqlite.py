@@ -26,7 +26,7 @@ from cluster.relations.source import (
     SourceColumn,
     SourceSchemaError,
 )
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 VIEW = "fjord_relation"
 TIME_WORDS = ("DATE", "TIME")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from cluster.errors import ClusterError
 from cluster.physical.nodes import Fragment
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.spark.positions import SparkPositions
 from cluster.storage.stream_tables import StreamTable
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.fjord.instant_texts import instant_text
+from cluster.fjord.batch import instant_text
 from cluster.language.algebra import Node
 from cluster.plan.history import EVER_US, beginnings_of, with_beginnings
 from cluster.storage.stored_files import StoredFiles

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cluster.errors import PlanError
-from cluster.fjord.supported import check_supported
+from cluster.fjord.acceptance import check_supported
 from cluster.fjord.text_growth import check_text
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import Query, translate
-from cluster.plan.relation_sizes import RelationSize
+from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import Rewritten, rewrite
 from cluster.planning_budget import Budget, limited
 from protocols.event_log import get_logger

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 
 from cluster.errors import ClusterError, UnwritableError
-from cluster.fjord.row_limits import RowLimits, check_rows
+from cluster.fjord.acceptance import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
 from cluster.language.algebra import Node
@@ -25,25 +25,24 @@ from cluster.physical.sharing import sharing_of
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explained
-from cluster.plan.relation_sizes import RelationSize, large_relations
-from cluster.plan.relations_read import MEMORY_BYTES, relations_of
-from cluster.service.demand_reports import DemandReports
+from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
+from cluster.service.catalog.relation_refresh import RelationRefresher
+from cluster.service.catalog.relation_service import RelationService
+from cluster.service.catalog.relation_store import KnownRelation, RelationStore
+from cluster.service.catalog.stream_service import StreamService
 from cluster.service.looking_back import HistoryRead, beginning, history_of, history_text
 from cluster.service.planning import PLANNING_SECONDS, Known, Planning
-from cluster.service.published_demands import PublishedDemands
-from cluster.service.registry import RegisteredQuery, Registry
-from cluster.service.relation_refresh import RelationRefresher
-from cluster.service.relation_registry import WaitingQuery
-from cluster.service.relation_service import RelationService
-from cluster.service.relation_store import KnownRelation, RelationStore
-from cluster.service.stream_service import StreamService
-from cluster.service.waiting_queries import WaitingQueries
+from cluster.service.publishing.demand_reports import DemandReports
+from cluster.service.publishing.published_demands import PublishedDemands
+from cluster.service.registry.registry import RegisteredQuery, Registry
+from cluster.service.registry.relation_registry import WaitingQuery
+from cluster.service.registry.waiting_queries import WaitingQueries
 from cluster.storage.stream_tables import StreamTable
-from protocols import topics
-from protocols.demands import QueryDemand, StreamDemand
 from protocols.event_log import get_logger
-from protocols.frames import VERSION
-from protocols.mqtt import LinkError, Message, MqttLink
+from protocols.mqtt.link import LinkError, Message, MqttLink
+from protocols.wire import topics
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
 
 log = get_logger(__name__)
 

@@ -14,45 +14,44 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError
+from cluster.fjord.acceptance import RowLimits
+from cluster.fjord.batch import instant_text
 from cluster.fjord.counters import Counters, added
-from cluster.fjord.instant_texts import instant_text
-from cluster.fjord.row_limits import RowLimits
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.demand import streams_of
 from cluster.relations.source import Limits
-from cluster.service.api import make_api
-from cluster.service.demand_reports import DemandReports
-from cluster.service.folder_format import REGISTRY, decide, look, settle
-from cluster.service.folder_lock import lock_folder
-from cluster.service.folder_path import check_path
+from cluster.service.billing.lifetime_notes import lifetime_notes
+from cluster.service.catalog.relation_store import RelationStore
+from cluster.service.catalog.sensor_catalog import Connected, SensorCatalog
+from cluster.service.catalog.stream_budgets import StillRead, StreamBudgets
+from cluster.service.data_folder.folder import check_path, lock_folder
+from cluster.service.data_folder.format import REGISTRY, decide, look, settle
+from cluster.service.http.api import make_api
+from cluster.service.http.listening import ApiServer, listen
+from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.lag import Lags, greatest
-from cluster.service.lifetime_notes import lifetime_notes
-from cluster.service.listening import ApiServer, listen
-from cluster.service.lost_epochs import go_on_behind, named_epoch
-from cluster.service.lost_versions import make_up_for_lost, named_versions, set_back
-from cluster.service.metrics import ClusterMetrics
-from cluster.service.publisher import Publisher
+from cluster.service.publishing.demand_reports import DemandReports
+from cluster.service.publishing.publisher import Publisher
+from cluster.service.publishing.result_messages import stored_results
 from cluster.service.query_service import QueryService
-from cluster.service.registry import Registry
-from cluster.service.relation_store import RelationStore
-from cluster.service.sensor_catalog import Connected, SensorCatalog
+from cluster.service.registry.lost_epochs import go_on_behind, named_epoch
+from cluster.service.registry.lost_versions import make_up_for_lost, named_versions, set_back
+from cluster.service.registry.registry import Registry
 from cluster.service.settings import ClusterSettings
-from cluster.service.stored_results import stored_results
-from cluster.service.stream_budgets import StillRead, StreamBudgets
 from cluster.spark.positions import SparkPositions
 from cluster.spark.session import SessionSettings, open_session
 from cluster.spark.spark_log import SPARK_LOG, SparkLog
 from cluster.storage.budgets import Blocked, Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
-from cluster.storage.troubles import Troubles
-from protocols import topics
-from protocols.catalog import Presence, Status
+from cluster.storage.synced_files import Troubles
 from protocols.errors import TopicError
 from protocols.event_log import get_logger
-from protocols.frames import VERSION, encode
-from protocols.mqtt import Message, MqttLink
+from protocols.mqtt.link import Message, MqttLink
+from protocols.wire import topics
+from protocols.wire.catalog import Presence, Status
+from protocols.wire.frames import VERSION, encode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocols.mqtt import SILENCE_SECONDS, BrokerAddress
+from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress
 
 DEFAULT_API_PORT = 8642
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from cluster.errors import StorageError
-from cluster.synced_files import sync
+from cluster.storage.synced_files import sync
 from protocols.event_log import get_logger
 
 log = get_logger(__name__)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.synced_files import sync
+from cluster.storage.synced_files import sync
 
 _Seen = tuple[int, int]
 """When a file was changed last, and its size."""

@@ -18,7 +18,7 @@ from cluster.fjord import bucket_host
 from cluster.fjord.bucket_host import Kept, Store
 from cluster.fjord.control import merged_control
 from cluster.fjord.relation_tables import RelationTables
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.envelopes import CONTROL, pack_rows, unpack_control, unpack_rows
 from cluster.spark.running_plans import fragments_at

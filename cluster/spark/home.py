@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from cluster.made_folders import cache_folder, link_entries, made_folder
+from cluster.spark.made_folders import cache_folder, link_entries, made_folder
 
 SPARK_HOME = "SPARK_HOME"
 

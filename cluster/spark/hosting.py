@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.spark.bucket_processor import DownstreamProcessor
 from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
 from cluster.spark.checkpoint_files import CheckpointFiles

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cluster.physical.nodes import PhysicalPlan
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.spark.tables_read import TablesRead
 
 

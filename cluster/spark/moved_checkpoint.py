@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from cluster.synced_files import write_whole
+from cluster.storage.synced_files import write_whole
 from protocols.event_log import get_logger
 
 log = get_logger(__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cluster.spark.offsets import Offset
 from cluster.storage.archived_log import LOG, is_local
-from cluster.synced_files import sync
+from cluster.storage.synced_files import sync
 
 
 def sync_named(start: Offset, end: Offset, streams: str, plans: str, relations: str) -> None:

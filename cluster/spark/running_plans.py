@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cluster.physical.nodes import Fragment
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 
 
 @lru_cache(maxsize=8)

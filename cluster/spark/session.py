@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cluster.java import find_java, use_java
 from cluster.spark.home import use_installed_pyspark
+from cluster.spark.java import find_java, use_java
 from cluster.spark.spark_log import SparkLog, SparkStartError
 
 if TYPE_CHECKING:

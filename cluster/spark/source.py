@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.catching_up import PastRead, Reached, caught_up, past_reads
 from cluster.spark.end_of_java import end_quietly_without_java

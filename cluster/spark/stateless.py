@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from cluster.fjord.stateless_host import StatelessHost
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.spark.envelopes import RESULT_SCHEMA, pack_rows
 from cluster.spark.running_plans import fragments_at
 from cluster.spark.task_fjord import task_fjord

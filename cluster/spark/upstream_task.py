@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.catching_up import PastRead
 

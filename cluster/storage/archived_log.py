@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cluster.storage.retention import may_go
-from cluster.synced_files import make_folder
+from cluster.storage.synced_files import make_folder
 
 LOG = "_delta_log"
 ARCHIVE = "_fjord_log"

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from cluster.errors import StorageError
 from cluster.storage.archived_log import ARCHIVE, LOG, archived_name, is_local
-from protocols.batches import START_COLUMN
+from protocols.wire.batches import START_COLUMN
 
 METADATA_PREFIX = "fjord."
 MAX_COMMIT_BYTES = 16 * 1024 * 1024

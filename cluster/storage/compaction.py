@@ -18,15 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from cluster.storage.appending import AppendedTable
+from cluster.storage.appending import AppendedTable, DiskUse, disk_use
 from cluster.storage.archived_log import forget_archived, is_local
 from cluster.storage.budgets import PARTS, UNBOUNDED, Budget
 from cluster.storage.commit_log import CommitLog, open_files
-from cluster.storage.disk_use import DiskUse, disk_use
 from cluster.storage.retention import HOUR_SECONDS, hours_kept
-from protocols.batches import START_COLUMN
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
+from protocols.wire.batches import START_COLUMN
 
 log = get_logger(__name__)
 

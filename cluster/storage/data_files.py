@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction
 
 from cluster.storage.archived_log import is_local
 from cluster.storage.commit_log import open_files
-from cluster.synced_files import sync_with_names
+from cluster.storage.synced_files import sync_with_names
 
 LONGEST_BOUND = 32
 """Characters; a column with longer texts has no least and greatest one in its statistics."""

@@ -17,7 +17,7 @@ from cluster.errors import UnwritableError
 from cluster.storage.archived_log import LOG, archive, is_local
 from cluster.storage.log_entries import LAST_CHECKPOINT
 from cluster.storage.retention import KEEP_HOURS
-from cluster.synced_files import make_folder, sync_with_names
+from cluster.storage.synced_files import make_folder, sync_with_names
 
 COMMITS_BETWEEN_CHECKPOINTS = 100
 

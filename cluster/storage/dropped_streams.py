@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from cluster.errors import StorageError, UnwritableError
-from cluster.synced_files import make_folder, rename
+from cluster.storage.synced_files import make_folder, rename
 
 FOLDER = ".dropped"
 """Below that of the streams; no stream has such a name."""

@@ -18,7 +18,7 @@ from cluster.storage.log_entries import (
     last_checkpoint,
     numbered,
 )
-from cluster.synced_files import sync
+from cluster.storage.synced_files import sync
 from protocols.event_log import get_logger
 
 log = get_logger(__name__)

@@ -20,7 +20,7 @@ import msgspec
 import polars as pl
 
 from cluster.errors import StorageError
-from cluster.synced_files import make_folder, rename
+from cluster.storage.synced_files import make_folder, rename
 
 KEEP = 16
 """Versions that are kept however old they are."""

@@ -18,7 +18,7 @@ from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Blocked, Budget, TableFile, dropping, wanted_from
 from cluster.storage.commit_log import CommitLog
-from cluster.synced_files import write_whole
+from cluster.storage.synced_files import write_whole
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
 

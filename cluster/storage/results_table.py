@@ -16,14 +16,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
-from cluster.storage.appending import AppendedTable, OutcomeUnknownError
+from cluster.storage.appending import AppendedTable, DiskUse, OutcomeUnknownError
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Budget
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
 from cluster.storage.damaged_tables import Damage, mended
 from cluster.storage.delta_tables import created
-from cluster.storage.disk_use import DiskUse
 from cluster.storage.mending import mend_log
 from cluster.storage.results_retention import ResultsRetention
 

@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 from cluster.errors import StorageError
 from cluster.storage.archived_log import ARCHIVE, is_local, log_at
 from cluster.storage.commit_log import Commit
-from protocols.batches import START_COLUMN
+from protocols.wire.batches import START_COLUMN
 
 _FIRST, _LAST = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
 Instants = npt.NDArray[np.int64]

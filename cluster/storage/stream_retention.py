@@ -11,9 +11,9 @@ from deltalake.exceptions import DeltaError
 
 from cluster.storage.appending import AppendedTable
 from cluster.storage.budgets import UNBOUNDED, Blocked, Budget, Passed, TableFile, dropping, wanted_from
-from protocols.batches import START_COLUMN
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
+from protocols.wire.batches import START_COLUMN
 
 log = get_logger(__name__)
 

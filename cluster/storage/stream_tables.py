@@ -18,23 +18,22 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
-from cluster.storage.appending import AppendedTable
+from cluster.storage.appending import AppendedTable, DiskUse
 from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import Compaction
 from cluster.storage.damaged_tables import Damage, is_suspicious, mended, set_aside
 from cluster.storage.delta_tables import created
-from cluster.storage.disk_use import DiskUse
 from cluster.storage.mending import mend_log
 from cluster.storage.stream_retention import Dropped, StreamRetention
-from protocols.batches import (
+from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
     MOTE_COLUMN,
     START_COLUMN,
     aggregate_fields,
 )
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 ARROW_TYPES: dict[FieldType, pa.DataType] = {
     FieldType.BOOLEAN: pa.bool_(),

@@ -9,8 +9,7 @@ docs/how-to/try-and-test-queries.md shows how.
 1330585200000000 {'kmh': 48.0}
 """
 
-from cluster.testing.clock import FakeClock
-from cluster.testing.query_run import Answer, QueryFailedError, QueryRun, answers
+from cluster.testing.query_run import Answer, FakeClock, QueryFailedError, QueryRun, answers
 from cluster.testing.sources import ABORT, EOF, PAUSE, WATERMARK, ScriptedRelation, ScriptedSource, ScriptError
 
 __all__ = [

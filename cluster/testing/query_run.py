@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from cluster.errors import ClusterError
+from cluster.fjord.acceptance import check_supported
 from cluster.fjord.answers import ERROR
 from cluster.fjord.batch import NEVER
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.fjord.supported import check_supported
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
@@ -21,8 +21,8 @@ from cluster.local.memory_tables import MemoryTables
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import sources_with_history
 from cluster.plan.rewrite import rewrite
-from cluster.testing.clock import FakeClock
 from cluster.testing.sources import ScriptedRelation, ScriptedSource, Taken
+from protocols.text.durations import parse_duration_us
 
 QUERY = "query"
 """What a query is called that has no name."""
@@ -230,3 +230,30 @@ def _answers(answered: Answered) -> list[Answer]:
             raise QueryFailedError(query, msgspec.json.decode(row))
         found.append(Answer(query, start_us, None if end_us >= NEVER else end_us, msgspec.json.decode(row)))
     return found
+
+
+class FakeClock:
+    """Seconds since the test began.
+
+    >>> clock = FakeClock()
+    >>> clock.advance("1m")
+    >>> clock()
+    60.0
+    """
+
+    def __init__(self) -> None:
+        self._now_us = 0
+
+    def __call__(self) -> float:
+        """Return what time it is."""
+        return self._now_us / 1e6
+
+    def advance(self, duration: str) -> None:
+        """Let time pass: ``10s``, ``500ms``.
+
+        Raises
+        ------
+        DurationError
+            If that is no duration.
+        """
+        self._now_us += parse_duration_us(duration)

@@ -14,9 +14,9 @@ from cluster.fjord.batch import ALWAYS, NEVER, START
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Column, Schema
 from cluster.local.memory_tables import RelationRows
-from protocols.durations import parse_duration_us
 from protocols.errors import SchemaError
-from protocols.streams import Field, FieldType, StreamSchema, check_value
+from protocols.text.durations import parse_duration_us
+from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
 
 Instant = int | str | datetime
 """Microseconds since 1970, a text as in ISO 8601, or a datetime. Without a zone it is UTC."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from firmware_sim.execution.reporter import Values
-from protocols.programs import Band, SamplingProgram
+from protocols.wire.programs import Band, SamplingProgram
 
 
 def in_bands(program: SamplingProgram) -> Callable[[Values], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmware_sim.execution.reporter import Stamped, Values
-from protocols.packets import Sample
+from protocols.wire.packets import Sample
 
 
 class EverySample:

@@ -10,7 +10,7 @@ from firmware_sim.execution.send_on_change import ChangeReporter
 from firmware_sim.execution.several import SeveralReporter
 from firmware_sim.execution.vehicle_count import VehicleCountReporter
 from firmware_sim.execution.vehicle_events import VehicleEventReporter
-from protocols.programs import Panes, SamplingProgram, SendOnChange, Several, VehicleCount, VehicleEvents
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, Several, VehicleCount, VehicleEvents
 
 
 class Execution:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from firmware_sim.execution.reporter import Stamped, Values
-from protocols.packets import Partial
-from protocols.programs import Measure, Panes, SamplingProgram
+from protocols.wire.packets import Partial
+from protocols.wire.programs import Measure, Panes, SamplingProgram
 
 
 @dataclass(slots=True)

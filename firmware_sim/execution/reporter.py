@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from protocols.packets import Record, SampleValue
+from protocols.wire.packets import Record, SampleValue
 
 Values = tuple[SampleValue, ...]
 Stamped = tuple[int, Record]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmware_sim.execution.reporter import Stamped, Values
-from protocols.packets import Sample, SampleValue
-from protocols.programs import SamplingProgram, SendOnChange
+from protocols.wire.packets import Sample, SampleValue
+from protocols.wire.programs import SamplingProgram, SendOnChange
 
 
 class ChangeReporter:

@@ -8,8 +8,8 @@ from typing import Protocol
 import msgspec
 
 from firmware_sim.execution.reporter import Stamped, Values
-from protocols.packets import Health, Sample
-from protocols.programs import SamplingProgram, parts_of
+from protocols.wire.packets import Health, Sample
+from protocols.wire.programs import SamplingProgram, parts_of
 
 
 class PartExecution(Protocol):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from firmware_sim.execution.reporter import Stamped, Values
-from protocols.packets import VehicleTally
-from protocols.programs import SamplingProgram, VehicleCount
-from protocols.vehicles import VehicleDetector
+from protocols.wire.packets import VehicleTally
+from protocols.wire.programs import SamplingProgram, VehicleCount
+from protocols.wire.vehicles import VehicleDetector
 
 
 class VehicleCountReporter:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from firmware_sim.execution.reporter import Stamped, Values
-from protocols.packets import VehicleEvent
-from protocols.programs import SECOND_US, SamplingProgram, VehicleEvents
-from protocols.vehicles import VehicleDetector
+from protocols.wire.packets import VehicleEvent
+from protocols.wire.programs import SECOND_US, SamplingProgram, VehicleEvents
+from protocols.wire.vehicles import VehicleDetector
 
 
 class VehicleEventReporter:

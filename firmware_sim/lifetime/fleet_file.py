@@ -11,19 +11,18 @@ import msgspec
 from msgspec import Meta
 
 from firmware_sim.mote_events import MoteDescription
-from firmware_sim.phenomena.phenomenon import Phenomenon
-from firmware_sim.phenomena.worlds import make_world
+from firmware_sim.phenomena.worlds import Phenomenon, make_world
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.surroundings import Climate, Solar
 from protocols.acquisition.observed import Observed
-from protocols.durations import DurationError, parse_duration_us
 from protocols.errors import ProgramError, SettingsError
 from protocols.power.constants_file import convert, line_of, read_table
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile
-from protocols.programs import ListenSchedule
-from protocols.text_files import read_text_file
+from protocols.text.durations import DurationError, parse_duration_us
+from protocols.text.plain_text import read_text_file
+from protocols.wire.programs import ListenSchedule
 
 DAY_US = 86_400_000_000
 SHORT_US = 600_000_000

@@ -11,7 +11,7 @@ from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.parts import Abilities, ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.power.estimate import Workload
-from protocols.programs import SamplingProgram
+from protocols.wire.programs import SamplingProgram
 
 ONLY_SAMPLES = Abilities(filters=False, sends_on_change=False, aggregates=False, detects_events=False, several=False)
 """What motes can do that send every sample as it was taken."""

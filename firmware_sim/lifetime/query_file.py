@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from firmware_sim.errors import MissingLibraryError
-from protocols.demands import QueryDemand
 from protocols.errors import FjordError, SettingsError
-from protocols.streams import StreamSchema
-from protocols.text_files import read_text_file
+from protocols.text.plain_text import read_text_file
+from protocols.wire.demands import QueryDemand
+from protocols.wire.streams import StreamSchema
 
 LANGUAGE_GROUP = "fjord.language"
 _PART = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|;|[^'\";/-]+|.", re.DOTALL)

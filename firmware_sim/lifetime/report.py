@@ -15,12 +15,12 @@ from firmware_sim.lifetime.query_file import AskingQuery
 from firmware_sim.power.many_motes import VirtualMote
 from firmware_sim.power.power_report import finite
 from firmware_sim.power.virtual_run import Outcome, run_motes
-from protocols.durations import format_duration
 from protocols.errors import ProgramError
 from protocols.power.component import named
 from protocols.power.estimate import draw_mw
 from protocols.power.limits import check_program
-from protocols.programs import SamplingProgram
+from protocols.text.durations import format_duration
+from protocols.wire.programs import SamplingProgram
 
 
 @dataclass(frozen=True, slots=True)

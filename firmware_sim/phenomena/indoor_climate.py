@@ -12,8 +12,8 @@ from functools import cached_property, lru_cache
 
 from firmware_sim.errors import SimulationError
 from firmware_sim.mote_events import MoteDescription
-from protocols.packets import SampleValue
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.packets import SampleValue
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 DAY_SECONDS = 86_400.0
 SLOT_SECONDS = 600.0

@@ -16,8 +16,8 @@ from firmware_sim.errors import SimulationError
 from firmware_sim.mote_events import MoteDescription
 from firmware_sim.phenomena.car_following import METRES_PER_FOOT, Lane, LaneSettings, Passage
 from firmware_sim.phenomena.traffic import rush_hour
-from protocols.packets import SampleValue
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.packets import SampleValue
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 LANE_MPH = (68.0, 65.0, 62.0, 58.0)
 """What drivers want, from the median to the shoulder."""

@@ -17,8 +17,8 @@ from polars.exceptions import PolarsError
 from firmware_sim.errors import TraceError
 from firmware_sim.mote_events import MoteDescription
 from protocols.errors import SchemaError
-from protocols.packets import SampleValue
-from protocols.streams import Field, FieldName, FieldType, StreamSchema
+from protocols.wire.packets import SampleValue
+from protocols.wire.streams import Field, FieldName, FieldType, StreamSchema
 
 MAX_SENSORS = 100_000
 LATEST_US = 2**61

@@ -12,8 +12,8 @@ from functools import cached_property
 
 from firmware_sim.errors import SimulationError
 from firmware_sim.mote_events import MoteDescription
-from protocols.packets import SampleValue
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.packets import SampleValue
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 LANES = 4
 FREE_SPEED_MPH = (68.0, 65.0, 62.0, 58.0)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
+from firmware_sim.mote_events import MoteDescription
 from firmware_sim.phenomena.indoor_climate import IndoorClimate
-from firmware_sim.phenomena.phenomenon import Phenomenon
 from firmware_sim.phenomena.road import LANE_MPH, Road, RoadSettings
 from firmware_sim.phenomena.traffic import Traffic
 from protocols.errors import SettingsError
+from protocols.wire.packets import SampleValue
 
 
 def make_world(name: str, *, motes: int, seed: int = 1, default_period_us: int | None = None) -> Phenomenon:
@@ -54,3 +56,26 @@ def _road(motes: int, seed: int, period_us: int | None) -> Phenomenon:
 WORLDS: Mapping[str, Callable[[int, int, int | None], Phenomenon]] = MappingProxyType(
     {"traffic": _traffic, "road": _road, "climate": _climate}
 )
+
+
+class Phenomenon(Protocol):
+    """A part of the world with places for sensors."""
+
+    @property
+    def motes(self) -> Sequence[MoteDescription]:
+        """The motes that stand in it."""
+        ...
+
+    @property
+    def begins_us(self) -> int | None:
+        """Instant of its first reading; None for a world that is always there."""
+        ...
+
+    @property
+    def ends_us(self) -> int | None:
+        """Instant from which there is nothing more to sense; None if it never ends."""
+        ...
+
+    def sense(self, mote: int, instant_us: int, fields: tuple[str, ...]) -> tuple[SampleValue, ...]:
+        """Return what a mote (by its position in `motes`) senses at an instant; None where it senses nothing."""
+        ...

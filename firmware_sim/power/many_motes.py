@@ -27,7 +27,7 @@ from protocols.power.costs import (
 )
 from protocols.power.estimate import Workload, asking_bits, pause_us, rates_of
 from protocols.power.profile import DeviceProfile
-from protocols.programs import SamplingProgram, VehicleEvents
+from protocols.wire.programs import SamplingProgram, VehicleEvents
 
 Floats = npt.NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from protocols.power.costs import (
 from protocols.power.estimate import pause_us
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile, preset_names
-from protocols.programs import SLEEP, SamplingProgram
+from protocols.wire.programs import SLEEP, SamplingProgram
 
 SETTLES_AFTER_US = 60_000_000
 """The battery is looked at this often."""

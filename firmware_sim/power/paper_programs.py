@@ -6,7 +6,7 @@ from protocols.errors import SettingsError
 from protocols.power.estimate import NEVER_US
 from protocols.power.limits import most_records
 from protocols.power.profile import DeviceProfile
-from protocols.programs import (
+from protocols.wire.programs import (
     ListenSchedule,
     SamplingProgram,
     Threshold,

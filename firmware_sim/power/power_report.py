@@ -20,7 +20,7 @@ from protocols.power.estimate import NEVER_US, Workload, draw_mw
 from protocols.power.limits import check_program
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile
-from protocols.programs import ListenSchedule, SamplingProgram
+from protocols.wire.programs import ListenSchedule, SamplingProgram
 
 SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS = 0.1, 1000.0, 41
 

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from protocols.durations import DurationError, parse_duration_us
 from protocols.errors import ProgramError, SettingsError
 from protocols.power.constants_file import convert, line_of, read_table
-from protocols.programs import (
+from protocols.text.durations import DurationError, parse_duration_us
+from protocols.text.plain_text import read_text_file
+from protocols.wire.programs import (
     Band,
     DeadBand,
     ListenSchedule,
@@ -24,7 +25,6 @@ from protocols.programs import (
     VehicleCount,
     VehicleEvents,
 )
-from protocols.text_files import read_text_file
 
 
 class _Listen(msgspec.Struct, forbid_unknown_fields=True, rename={"window": "for"}):

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from firmware_sim.radio.losses import Bernoulli, Link, LossModel, Probability
 from protocols.power.constants_file import convert, read_table
-from protocols.text_files import read_text_file
+from protocols.text.plain_text import read_text_file
 
 SECOND_US = 1_000_000
 

@@ -13,16 +13,16 @@ import numpy as np
 from firmware_sim.drifting_clock import Drift, DriftingClock
 from firmware_sim.mote import Mote, Sense
 from firmware_sim.mote_events import Announce, ControlReceived, Event, Instruction, PowerOn, SendPacket, Wake, WakeAt
-from firmware_sim.phenomena.phenomenon import Phenomenon
+from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.meter import Meter
 from firmware_sim.radio.channel import Channel, RadioFaults
 from firmware_sim.sample_clock import SampleClock
 from firmware_sim.virtual_time.gateway import Gateway
-from protocols.frames import encode
-from protocols.packets import Packet, SampleValue
 from protocols.power.profile import DeviceProfile
-from protocols.programs import SamplingProgram
+from protocols.wire.frames import encode
+from protocols.wire.packets import Packet, SampleValue
+from protocols.wire.programs import SamplingProgram
 
 ANSWER_US = 2_000
 """A proxy's control is on the air this long after the packet that announced the listen window."""

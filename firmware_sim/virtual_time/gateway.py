@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from protocols.errors import FrameError
-from protocols.frames import VERSION
-from protocols.packets import Control, Packet, RunProgram, decode_packet
-from protocols.programs import SLEEP, SamplingProgram, program_number
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Control, Packet, RunProgram, decode_packet
+from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 
 LOWEST_US = -(2**62)
 

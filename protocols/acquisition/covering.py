@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from protocols.acquisition.needs import Bands, Intervals, Need, NeedKind, intervals_of
-from protocols.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, VehicleEvents
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, VehicleEvents
 
 
 def answers(part: SamplingProgram, need: Need) -> bool:
@@ -14,7 +14,7 @@ def answers(part: SamplingProgram, need: Need) -> bool:
     Parameters
     ----------
     part
-        One part of a program, as :func:`protocols.programs.parts_of` returns it.
+        One part of a program, as :func:`protocols.wire.programs.parts_of` returns it.
     need
         What it asks for.
     """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from protocols.acquisition.covering import answers
 from protocols.acquisition.needs import Need, NeedKind
 from protocols.acquisition.parts import aggregating_parts, detecting_parts, sampling_part
-from protocols.programs import SamplingProgram
+from protocols.wire.programs import SamplingProgram
 
 MOST_COMPARED = 64
 """With so many of the strongest needs each other one is compared; a weaker one hardly ever implies another."""

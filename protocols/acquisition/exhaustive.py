@@ -14,7 +14,7 @@ from protocols.acquisition.needs import Need
 from protocols.acquisition.part_costs import PartCost
 from protocols.acquisition.parts import sends_samples
 from protocols.acquisition.pricing import Candidate, Pricing, includes
-from protocols.programs import Part, SendOnChange
+from protocols.wire.programs import Part, SendOnChange
 
 ENOUGH = 0.995
 """What is cheaper by less need not be found."""

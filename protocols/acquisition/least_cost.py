@@ -24,7 +24,7 @@ from protocols.acquisition.pricing import Pricing
 from protocols.power.estimate import mean_attempts
 from protocols.power.listening import impatient_packets
 from protocols.power.record_instants import MOST_INSTANTS, instants_per_second
-from protocols.programs import MOST_PARTS, MOST_PER_PACKET, Part
+from protocols.wire.programs import MOST_PARTS, MOST_PER_PACKET, Part
 
 _FEWEST_INSTANTS = MOST_INSTANTS - MOST_PER_PACKET - MOST_PARTS
 """Records in the while that the energy model goes through, but for what falls off its edges."""

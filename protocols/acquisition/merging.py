@@ -20,13 +20,13 @@ from protocols.acquisition.search import Search
 from protocols.acquisition.sensor_traits import DAY_SECONDS, SensorTraits
 from protocols.acquisition.stretching import lasting, stretched_need
 from protocols.acquisition.words import words_of
-from protocols.demands import RefusedDemand
 from protocols.errors import OverloadError, ProgramError
 from protocols.event_log import get_logger
-from protocols.frames import LONGEST_PERIOD_US, Value
-from protocols.packets import MAX_PROGRAM_BYTES, is_too_long
 from protocols.power.estimate import Workload, draw_mw
-from protocols.programs import SLEEP, SamplingProgram
+from protocols.wire.demands import RefusedDemand
+from protocols.wire.frames import LONGEST_PERIOD_US, Value
+from protocols.wire.packets import MAX_PROGRAM_BYTES, is_too_long
+from protocols.wire.programs import SLEEP, SamplingProgram
 
 log = get_logger(__name__)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from protocols.demands import PropertyBand, QueryDemand, RefusedDemand
-from protocols.frames import Value
-from protocols.programs import Band, Measure, Threshold
-from protocols.streams import FieldName, FieldType, StreamSchema
+from protocols.wire.demands import PropertyBand, QueryDemand, RefusedDemand
+from protocols.wire.frames import Value
+from protocols.wire.programs import Band, Measure, Threshold
+from protocols.wire.streams import FieldName, FieldType, StreamSchema
 
 Intervals = tuple[tuple[float, float], ...]
 """Values from and to, both included, disjoint and ascending."""

@@ -8,7 +8,7 @@ from protocols.acquisition.parts import assembled, sends_samples
 from protocols.acquisition.pricing import Pricing
 from protocols.power.estimate import Workload, is_regular, records_of, sends_all
 from protocols.power.payload import VALUE_BITS, part_record_bits
-from protocols.programs import Part
+from protocols.wire.programs import Part
 
 
 @dataclass(frozen=True, slots=True)

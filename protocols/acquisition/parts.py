@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from protocols.acquisition.needs import MOST_INTERVALS, Bands, Need, NeedKind, bands_of, fewer, united
-from protocols.programs import (
+from protocols.wire.programs import (
     DeadBand,
     ListenSchedule,
     Measure,
@@ -19,7 +19,7 @@ from protocols.programs import (
     VehicleCount,
     VehicleEvents,
 )
-from protocols.streams import FieldName
+from protocols.wire.streams import FieldName
 
 _DIVISORS = (1, 2, 3)
 MOST_VEHICLES_PER_SECOND = 1_000

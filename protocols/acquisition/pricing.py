@@ -13,12 +13,12 @@ from protocols.acquisition.needs import Need, intervals_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import Abilities, ProgramStyle, assembled, sends_samples
 from protocols.errors import OverloadError, ProgramError
-from protocols.packets import is_too_long
 from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
 from protocols.power.limits import check_program, most_records
 from protocols.power.profile import DeviceProfile
-from protocols.programs import Part, SamplingProgram, SendOnChange
-from protocols.streams import FieldName
+from protocols.wire.packets import is_too_long
+from protocols.wire.programs import Part, SamplingProgram, SendOnChange
+from protocols.wire.streams import FieldName
 
 _FEW_RECORDS = 8
 

@@ -28,8 +28,8 @@ from protocols.acquisition.parts import (
 )
 from protocols.acquisition.pricing import Candidate, Pricing, Sensor, goes_together
 from protocols.power.estimate import Workload, draw_mw
-from protocols.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange
-from protocols.streams import FieldName
+from protocols.wire.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange
+from protocols.wire.streams import FieldName
 
 MOST_TRIED_EXHAUSTIVELY = 8
 MOST_STEPS = 64

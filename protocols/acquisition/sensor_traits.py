@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, field
 
 from protocols.acquisition.parts import Abilities
-from protocols.catalog import MoteEntry
-from protocols.packets import Announcement
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile, preset_names
+from protocols.wire.catalog import MoteEntry
+from protocols.wire.packets import Announcement
 
 DAY_SECONDS = 86_400.0
 ASSUMED_DEVICE = "telosb"

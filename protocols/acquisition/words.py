@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols.durations import format_duration
-from protocols.programs import (
+from protocols.text.durations import format_duration
+from protocols.wire.programs import (
     Band,
     Panes,
     SamplingProgram,

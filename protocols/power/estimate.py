@@ -20,7 +20,7 @@ from protocols.power.listening import Listening, impatient_packets, when_irregul
 from protocols.power.payload import part_record_bits, record_bits, sample_of_parts_bits
 from protocols.power.profile import DeviceProfile
 from protocols.power.record_instants import LONGEST_CYCLE, due_together, instants_per_second, listening_of_parts
-from protocols.programs import SamplingProgram, SendOnChange, Several, VehicleEvents, parts_of
+from protocols.wire.programs import SamplingProgram, SendOnChange, Several, VehicleEvents, parts_of
 
 NEVER_US = 3650 * 86_400_000_000
 """A listen schedule with windows this far apart stands for a mote that does not listen."""

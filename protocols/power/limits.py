@@ -6,7 +6,7 @@ from protocols.errors import ProgramError
 from protocols.power.costs import packet_cost
 from protocols.power.payload import record_bits
 from protocols.power.profile import DeviceProfile
-from protocols.programs import Panes, SamplingProgram, VehicleCount, parts_of
+from protocols.wire.programs import Panes, SamplingProgram, VehicleCount, parts_of
 
 
 def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:

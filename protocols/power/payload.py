@@ -6,9 +6,9 @@ are several times longer, so energy is counted from here.
 
 from __future__ import annotations
 
-from protocols.packets import Health, Partial, Record, Sample, VehicleEvent, VehicleTally
 from protocols.power.profile import DeviceProfile
-from protocols.programs import Measure, Panes, SamplingProgram, Several, VehicleCount, VehicleEvents, parts_of
+from protocols.wire.packets import Health, Partial, Record, Sample, VehicleEvent, VehicleTally
+from protocols.wire.programs import Measure, Panes, SamplingProgram, Several, VehicleCount, VehicleEvents, parts_of
 
 VALUE_BITS = 16
 """One converted value (papers/fjords.md section 6: two bytes)."""

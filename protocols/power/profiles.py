@@ -11,7 +11,7 @@ import msgspec
 from protocols.errors import SettingsError
 from protocols.power.constants_file import convert, read_table, without_sources
 from protocols.power.profile import DeviceProfile
-from protocols.text_files import read_text_file
+from protocols.text.plain_text import read_text_file
 
 _FOLDER = "presets"
 

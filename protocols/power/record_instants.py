@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocols.power.listening import Listening, when_regular
-from protocols.programs import SamplingProgram, first_sample_at_or_after, parts_of
+from protocols.wire.programs import SamplingProgram, first_sample_at_or_after, parts_of
 
 Timing = tuple[tuple[int, int], ...]
 """Of each part the interval that one record covers, 0 if it sends samples, and its period; ascending."""

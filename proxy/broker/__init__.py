@@ -3,7 +3,7 @@
 :func:`running_broker` is what tests, demonstrations and benchmarks use; ``fjord broker`` is the same by hand.
 """
 
-from proxy.broker.address import Engine, LocalBroker
+from proxy.broker.choice import Engine, LocalBroker
 from proxy.broker.errors import BrokerError, BrokerFailedError, EngineMissingError, PortInUseError, UnsafeListenerError
 from proxy.broker.running import running_broker
 

@@ -6,11 +6,13 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from proxy.broker.address import Engine
 from proxy.broker.errors import EngineLimitError, EngineMissingError, UnsafeListenerError
 
 if TYPE_CHECKING:
     from pathlib import Path
+from enum import StrEnum
+
+from protocols.mqtt.link import BrokerAddress
 
 WantedEngine: TypeAlias = Literal["auto", "mosquitto", "amqtt"]
 """What a user can ask for; "auto" prefers Mosquitto."""
@@ -97,3 +99,26 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class Engine(StrEnum):
+    """A program that can be Fjord's broker."""
+
+    MOSQUITTO = "mosquitto"
+    AMQTT = "amqtt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalBroker(BrokerAddress):
+    """The address of a broker that runs on this machine and accepts connections.
+
+    Parameters
+    ----------
+    engine
+        What the broker is; amqtt speaks MQTT 3.1.1 only.
+    reason
+        Why this engine was taken, in a few words for people.
+    """
+
+    engine: Engine
+    reason: str

@@ -8,8 +8,7 @@ import errno
 import socket
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.broker.address import LocalBroker
-from proxy.broker.choice import BrokerSettings, choose_engine
+from proxy.broker.choice import BrokerSettings, LocalBroker, choose_engine
 from proxy.broker.errors import AddressError, PortInUseError
 from proxy.broker.mosquitto import find_mosquitto, running_mosquitto
 

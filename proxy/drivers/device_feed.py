@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from protocols.frames import VERSION
-from protocols.packets import Announcement, Health, Packet, Record, Sample, SampleValue
-from protocols.programs import SECOND_US, SLEEP, SamplingProgram, program_number
-from protocols.streams import StreamSchema
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Announcement, Health, Packet, Record, Sample, SampleValue
+from protocols.wire.programs import SECOND_US, SLEEP, SamplingProgram, program_number
+from protocols.wire.streams import StreamSchema
 from proxy.drivers.driver import Refusal
 from proxy.drivers.remainder import Remainder
 

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import msgspec
 
-from protocols.frames import PositiveMicroseconds
-from protocols.packets import Announcement, Packet
-from protocols.programs import SamplingProgram
+from protocols.wire.frames import PositiveMicroseconds
+from protocols.wire.packets import Announcement, Packet
+from protocols.wire.programs import SamplingProgram
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from protocols.errors import SchemaError
-from protocols.packets import SampleValue
-from protocols.streams import Field, FieldType, check_value
+from protocols.wire.packets import SampleValue
+from protocols.wire.streams import Field, FieldType, check_value
 from proxy.drivers.payloads import MISSING, PayloadError, look_up
 
 LONGEST_TEXT = 1024

@@ -8,9 +8,9 @@ from dataclasses import field as default
 from typing import Any
 
 from protocols.errors import SchemaError
-from protocols.packets import SampleValue
-from protocols.programs import SECOND_US, SamplingProgram
-from protocols.streams import Field, StreamSchema, check_value
+from protocols.wire.packets import SampleValue
+from protocols.wire.programs import SECOND_US, SamplingProgram
+from protocols.wire.streams import Field, StreamSchema, check_value
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
 from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, Refusal, Remark
 from proxy.drivers.field_mapping import FieldMapping, TimeMapping

@@ -6,8 +6,8 @@ import hashlib
 import re
 
 from protocols.errors import TopicError
-from protocols.streams import RESERVED_PREFIX
-from protocols.topics import check_name
+from protocols.wire.streams import RESERVED_PREFIX
+from protocols.wire.topics import check_name
 
 _LONGEST = 64
 _HASH_LETTERS = 8

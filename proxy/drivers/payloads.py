@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from protocols.frames import KIBIBYTE
+from protocols.wire.frames import KIBIBYTE
 from proxy.errors import ProxyError
 
 MAX_PAYLOAD_BYTES = 64 * KIBIBYTE

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocols.durations import format_duration
-from protocols.programs import Panes, SamplingProgram, SendOnChange, Several, VehicleCount, VehicleEvents
+from protocols.text.durations import format_duration
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, Several, VehicleCount, VehicleEvents
 from proxy.drivers.driver import Capabilities
 
 

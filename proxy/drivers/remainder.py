@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from protocols.packets import SampleValue
-from protocols.programs import Band, SamplingProgram, SendOnChange
+from protocols.wire.packets import SampleValue
+from protocols.wire.programs import Band, SamplingProgram, SendOnChange
 
 Values = tuple[SampleValue, ...]
 

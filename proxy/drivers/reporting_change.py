@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.programs import SamplingProgram
+from protocols.wire.programs import SamplingProgram
 from proxy.drivers.zigbee_reporting import ReportingRequest
 
 

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from protocols import streams
-from protocols.durations import parse_duration_us
 from protocols.errors import FjordError
-from protocols.streams import FieldType
-from protocols.topics import check_name
+from protocols.text.durations import parse_duration_us
+from protocols.wire import streams
+from protocols.wire.streams import FieldType
+from protocols.wire.topics import check_name
 from proxy.drivers.device_feed import FeedTimes
 from proxy.drivers.driver import Driver
 from proxy.drivers.field_mapping import FieldMapping, TimeForm, TimeMapping, parse_zone

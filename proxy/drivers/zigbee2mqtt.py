@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from protocols.frames import MEBIBYTE
-from protocols.programs import SECOND_US, SamplingProgram, program_number
-from protocols.streams import StreamSchema
+from protocols.wire.frames import MEBIBYTE
+from protocols.wire.programs import SECOND_US, SamplingProgram, program_number
+from protocols.wire.streams import StreamSchema
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
 from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, Publication, Refusal, Remark
 from proxy.drivers.names import NameBook, identifier

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.packets import SampleValue
-from protocols.streams import Field, FieldType
+from protocols.wire.packets import SampleValue
+from protocols.wire.streams import Field, FieldType
 from proxy.drivers.field_mapping import LONGEST_TEXT
 from proxy.drivers.names import identifier
 from proxy.drivers.payloads import PayloadError

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from protocols.programs import SECOND_US, SamplingProgram, SendOnChange
+from protocols.wire.programs import SECOND_US, SamplingProgram, SendOnChange
 from proxy.drivers.driver import Capabilities
 from proxy.drivers.zigbee_devices import Endpoint, ExposedProperty, ZigbeeDevice
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import java, made_folders
-from cluster.java import JavaMissingError, find_java, use_java, wrapped_home
+from cluster.spark import java, made_folders
+from cluster.spark.java import JavaMissingError, find_java, use_java, wrapped_home
 
 # A java that answers as the real one does, and otherwise says how it was called.
 FAKE_JAVA = """\
@@ -182,7 +182,7 @@ def test_use_java_sets_java_home(make_java, monkeypatch):
 
 SESSION = """
 from pyspark.sql import SparkSession
-from cluster.java import find_java, use_java
+from cluster.spark.java import find_java, use_java
 runtime = find_java()
 use_java(runtime)
 session = (

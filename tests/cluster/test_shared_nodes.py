@@ -9,10 +9,10 @@ from cluster.language.bounds import unbounded_operator
 from cluster.language.instants import is_instantaneous
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.walks import above, from_below, levels, nodes_of, parts_shared, rebuilt, written_out
-from cluster.language.written_scalars import read_scalar
 from cluster.plan import stored_plans
+from cluster.plan.expressions import read_scalar
 from cluster.shared_nodes import remembered
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 COLUMNS = (Column("x", FieldType.INTEGER),)
 LEVELS = 200

@@ -9,9 +9,9 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from protocols import topics
-from protocols.batches import Batch, decode_ack, decode_batch
-from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.wire import topics
+from protocols.wire.batches import Batch, decode_ack, decode_batch
 from tests.faults.samples import Sample
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ import psutil
 from cluster.demo.parts import accepts, free_port, is_ready
 from cluster.demo.processes import Child, Children
 from cluster.errors import ClusterError
-from cluster.service.client import ApiClient, ApiUnreachableError
-from protocols.mqtt import BrokerAddress
+from cluster.service.http.client import ApiClient, ApiUnreachableError
+from protocols.mqtt.link import BrokerAddress
 from tests.faults.links import Link
 from tests.faults.schedules import Fault, Kind, Part, Setting
 from tests.faults.standalone import standalone_spark

@@ -13,7 +13,7 @@ import pyspark
 
 from cluster.demo.parts import free_port
 from cluster.errors import ClusterError
-from cluster.java import find_java, use_java
+from cluster.spark.java import find_java, use_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

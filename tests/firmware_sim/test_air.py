@@ -10,8 +10,8 @@ from firmware_sim import air as module
 from firmware_sim.air import Air
 from firmware_sim.mote_events import SendPacket
 from firmware_sim.radio.channel import Channel, RadioFaults
-from protocols.mqtt import LinkError
-from protocols.packets import Packet
+from protocols.mqtt.link import LinkError
+from protocols.wire.packets import Packet
 
 
 class Link:

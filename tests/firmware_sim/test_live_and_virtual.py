@@ -14,11 +14,11 @@ from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.radio.losses import Bernoulli
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from firmware_sim.virtual_time.gateway import Gateway
-from protocols import topics
-from protocols.frames import encode
-from protocols.mqtt import Message
+from protocols.mqtt.link import Message
 from protocols.power.profiles import find_profile
-from protocols.programs import ListenSchedule, Panes, SamplingProgram, SendOnChange
+from protocols.wire import topics
+from protocols.wire.frames import encode
+from protocols.wire.programs import ListenSchedule, Panes, SamplingProgram, SendOnChange
 
 SECOND = 1_000_000
 PROGRAMS = {

@@ -24,9 +24,9 @@ from firmware_sim.mote_events import (
     WakeAt,
 )
 from firmware_sim.sample_clock import SampleClock
-from protocols.packets import Control, Health, Packet, RunProgram, SampleValue, SendAnnouncement
-from protocols.programs import SLEEP, ListenSchedule, SamplingProgram, program_number
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.packets import Control, Health, Packet, RunProgram, SampleValue, SendAnnouncement
+from protocols.wire.programs import SLEEP, ListenSchedule, SamplingProgram, program_number
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 SECOND = 1_000_000
 SCHEMA = StreamSchema(

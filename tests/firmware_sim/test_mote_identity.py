@@ -11,10 +11,10 @@ from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery, ideal
 from firmware_sim.power.meter import Meter
 from firmware_sim.sample_clock import SampleClock
-from protocols.frames import encode
-from protocols.packets import decode_announcement
 from protocols.power.profiles import find_profile, preset_names
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.frames import encode
+from protocols.wire.packets import decode_announcement
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 SCHEMA = StreamSchema("traffic", (Field("speed", FieldType.REAL),))
 TELOSB = find_profile("telosb")

@@ -9,9 +9,9 @@ from firmware_sim.mote import Mote
 from firmware_sim.mote_events import ControlReceived, MoteDescription, PowerOn, SendPacket, Wake, WakeAt
 from firmware_sim.power.meter import Meter
 from firmware_sim.sample_clock import SampleClock
-from protocols.packets import Control, Health, Partial, RunProgram, Sample, VehicleEvent, VehicleTally
 from protocols.power.profiles import find_profile
-from protocols.programs import (
+from protocols.wire.packets import Control, Health, Partial, RunProgram, Sample, VehicleEvent, VehicleTally
+from protocols.wire.programs import (
     Band,
     DeadBand,
     ListenSchedule,
@@ -22,7 +22,7 @@ from protocols.programs import (
     VehicleCount,
     VehicleEvents,
 )
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 SECOND = 1_000_000
 SCHEMA = StreamSchema("s", (Field("level", FieldType.REAL), Field("word", FieldType.TEXT)))

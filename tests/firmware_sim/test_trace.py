@@ -12,7 +12,7 @@ from firmware_sim.fleet import Fleet, FleetSettings
 from firmware_sim.mote_events import Announce, PowerOn
 from firmware_sim.phenomena.trace import Trace, TraceColumns, mote_names
 from firmware_sim.phenomena.worlds import make_world
-from protocols.streams import Field, FieldType
+from protocols.wire.streams import Field, FieldType
 
 MINUTES_US = 60_000_000
 

@@ -20,12 +20,12 @@ LEFT_OUT = frozenset(
         "cluster/language/errors.py",  # words, and where they point
         "cluster/language/secrets.py",  # masks passwords in errors
         "cluster/plan/explain.py",  # from here on: pictures of plans
-        "cluster/plan/lookup_names.py",
+        "cluster/plan/lookups.py",
         "cluster/physical/difference.py",
         "cluster/physical/graph.py",
         "cluster/physical/placement.py",
         "cluster/physical/sharing.py",
-        "cluster/physical/statistics.py",
+        "cluster/physical/nodes.py",
         "cluster/physical/text.py",
         "cluster/physical/words.py",
         "cluster/fjord/counters.py",  # counts what operators do, and changes nothing of it

@@ -19,22 +19,22 @@ import msgspec
 import polars as pl
 import pytest
 
-from cluster.fjord.instant_texts import instant_text
+from cluster.fjord.batch import instant_text
 from cluster.ingest.writer import StreamWriter
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
-from cluster.service.publisher import Publisher
-from cluster.service.registry import Registry
+from cluster.service.publishing.publisher import Publisher
+from cluster.service.registry.registry import Registry
 from cluster.storage import archived_log, delta_tables
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from protocols.batches import Ack, Batch, make_columns
-from protocols.mqtt import Message
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.mqtt.link import Message
+from protocols.wire.batches import Ack, Batch, make_columns
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.power_cuts.disk import RecordedDisk
 from tests.power_cuts.micro_batches import MicroBatches
 

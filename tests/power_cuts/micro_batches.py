@@ -14,8 +14,8 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from cluster.local.memory_store import MemoryStore
-from cluster.plan.hosts import Host
+from cluster.local.memory_tables import MemoryStore
+from cluster.plan.pipelines import Host
 from cluster.spark import downstream
 from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
 from cluster.spark.checkpoint_files import CheckpointFiles

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.batches import (
+from protocols.errors import FrameError
+from protocols.wire.batches import (
     DEFAULT_RATE_COLUMN,
     MOTE_COLUMN,
     START_COLUMN,
@@ -19,9 +20,8 @@ from protocols.batches import (
     make_columns,
     wire_fields,
 )
-from protocols.errors import FrameError
-from protocols.frames import Value
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.frames import Value
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 VALUES: dict[FieldType, st.SearchStrategy[Value]] = {
     FieldType.INTEGER: st.integers(-(2**63), 2**63 - 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocols.broker_address import BrokerAddressError, parse_broker
+from protocols.mqtt.broker_address import BrokerAddressError, parse_broker
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from protocols.byte_sizes import ByteSizeError, parse_byte_size
+from protocols.text.byte_sizes import ByteSizeError, parse_byte_size
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.column_matching import MOST_NAMED, match_columns
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.column_matching import MOST_NAMED, match_columns
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 SENSOR = Field("sensor", TEXT, fixed=True)

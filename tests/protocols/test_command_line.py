@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from protocols import command_line
-from protocols.command_line import DefaultCommandGroup, byte_size_option, duration_option
+from protocols.command_line import application as command_line
+from protocols.command_line.options import DefaultCommandGroup, byte_size_option, duration_option
 from protocols.errors import FjordError
 
 CLUSTER_HINT = "hint:  pip install 'fjord[cluster]'\n"
@@ -86,7 +86,7 @@ def fjord(monkeypatch):
             _Entry("count", "proxy.counting:app", "fjord.commands"),
             _Entry("fail", "cluster.failing:app", "fjord.commands"),
             _Entry("motes", "firmware_sim.command:app", "fjord.commands"),
-            _BrokenEntryPoint("query", "cluster.command:query", "fjord.commands"),
+            _BrokenEntryPoint("query", "cluster.service.query_command:query", "fjord.commands"),
         ]
     )
     monkeypatch.setattr(
@@ -193,7 +193,7 @@ def test_without_entry_points_it_says_that_nothing_is_installed(fjord, monkeypat
 
 def test_the_overview_imports_no_heavy_library():
     program = (
-        "import sys, protocols.command_line as c\n"
+        "import sys, protocols.command_line.application as c\n"
         "try: c.typer.main.get_command(c.app).main(['--help'])\n"
         "except SystemExit: pass\n"
         "heavy = {'pyspark', 'deltalake', 'pyarrow', 'polars', 'numpy', 'sqlglot', 'fastapi', 'uvicorn', 'amqtt'}\n"

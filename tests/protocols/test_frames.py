@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.batches import decode_ack, decode_batch
-from protocols.catalog import decode_mote_entry, decode_status, decode_stream_offer
-from protocols.demands import decode_demand
 from protocols.errors import FrameError, UnsupportedVersionError
-from protocols.frames import FrameDecoder, encode
-from protocols.packets import Packet, Sample, decode_announcement, decode_control, decode_packet
+from protocols.wire.batches import decode_ack, decode_batch
+from protocols.wire.catalog import decode_mote_entry, decode_status, decode_stream_offer
+from protocols.wire.demands import decode_demand
+from protocols.wire.frames import FrameDecoder, encode
+from protocols.wire.packets import Packet, Sample, decode_announcement, decode_control, decode_packet
 from tests.protocols.test_protocol_document import EXAMPLES
 
 DECODERS: list[FrameDecoder[Any]] = [

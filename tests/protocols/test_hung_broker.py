@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from protocols.mqtt import BrokerAddress, LinkError, Message, MqttLink, Subscription
+from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription
 
 SILENCE_SECONDS = 0.6
 LIMIT_SECONDS = 20.0

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from protocols.mqtt import BrokerAddress, LinkError, Message, MqttLink, Subscription, pauses
-from protocols.mqtt_connection import BURST_MESSAGES, MOST_IN_FLIGHT, connect
+from protocols.mqtt.connection import BURST_MESSAGES, MOST_IN_FLIGHT, connect
+from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, pauses
 from proxy.broker import running_broker
 from proxy.broker.choice import BrokerSettings
 from proxy.broker.mosquitto import find_mosquitto
@@ -24,7 +24,7 @@ ENGINES = [pytest.param("amqtt", id="amqtt"), pytest.param("mosquitto", id="mosq
 
 WITH_WILL = """
 import asyncio, sys
-from protocols.mqtt import BrokerAddress, Message, MqttLink
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink
 
 async def main():
     link = MqttLink(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.mqtt_frames import MalformedFrameError, frame_end, take_messages
-from protocols.mqtt_messages import Message
+from protocols.mqtt.frames import MalformedFrameError, frame_end, take_messages
+from protocols.mqtt.messages import Message
 
 PINGRESP, SUBACK = b"\xd0\x00", b"\x90\x03\x00\x01\x01"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocols.printable_text import printable
+from protocols.text.plain_text import printable
 
 
 @pytest.mark.parametrize(

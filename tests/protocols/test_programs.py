@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from protocols.errors import FrameError, ProgramError
-from protocols.frames import encode
-from protocols.packets import (
+from protocols.wire.frames import encode
+from protocols.wire.packets import (
     Control,
     Packet,
     Partial,
@@ -18,7 +18,7 @@ from protocols.packets import (
     decode_control,
     decode_packet,
 )
-from protocols.programs import (
+from protocols.wire.programs import (
     Band,
     DeadBand,
     Measure,

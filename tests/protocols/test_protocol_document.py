@@ -9,10 +9,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from protocols import batches, catalog, demand_reports, demands, packets
-from protocols.frames import Frame, FrameDecoder, encode
-from protocols.programs import SamplingProgram
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire import batches, catalog, demand_reports, demands, packets
+from protocols.wire.frames import Frame, FrameDecoder, encode
+from protocols.wire.programs import SamplingProgram
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 SPEED = Field("speed", FieldType.REAL, "mph")

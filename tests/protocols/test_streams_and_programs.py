@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import ProgramError, SchemaError
-from protocols.frames import Value
-from protocols.programs import SLEEP, ListenSchedule, SamplingProgram, first_sample_at_or_after, program_number
-from protocols.streams import Field, FieldType, StreamSchema, check_value
+from protocols.wire.frames import Value
+from protocols.wire.programs import SLEEP, ListenSchedule, SamplingProgram, first_sample_at_or_after, program_number
+from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
 
 
 @pytest.mark.parametrize("names", [("speed", "speed"), ("speed", "SPEED"), ("fjord_start_us",), ("Fjord_x",)])

@@ -11,7 +11,7 @@ from firmware_sim.power.program_file import load_program
 from firmware_sim.radio.channel import read_faults
 from protocols.errors import SettingsError
 from protocols.power.profiles import find_profile
-from protocols.text_files import read_text_file
+from protocols.text.plain_text import read_text_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocols import topics
 from protocols.errors import TopicError
+from protocols.wire import topics
 
 BUILT = {
     topics.packet("p", "m"): ("packet", ("p", "m")),

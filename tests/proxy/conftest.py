@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from protocols.demands import QueryDemand, StreamDemand
-from protocols.frames import VERSION
-from protocols.packets import Announcement, Packet, Sample
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Announcement, Packet, Sample
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 SECOND = 1_000_000
 TRAFFIC = StreamSchema(

@@ -18,13 +18,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocols import topics
 from protocols.acquisition.merging import Merger
-from protocols.demand_reports import LONGEST_REASON, MOST_REFUSALS, DemandReport, decode_demand_report, demand_report
-from protocols.demands import RefusedDemand
-from protocols.frames import LONGEST_PERIOD_US, VERSION, encode
-from protocols.mqtt import LinkError, Message
-from protocols.packets import RunProgram, decode_control
+from protocols.mqtt.link import LinkError, Message
+from protocols.wire import topics
+from protocols.wire.demand_reports import (
+    LONGEST_REASON,
+    MOST_REFUSALS,
+    DemandReport,
+    decode_demand_report,
+    demand_report,
+)
+from protocols.wire.demands import RefusedDemand
+from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
+from protocols.wire.packets import RunProgram, decode_control
 from proxy.fleet import Fleet, FleetLimits
 from proxy.service import ProxyService
 from proxy.settings import ProxySettings

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.batches import decode_batch, encode_batch
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.batches import decode_batch, encode_batch
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.batching import (
     Aggregated,
     BatchLimits,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.catalog import ClockFault
-from protocols.packets import Packet
-from protocols.programs import SLEEP, ListenSchedule, Panes, SamplingProgram, Threshold, VehicleEvents
+from protocols.wire.catalog import ClockFault
+from protocols.wire.packets import Packet
+from protocols.wire.programs import SLEEP, ListenSchedule, Panes, SamplingProgram, Threshold, VehicleEvents
 from proxy.clock_bounds import UNBOUNDED, ClockBounds, Slack, longest_age_us, oldest_stamp_us, slack_of, wrong_clock
 
 S = 1_000_000

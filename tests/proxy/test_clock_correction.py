@@ -13,12 +13,12 @@ from firmware_sim.radio.losses import Bernoulli
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from firmware_sim.virtual_time.gateway import Gateway
 from protocols.acquisition.parts import ProgramStyle
-from protocols.demands import QueryDemand, StreamDemand
-from protocols.frames import VERSION
-from protocols.packets import AdjustClock, RunProgram, decode_packet
 from protocols.power.profiles import find_profile
-from protocols.programs import ListenSchedule
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import AdjustClock, RunProgram, decode_packet
+from protocols.wire.programs import ListenSchedule
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet import Fleet, FleetLimits
 from proxy.fleet_instructions import ForMote
 from proxy.mote_events import SendControl, TuplesAccepted

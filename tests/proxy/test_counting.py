@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN
-from protocols.demands import CompletenessDemand, PropertyBand, QueryDemand, StreamDemand
-from protocols.frames import VERSION
-from protocols.programs import SamplingProgram, program_number
+from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN
+from protocols.wire.demands import CompletenessDemand, PropertyBand, QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
+from protocols.wire.programs import SamplingProgram, program_number
 from proxy.batching import MotePosition
 from proxy.clock_bounds import ClockBounds
 from proxy.fleet import Fleet, FleetLimits

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from protocols.acquisition.needs import RefusedDemand
-from protocols.demands import EventDemand, PropertyBand, QueryDemand, StreamDemand, decode_demand
-from protocols.programs import Band, DeadBand, Threshold
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.demands import EventDemand, PropertyBand, QueryDemand, StreamDemand, decode_demand
+from protocols.wire.programs import Band, DeadBand, Threshold
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.declared_columns import as_offered
 from proxy.fleet import Fleet, FleetLimits
 from proxy.fleet_instructions import ForMote, RefuseDemand

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import SchemaError
-from protocols.frames import VERSION
-from protocols.packets import Announcement
-from protocols.programs import SamplingProgram
-from protocols.streams import Field, FieldType, StreamSchema, check_value
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SamplingProgram
+from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
 from proxy.decoding import RowDecoder
 
 S = 1_000_000

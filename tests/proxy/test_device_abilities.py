@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from protocols import streams
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.parts import ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.demands import EventDemand, PaneDemand, QueryDemand
 from protocols.power.profiles import find_profile
-from protocols.programs import Band, DeadBand, Measure, Threshold
-from protocols.streams import FieldType, StreamSchema
+from protocols.wire import streams
+from protocols.wire.demands import EventDemand, PaneDemand, QueryDemand
+from protocols.wire.programs import Band, DeadBand, Measure, Threshold
+from protocols.wire.streams import FieldType, StreamSchema
 from proxy.driver_registry import abilities
 from proxy.drivers.driver import PASSIVE
 from proxy.drivers.push_down import push_down

@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from protocols import topics
-from protocols.batches import decode_batch
-from protocols.catalog import MoteState, decode_mote_entry
-from protocols.demands import QueryDemand, StreamDemand
-from protocols.frames import VERSION, encode
-from protocols.mqtt import BrokerAddress, Message
-from protocols.packets import AdjustClock
-from protocols.programs import program_number
+from protocols.mqtt.link import BrokerAddress, Message
+from protocols.wire import topics
+from protocols.wire.batches import decode_batch
+from protocols.wire.catalog import MoteState, decode_mote_entry
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import AdjustClock
+from protocols.wire.programs import program_number
 from proxy.command import app
 from proxy.driven_devices import MOST_CONTROLS, MOST_WAITING, request
 from proxy.drivers.driver import NOTHING, PASSIVE, DriverOutput, Publication

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from protocols.packets import RunProgram
-from protocols.programs import SamplingProgram, program_number
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.packets import RunProgram
+from protocols.wire.programs import SamplingProgram, program_number
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.batching import BatchLimits, MotePosition
 from proxy.clock_bounds import ClockBounds
 from proxy.fleet import Fleet, FleetLimits

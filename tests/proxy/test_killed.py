@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from protocols import topics
-from protocols.batches import Ack, decode_batch
-from protocols.catalog import Presence, decode_status
-from protocols.frames import VERSION, encode
-from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
-from protocols.programs import SamplingProgram, program_number
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.wire import topics
+from protocols.wire.batches import Ack, decode_batch
+from protocols.wire.catalog import Presence, decode_status
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.programs import SamplingProgram, program_number
 
 S = 1_000_000
 NUMBER = program_number(SamplingProgram(("speed",), 10 * S))

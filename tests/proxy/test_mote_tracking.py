@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocols.catalog import MoteState
-from protocols.packets import RunProgram, SendAnnouncement
-from protocols.programs import (
+from protocols.wire.catalog import MoteState
+from protocols.wire.packets import RunProgram, SendAnnouncement
+from protocols.wire.programs import (
     SLEEP,
     DeadBand,
     SamplingProgram,

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols import topics
-from protocols.catalog import MoteEntry, MoteState, Presence, Status
 from protocols.errors import FrameError
-from protocols.frames import VERSION, encode
+from protocols.wire import topics
+from protocols.wire.catalog import MoteEntry, MoteState, Presence, Status
+from protocols.wire.frames import VERSION, encode
 from proxy.fleet_instructions import RefuseAnnouncement
 from proxy.neighbours import NO_NEWS, NeighbourNews, Neighbours
 from tests.proxy.test_service import introduce, running, say, settings, until

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from protocols.acquisition.needs import DemandClass, Need, NeedKind
-from protocols.batches import aggregate_columns
-from protocols.demands import PaneDemand, QueryDemand
 from protocols.errors import SchemaError
-from protocols.packets import Partial
-from protocols.programs import Measure, Panes, SamplingProgram
+from protocols.wire.batches import aggregate_columns
+from protocols.wire.demands import PaneDemand, QueryDemand
+from protocols.wire.packets import Partial
+from protocols.wire.programs import Measure, Panes, SamplingProgram
 from proxy.record_taking import RecordTaking
 
 SECOND = 1_000_000

@@ -11,8 +11,8 @@ import random
 
 import pytest
 
-from protocols.packets import RunProgram
-from protocols.programs import SamplingProgram, program_number
+from protocols.wire.packets import RunProgram
+from protocols.wire.programs import SamplingProgram, program_number
 from proxy.fleet import Fleet, FleetLimits
 from proxy.fleet_instructions import ForMote
 from proxy.mote_events import PacketsLost, Rebooted, Refused, SendControl, TuplesAccepted

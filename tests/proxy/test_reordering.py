@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.frames import VERSION
-from protocols.packets import Packet
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Packet
 from proxy.reordering import Arrival, HeldPacket, Reordering
 
 S = 1_000_000

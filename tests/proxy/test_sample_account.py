@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.acquisition.needs import Need, NeedKind
-from protocols.packets import Packet, Partial, Sample
-from protocols.programs import Band, Measure, Panes, Part, SamplingProgram, SendOnChange, Several
+from protocols.wire.packets import Packet, Partial, Sample
+from protocols.wire.programs import Band, Measure, Panes, Part, SamplingProgram, SendOnChange, Several
 from proxy.coverage import Coverage, coverage_of
 from proxy.sample_account import HeardPacket, PaneCount, SampleAccount
 from proxy.spans import multiples_in, united, within, without

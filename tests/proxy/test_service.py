@@ -9,9 +9,11 @@ import threading
 
 import pytest
 
-from protocols import topics
-from protocols.batches import Ack, decode_batch, decode_resumption
-from protocols.catalog import (
+from protocols.errors import FrameError
+from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription
+from protocols.wire import topics
+from protocols.wire.batches import Ack, decode_batch, decode_resumption
+from protocols.wire.catalog import (
     MoteState,
     Presence,
     ProxySpool,
@@ -22,11 +24,9 @@ from protocols.catalog import (
     decode_status,
     decode_stream_offer,
 )
-from protocols.errors import FrameError
-from protocols.frames import VERSION, encode
-from protocols.mqtt import BrokerAddress, LinkError, Message, MqttLink, Subscription
-from protocols.packets import RunProgram, decode_control
-from protocols.programs import SLEEP, SamplingProgram, program_number
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import RunProgram, decode_control
+from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 from proxy.errors import StoreFullError
 from proxy.link_seam import Clocks, mqtt_link
 from proxy.service import CLOCK_EVERY_US, ProxyService

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from protocols.batches import Batch, encode_batch
-from protocols.programs import SLEEP, SamplingProgram
+from protocols.wire.batches import Batch, encode_batch
+from protocols.wire.programs import SLEEP, SamplingProgram
 from proxy.batching import MotePosition
 from proxy.catalog_store import CatalogStore
 from proxy.data_folder import owned_data_folder

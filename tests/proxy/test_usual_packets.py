@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from protocols.demands import CompletenessDemand, QueryDemand, StreamDemand
-from protocols.frames import VERSION
-from protocols.mqtt import Message
-from protocols.packets import Health
-from protocols.programs import SLEEP, program_number
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.mqtt.link import Message
+from protocols.wire.demands import CompletenessDemand, QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Health
+from protocols.wire.programs import SLEEP, program_number
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.batching import BatchLimits
 from proxy.clock_bounds import ClockBounds
 from proxy.entry_schedule import EntrySchedule

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.demands import QueryDemand, StreamDemand
-from protocols.frames import VERSION
-from protocols.packets import Announcement, Packet, RunProgram, Sample
-from protocols.programs import SLEEP, first_sample_at_or_after, program_number
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Announcement, Packet, RunProgram, Sample
+from protocols.wire.programs import SLEEP, first_sample_at_or_after, program_number
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet import Fleet, FleetLimits
 from proxy.fleet_instructions import ForMote
 from proxy.mote_events import Refusal, Refused, SendControl

@@ -19,19 +19,19 @@ from cluster.plan.rewrite import rewrite
 from cluster.storage.stream_tables import StreamPosition
 from firmware_sim.mote import AFTER_THE_END_US
 from firmware_sim.mote_events import MoteDescription
-from firmware_sim.phenomena.phenomenon import Phenomenon
+from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from firmware_sim.virtual_time.gateway import Received
 from protocols.acquisition.parts import ProgramStyle
-from protocols.batches import Batch
-from protocols.demands import QueryDemand, StreamDemand
 from protocols.errors import FrameError
-from protocols.frames import VERSION
-from protocols.packets import Control, Packet, decode_packet
 from protocols.power.profiles import find_profile
-from protocols.programs import ListenSchedule, SamplingProgram, parts_of
-from protocols.streams import StreamSchema
+from protocols.wire.batches import Batch
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Control, Packet, decode_packet
+from protocols.wire.programs import ListenSchedule, SamplingProgram, parts_of
+from protocols.wire.streams import StreamSchema
 from proxy.batching import BatchLimits
 from proxy.fleet import Fleet, FleetLimits
 from proxy.fleet_instructions import FleetInstruction, ForMote

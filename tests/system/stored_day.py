@@ -20,7 +20,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import with_beginnings
 from cluster.plan.rewrite import rewrite
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 READINGS = StreamSchema("readings", (Field("k", FieldType.INTEGER), Field("x", FieldType.INTEGER)))
 VERSIONS, ROWS = 90, 100

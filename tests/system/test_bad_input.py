@@ -114,7 +114,8 @@ def test_a_broker_that_is_away_is_tried_again_until_it_is_there(tmp_path: Path, 
     try:
         wait_for_words(log, "broker is away", times=2)
         broker = subprocess.Popen(
-            [sys.executable, "-m", "protocols.command_line", "broker", "--port", str(port)], stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "protocols.command_line", "broker", "--port", str(port)],
+            stdout=subprocess.DEVNULL,
         )
         try:
             wait_for_words(log, "connected to the broker")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from cluster.plan.epoch import Plan
 from protocols.acquisition.parts import ProgramStyle
-from protocols.batches import (
+from protocols.wire.batches import (
     EXPECTED_COLUMN,
     FORM_COLUMN,
     MISSING_COLUMN,
@@ -28,8 +28,8 @@ from protocols.batches import (
     START_COLUMN,
     Batch,
 )
-from protocols.packets import Packet, Partial, Sample
-from protocols.programs import ListenSchedule
+from protocols.wire.packets import Packet, Partial, Sample
+from protocols.wire.programs import ListenSchedule
 from proxy.batching import BatchLimits
 from proxy.tracking_limits import TrackingLimits
 from tests.cluster.spark.hosted_run import Run

@@ -65,7 +65,14 @@ def answers(cluster: RunningCluster, query: str) -> list[tuple[datetime, str, fl
 
 
 def fjord(cluster: RunningCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "protocols.command_line", *arguments, "--api", cluster.parts.api_address]
+    command = [
+        sys.executable,
+        "-m",
+        "protocols.command_line",
+        *arguments,
+        "--api",
+        cluster.parts.api_address,
+    ]
     environment = {**os.environ, "COLUMNS": "250"}
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
 

@@ -28,10 +28,10 @@ import pytest
 
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
-from cluster.service.client import ApiClient
+from cluster.service.http.client import ApiClient
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
-from protocols import topics
-from protocols.mqtt import BrokerAddress, Message, MqttLink, Subscription
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.wire import topics
 from tests.postgres_server import PostgresServer, find_postgres, running_postgres
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]

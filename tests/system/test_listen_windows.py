@@ -13,10 +13,10 @@ from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.radio.losses import Bernoulli
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.acquisition.parts import ProgramStyle
-from protocols.demands import QueryDemand, StreamDemand
-from protocols.frames import VERSION
 from protocols.power.profiles import find_profile
-from protocols.programs import Band, ListenSchedule, program_number
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
+from protocols.wire.programs import Band, ListenSchedule, program_number
 from proxy.fleet import Fleet, FleetLimits
 from tests.system.pushed_down import MINUTE, SECOND, ProxyOnTheAir
 from tests.system.test_push_down import SCHEMA, Road

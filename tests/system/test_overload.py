@@ -22,9 +22,9 @@ import pytest
 from cluster.demo.parts import Parts, free_port
 from cluster.demo.processes import Child, Children
 from cluster.ingest.writer import MAX_WAITING_BYTES
-from cluster.service.client import ApiClient
-from protocols import topics
-from protocols.mqtt import BrokerAddress, Message, MqttLink
+from cluster.service.http.client import ApiClient
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink
+from protocols.wire import topics
 from tests.system.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from firmware_sim.mote_events import MoteDescription
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.system.pushed_down import MINUTE, SECOND, answers, kinds, run
 
 SCHEMA = StreamSchema(

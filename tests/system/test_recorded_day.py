@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import pytest
 
-from protocols import topics
-from protocols.mqtt import Message, MqttLink, Subscription
+from protocols.mqtt.link import Message, MqttLink, Subscription
+from protocols.wire import topics
 from tests.system.recorded_day import DAY, SPEED, assert_all_averages, averages_sql, expected_averages, expected_below
 
 if TYPE_CHECKING:

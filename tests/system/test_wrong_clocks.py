@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from protocols.acquisition.parts import ProgramStyle
-from protocols.catalog import ClockFault
-from protocols.programs import ListenSchedule
-from proxy.fleet_settings import fleet_limits
-from proxy.settings import ProxySettings
+from protocols.wire.catalog import ClockFault
+from protocols.wire.programs import ListenSchedule
+from proxy.settings import ProxySettings, fleet_limits
 from proxy.tracking_limits import TrackingLimits
 from tests.system.pushed_down import MINUTE, SECOND, Outcome, answers, run
 from tests.system.test_push_down import Road

@@ -19,7 +19,7 @@ from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
 from cluster.plan.expressions import conjunction_of
-from protocols.batches import (
+from protocols.wire.batches import (
     EXPECTED_COLUMN,
     FORM_COLUMN,
     MISSING_COLUMN,
@@ -27,8 +27,8 @@ from protocols.batches import (
     SAMPLES_COLUMN,
     measure_column,
 )
-from protocols.programs import Measure
-from protocols.streams import FieldType
+from protocols.wire.programs import Measure
+from protocols.wire.streams import FieldType
 
 _NEVER = -1
 _FINGERPRINT = Column(FORM_COLUMN, FieldType.TEXT)

@@ -11,7 +11,7 @@ from cluster.expressions.conditions import all_of, equal_sides
 from cluster.expressions.nodes import Chain, Column, Expression, bare
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Scalar
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 @dataclass(frozen=True, slots=True)

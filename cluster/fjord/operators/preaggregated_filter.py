@@ -9,7 +9,7 @@ import polars as pl
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.language.algebra import QUERY_GROUP
-from protocols.batches import EXCEPT_COLUMN
+from protocols.wire.batches import EXCEPT_COLUMN
 
 
 class PreaggregatedFilter(Operator):

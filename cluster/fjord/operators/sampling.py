@@ -11,7 +11,7 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.operator import Operator
-from protocols.batches import DEFAULT_RATE_COLUMN
+from protocols.wire.batches import DEFAULT_RATE_COLUMN
 
 
 class Sample(Operator):

@@ -10,8 +10,8 @@ from cluster.plan.demand import demands_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.planning_budget import PlanningLimitError
 from cluster.shared_nodes import remembered
-from protocols.demands import encode_query_demand
 from protocols.errors import FjordError
+from protocols.wire.demands import encode_query_demand
 
 ANY_NAME = "q" * 64
 """Stands for the name of a query that has none yet: none is longer."""

@@ -14,7 +14,7 @@ from cluster.language.algebra import (
     with_inputs,
 )
 from cluster.physical import operations
-from cluster.physical.columns import MARKS
+from cluster.physical.operations import MARKS
 from cluster.physical.rules.marks import handed_on
 
 Finish = tuple[operations.Filter | operations.Project, ...]

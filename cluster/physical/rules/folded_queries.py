@@ -19,8 +19,7 @@ from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import group_of
 from cluster.physical.rules.templates import shares_tuples, template_of
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.hosts import Host, host_of
-from cluster.plan.pipelines import pipelines_of
+from cluster.plan.pipelines import Host, host_of, pipelines_of
 from cluster.plan.stored_plans import encoded
 
 

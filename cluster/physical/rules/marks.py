@@ -28,9 +28,9 @@ from cluster.language.algebra import (
     with_inputs,
 )
 from cluster.language.plans import column_scalar
-from cluster.physical.columns import RIGHT
+from cluster.physical.operations import RIGHT
 from cluster.plan.expressions import conjunction_of, conjuncts_of
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 def marked(template: Node, marks: Schema) -> Node:

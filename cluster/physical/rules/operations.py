@@ -28,8 +28,8 @@ from cluster.language.algebra import (
 )
 from cluster.language.bounds import named_operator
 from cluster.physical import operations
+from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.operations import Operation
-from cluster.physical.unsupported import UnsupportedPlanError
 
 
 def operation_of(node: Node, lag_us: int | None = None) -> Operation:

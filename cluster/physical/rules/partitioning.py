@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cluster.language.algebra import QUERY_GROUP, Aggregate, Lookup, Node, schema_of
-from cluster.physical.columns import RIGHT
-from cluster.physical.operations import Exchange
+from cluster.physical.operations import RIGHT, Exchange
 from cluster.plan.pipelines import partition_keys, partitioned_by
 
 

@@ -19,9 +19,11 @@ from cluster.language.algebra import (
     TimeWindow,
 )
 from cluster.language.bounds import named_operator
-from cluster.physical.columns import COVERED_BY, MADE
+from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.nodes import OperatorNode
 from cluster.physical.operations import (
+    COVERED_BY,
+    MADE,
     Columns,
     GroupedFilter,
     Lookup,
@@ -33,7 +35,6 @@ from cluster.physical.operations import (
     Scan,
 )
 from cluster.physical.rules.operations import operation_of
-from cluster.physical.unsupported import UnsupportedPlanError
 from cluster.plan.push_down import event_fingerprint
 
 

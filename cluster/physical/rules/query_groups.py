@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from cluster.language.algebra import Scalar, identity_of
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 class Form(msgspec.Struct, frozen=True):

@@ -52,10 +52,10 @@ from cluster.physical.rules.query_groups import Form, group_of
 from cluster.plan.completeness import count_fingerprint
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.expressions import columns_of
-from cluster.plan.hosts import Host
 from cluster.plan.pane_query import PaneQuery, key_name
+from cluster.plan.pipelines import Host
 from cluster.plan.push_down import fixed_columns, pushed_of, split_predicate
-from protocols.programs import Measure
+from protocols.wire.programs import Measure
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from cluster.language.walks import nodes_of
 from cluster.plan.expressions import conjunction_of, conjuncts_of
 from cluster.plan.pane_query import without_acquisition_hints
 from cluster.plan.pipelines import runs_upstream
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 ANYTHING = Scalar(TRUE, FieldType.BOOLEAN)
 """What a template's filter says in the place of its queries' conditions."""

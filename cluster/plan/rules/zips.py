@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from cluster.language.algebra import Filter, Node, Project, Zip, schema_of
 from cluster.language.plans import column_scalar, project
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, kept, names_of, substituted
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 def filter_below_zip(node: Node) -> Node | None:

@@ -25,7 +25,7 @@ from cluster.expressions.nodes import (
     chain,
     grouped,
 )
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 COLUMNS = {

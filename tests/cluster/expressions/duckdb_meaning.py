@@ -24,7 +24,7 @@ from cluster.expressions.nodes import (
     Negative,
     Not,
 )
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 TYPES = {BOOLEAN: "BOOLEAN", INTEGER: "BIGINT", REAL: "DOUBLE", TEXT: "VARCHAR"}

@@ -17,7 +17,7 @@ from cluster.expressions.text import LONGEST_WRITTEN, letters, text_of
 from cluster.expressions.walks import substituted
 from cluster.language.algebra import Scalar
 from cluster.language.dialect import parse_scalar
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.expressions.drawing import drawn
 from tests.cluster.language.sqlglot_text import canonical
 

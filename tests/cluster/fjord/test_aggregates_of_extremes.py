@@ -20,8 +20,8 @@ from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import AggregateCall
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 from tests.cluster.fjord.scalar_definition import wrapped
 from tests.cluster.fjord.test_extreme_values import INTEGERS, REALS, is_settled
 

@@ -10,7 +10,7 @@ import pytest
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.running import all_at_once, one_by_one, run_plan
 
 T = StreamSchema("t", (Field("k", FieldType.TEXT), Field("r", FieldType.REAL), Field("n", FieldType.INTEGER)))

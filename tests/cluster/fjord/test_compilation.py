@@ -9,20 +9,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.fjord.acceptance import check_supported
 from cluster.fjord.instantiation import empty_crossing
-from cluster.fjord.supported import check_supported
 from cluster.language.algebra import schema_of
 from cluster.language.catalog import Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import (
     translate,
 )
+from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.lowering import lower
 from cluster.physical.operations import Exchange
-from cluster.physical.unsupported import UnsupportedPlanError
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.proving import Tally, prove
 from tests.cluster.oracle.running import fragment_alone
 

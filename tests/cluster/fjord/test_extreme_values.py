@@ -17,8 +17,8 @@ from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import Column, Scalar
 from cluster.language.dialect import parse_scalar
 from cluster.language.functions import FUNCTIONS
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 from tests.cluster.fjord.scalar_definition import value_of
 from tests.cluster.fjord.test_scalars_against_duckdb import FORMS as ORDINARY
 from tests.cluster.fjord.test_scalars_against_duckdb import LETTERS, PATTERNS

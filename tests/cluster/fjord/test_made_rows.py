@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.fjord import row_limits, state_size
+from cluster.fjord import acceptance, state_size
+from cluster.fjord.acceptance import RowLimitError, RowLimits, check_supported, made_per_second
 from cluster.fjord.batch import NEVER
 from cluster.fjord.made_rows import RowFlow, RowFlows
-from cluster.fjord.row_limits import RowLimitError, RowLimits, made_per_second
 from cluster.fjord.state_size import StateLimitError
-from cluster.fjord.supported import check_supported
 from cluster.language.algebra import Difference, Distinct, Node, Union
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
@@ -17,7 +16,7 @@ from cluster.physical import operations
 from cluster.physical.lowering import lower, with_query
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.running import Arrival, run_plan
 from tests.cluster.plan.plans import A, window
 
@@ -39,7 +38,7 @@ def query(text: str, number: int = 1) -> PlannedQuery:
 
 def check_rows(running: Plan, added: PlannedQuery, rates: dict[str, float], limits: RowLimits) -> None:
     before = lower(running)
-    row_limits.check_rows(before, with_query(before, added), added.identity, rates, limits)
+    acceptance.check_rows(before, with_query(before, added), added.identity, rates, limits)
 
 
 def check_state(running: Plan, added: PlannedQuery, rates: dict[str, float], *, limit_bytes: int) -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cluster.fjord.predicate_index import PredicateIndex
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.algebra import Column, Scalar
-from cluster.language.written_scalars import read_scalar
+from cluster.plan.expressions import read_scalar
 from cluster.plan.predicate_intervals import Interval, extract_ranges
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 COLUMNS = (
     Column("i", FieldType.INTEGER),

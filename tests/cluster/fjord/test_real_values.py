@@ -20,9 +20,9 @@ from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.stored_rows import RowsInFile
 from cluster.fjord.stream_scan import StreamScan
 from cluster.language.algebra import Column, Filter, Output, Project, Relation
-from cluster.language.written_scalars import read_scalar
+from cluster.plan.expressions import read_scalar
 from cluster.storage.relation_versions import RelationVersions
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 ODD = [-0.0, 0.0, math.nan, math.inf, -math.inf, None, 1.5]
 SETTLED = [0.0, 0.0, None, None, None, None, 1.5]

@@ -13,7 +13,7 @@ from cluster.fjord.relation_tables import TABLES_KEPT, RelationTables
 from cluster.fjord.sliced_table import SlicedTable
 from cluster.language.algebra import Column, Distinct, Join, Node, Relation
 from cluster.storage.relation_versions import RelationVersions
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 TRAFFIC = frozenset({"traffic"})
 

@@ -24,8 +24,8 @@ from cluster.language.algebra import (
     SemiJoin,
     Union,
 )
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 
 PLACES = Relation("places", "places@1", (Column("segment", FieldType.INTEGER),))
 ONE = Project(PLACES, (Output("one", read_scalar("1", FieldType.INTEGER)),))

@@ -12,9 +12,9 @@ from cluster.fjord.text_functions import LONGEST_TEXT, longest_bytes
 from cluster.fjord.text_growth import TextGrowthError, check_text
 from cluster.language.dialect import parse_scalar
 from cluster.language.translation import translate
-from cluster.language.written_scalars import read_scalar
+from cluster.plan.expressions import read_scalar
 from cluster.service.planning import Known
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.fjord.scalar_definition import value_of
 from tests.cluster.language.example_catalog import CATALOG
 

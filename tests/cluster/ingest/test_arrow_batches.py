@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from cluster.ingest.arrow_batches import misfit_of, split_late, to_arrow
 from cluster.storage.stream_tables import arrow_schema
-from protocols.batches import (
+from protocols.errors import SchemaError
+from protocols.wire.batches import (
     MOTE_COLUMN,
     START_COLUMN,
     Batch,
@@ -20,9 +21,8 @@ from protocols.batches import (
     make_column,
     make_columns,
 )
-from protocols.errors import SchemaError
-from protocols.frames import Value
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.frames import Value
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.protocols.test_batches import VALUES
 
 ALL = StreamSchema("all", tuple(Field(kind.value, kind) for kind in FieldType))

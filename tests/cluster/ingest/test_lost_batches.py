@@ -9,8 +9,8 @@ import polars as pl
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.archived_log import LOG
 from cluster.storage.stream_tables import StreamTable
-from protocols.batches import Ack, Batch, Resumption, make_columns
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.batches import Ack, Batch, Resumption, make_columns
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.delivery_window import (
     AckReceived,
     BatchDamaged,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.ingest.proxy_clocks import ClockNews, ProxyClocks, not_after
-from protocols.catalog import ClockFault
+from protocols.wire.catalog import ClockFault
 
 S = 1_000_000
 NOW = 10**15

@@ -11,13 +11,13 @@ import pytest
 from cluster.ingest import writer as writing
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.stream_tables import StreamTable
-from protocols.batches import Batch, make_columns
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.batches import Batch, make_columns
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from protocols.batches import Ack
+    from protocols.wire.batches import Ack
 
 SCHEMA = StreamSchema("speeds", (Field("speed", FieldType.REAL),))
 

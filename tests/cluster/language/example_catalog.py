@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.language.catalog import BaseStream, Catalog
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema(
     "traffic",

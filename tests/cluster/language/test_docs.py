@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import PlanError
-from cluster.fjord.supported import check_supported
+from cluster.fjord.acceptance import check_supported
 from cluster.language.algebra import Column
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
@@ -24,7 +24,7 @@ from cluster.language.translation import (
     translate_derived,
 )
 from cluster.plan.rewrite import rewrite
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "sql.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```(sql[a-z ]*)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)

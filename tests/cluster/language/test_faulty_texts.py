@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from cluster.fjord.supported import check_supported
+from cluster.fjord.acceptance import check_supported
 from cluster.language.algebra import Column
 from cluster.language.catalog import StaticRelation
 from cluster.language.errors import FjordSqlError
@@ -20,7 +20,7 @@ from cluster.language.translation import (
     translate_derived,
 )
 from cluster.plan.rewrite import rewrite
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 
 FEWEST = 150

@@ -23,9 +23,9 @@ from cluster.language.plans import plain_column
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of
-from cluster.language.written_scalars import read_scalar
+from cluster.plan.expressions import read_scalar
 from cluster.plan.rewrite import rewrite
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 
 WINDOW = "FROM traffic AS t WINDOW(RANGE 1 HOUR)"

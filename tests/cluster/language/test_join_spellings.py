@@ -8,7 +8,7 @@ from cluster.language.algebra import Column, Join, Lookup
 from cluster.language.catalog import StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG as STREAMS
 
 PLACES = StaticRelation("places", "places@1", (Column("sensor", FieldType.TEXT), Column("km", FieldType.REAL)))

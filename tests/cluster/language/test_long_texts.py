@@ -8,7 +8,7 @@ import pytest
 from cluster.language import relation_statements
 from cluster.language.errors import LONGEST_MESSAGE, FjordSqlError
 from cluster.language.translation import CreateStream, SelectStatement, parse_statement, translate
-from protocols.streams import LONGEST_UNIT, MOST_FIELDS, StreamSchema
+from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, StreamSchema
 from tests.cluster.language.example_catalog import CATALOG
 
 LONG = "x" * 90_000

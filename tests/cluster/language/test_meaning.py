@@ -17,7 +17,7 @@ from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.plan.snapshots import Streams, evaluate
 
 INSTANTS = 6

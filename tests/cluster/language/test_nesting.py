@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.fjord.supported import check_supported
+from cluster.fjord.acceptance import check_supported
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.nesting import DEEPEST_NESTING
@@ -19,7 +19,7 @@ from cluster.plan.epoch import Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
 from cluster.planning_budget import Budget, limited
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 CATALOG = Catalog.of(
     [

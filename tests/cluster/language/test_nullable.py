@@ -8,7 +8,7 @@ from cluster.language.catalog import Catalog
 from cluster.language.dialect import parse_scalar
 from cluster.language.expressions import Checker
 from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 TYPES = {"i": FieldType.INTEGER, "r": FieldType.REAL, "t": FieldType.TEXT, "b": FieldType.BOOLEAN}
 COLUMNS = tuple(

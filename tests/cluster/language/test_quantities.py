@@ -21,8 +21,8 @@ from cluster.language.quantities import (
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement, translate, translate_derived
 from cluster.plan.demand import demands_of
-from protocols.demands import QueryDemand, StreamDemand, decode_demand
-from protocols.frames import LONGEST_PERIOD_US, VERSION, encode
+from protocols.wire.demands import QueryDemand, StreamDemand, decode_demand
+from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
 from tests.cluster.language.example_catalog import CATALOG
 
 DURATIONS = {

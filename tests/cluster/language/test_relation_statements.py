@@ -13,7 +13,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.secrets import masked, masked_span
 from cluster.language.translation import parse_statement, translate
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 
 COLUMNS = (

@@ -16,7 +16,7 @@ from cluster.language.translation import (
     translate,
     translate_derived,
 )
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.language.example_catalog import CATALOG
 
 

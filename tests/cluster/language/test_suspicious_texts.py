@@ -7,7 +7,7 @@ import pytest
 from cluster.language.algebra import Column
 from cluster.language.catalog import StaticRelation
 from cluster.language.translation import translate
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 
 PLACES = StaticRelation("places", "1", (Column("sensor", FieldType.TEXT), Column("segment", FieldType.INTEGER)))

@@ -12,7 +12,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from cluster.plan import stored_plans
 from cluster.plan.explain import explain
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.language.fixture_files import pairs
 

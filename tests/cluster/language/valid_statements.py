@@ -7,7 +7,7 @@ from pathlib import Path
 from cluster.language.algebra import Column
 from cluster.language.catalog import StaticRelation
 from cluster.language.translation import translate_derived
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG as STREAMS
 
 PLACES = StaticRelation(

@@ -21,8 +21,8 @@ from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.batches import DEFAULT_RATE_COLUMN
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.batches import DEFAULT_RATE_COLUMN
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.comparison import difference_of_rows
 from tests.cluster.oracle.definition import horizon_of
 from tests.cluster.oracle.related_definition import RelatedMeaning, evaluate_with_relations

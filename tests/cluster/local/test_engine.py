@@ -20,8 +20,8 @@ from cluster.local.engine import Answered, Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.batches import DEFAULT_RATE_COLUMN
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.batches import DEFAULT_RATE_COLUMN
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("speed", FieldType.INTEGER)))
 PLACES = StaticRelation("places", "places@1", (Column("sensor", FieldType.TEXT), Column("km", FieldType.INTEGER)))

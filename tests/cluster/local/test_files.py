@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import START
+from cluster.local.errors import TableFileError
 from cluster.local.stream_files import StreamFile
-from cluster.local.table_file_errors import TableFileError
 from cluster.local.table_files import open_table
 from cluster.local.tried_query import Files
 from cluster.local.trying import Trial
 from protocols.errors import FjordError
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 SEVEN_US = 1_330_585_200_000_000
 """2012-03-01T07:00:00Z."""

@@ -15,7 +15,7 @@ from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import open_table
 from cluster.local.tried_query import Files
 from cluster.local.trying import Trial
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 TRAFFIC = Path(__file__).parents[3] / "examples" / "traffic"
 DAY = TRAFFIC / "la_loop_speeds_day.parquet"

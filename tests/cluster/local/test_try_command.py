@@ -21,8 +21,8 @@ from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import open_table
 from cluster.local.tried_query import Files
 from cluster.local.trying import Trial
-from cluster.service.result_messages import result_message
-from protocols.command_line import app
+from cluster.service.publishing.result_messages import result_message
+from protocols.command_line.application import app
 
 DAY = """time,sensor,speed
 2012-03-01T07:00:00,a,10
@@ -361,7 +361,7 @@ def printing(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The command, which prints more than a pipe holds."""
     path = tmp_path / "day.csv"
     path.write_text("time,x\n" + "".join(f"{at},{at}\n" for at in range(50_000)))
-    script = "from protocols.command_line import main; main()"
+    script = "from protocols.command_line.application import main; main()"
     command = [sys.executable, "-c", script, "query", "try", "SELECT x FROM s", "--on", str(path), "--format", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -428,7 +428,7 @@ TERMINATED = """
 import signal, sys
 from pathlib import Path
 from cluster.local.trying import Trial
-from protocols.command_line import main
+from protocols.command_line.application import main
 
 folder, number, before = Path(sys.argv.pop()), int(sys.argv.pop()), int(sys.argv.pop())
 signal.signal(number, signal.Handlers(before))

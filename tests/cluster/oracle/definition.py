@@ -50,7 +50,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.dialect import parse_scalar
 from cluster.physical.rules.pipelines import stored_columns
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 Row = tuple[Any, ...]
 Streams = Mapping[str, Sequence[tuple[int, Row]]]

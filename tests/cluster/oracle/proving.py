@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from cluster.errors import PlanError
-from cluster.fjord.supported import check_supported
+from cluster.fjord.acceptance import check_supported
 from cluster.language.algebra import Node
+from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
-from cluster.physical.unsupported import UnsupportedPlanError
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import bags, difference_of_rows, first_difference, report

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 @dataclass(frozen=True)

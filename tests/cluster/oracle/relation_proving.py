@@ -16,8 +16,8 @@ from cluster.errors import FjordError
 from cluster.language.algebra import Node
 from cluster.language.translation import translate
 from cluster.plan.explain import explain
-from cluster.plan.hosts import host_of
-from cluster.plan.relation_sizes import RelationSize
+from cluster.plan.pipelines import host_of
+from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import _nearly, bags, snapshots_of
 from tests.cluster.oracle.proving import MismatchError

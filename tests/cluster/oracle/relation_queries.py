@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.relation_forms import (
     Computed,
     Item,

@@ -19,7 +19,7 @@ from cluster.language.algebra import Node
 from cluster.local import engine
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.storage.relation_versions import RelationVersions
-from protocols.batches import DEFAULT_RATE_COLUMN
+from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from tests.cluster.oracle.relation_world import ALL_RELATIONS, STATIC, STREAMS, Arrival, History, Step, versions_of
 
 BUCKETS = 3

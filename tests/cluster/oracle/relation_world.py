@@ -17,7 +17,7 @@ from typing import Any
 
 from cluster.language.algebra import Column
 from cluster.language.catalog import Catalog, StaticRelation
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 

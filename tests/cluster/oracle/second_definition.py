@@ -36,8 +36,8 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Bag, Snapshots, Streams
 from tests.cluster.oracle.strategies import COLUMNS, LAST
 

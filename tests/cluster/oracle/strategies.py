@@ -42,8 +42,8 @@ from cluster.language.algebra import (
 )
 from cluster.language.bounds import unbounded_operator
 from cluster.language.instants import is_instantaneous
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Streams
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT

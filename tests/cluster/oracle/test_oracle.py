@@ -20,8 +20,8 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
 )
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle import proving
 from tests.cluster.oracle.comparison import difference_of_rows
 from tests.cluster.oracle.definition import evaluate, horizon_of

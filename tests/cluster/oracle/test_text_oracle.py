@@ -12,7 +12,7 @@ from cluster.language import accepted_syntax, functions
 from cluster.language.functions import Family, Function
 from cluster.language.quantities import DURATION_UNITS
 from protocols.errors import FjordError
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_differences, text_shrinking
 from tests.cluster.oracle.definition import Row
 from tests.cluster.oracle.proving import MismatchError

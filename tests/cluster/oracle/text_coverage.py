@@ -20,7 +20,7 @@ from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.spelling import SPELLINGS, SYNONYMS
 from cluster.language.type_words import TYPE_WORDS
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_forms import Text
 from tests.cluster.oracle.text_operations import COMPARABLE

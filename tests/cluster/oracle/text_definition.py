@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Snapshots
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_forms import Changes, Item, Named, Nested, Query, SetOperation, Text, Zipped

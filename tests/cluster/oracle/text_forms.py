@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.text_expressions import Scalar
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from cluster.language.accepted_syntax import QUERY_SYNTAX
 from cluster.language.functions import AGGREGATES
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, Scalar, words
 from tests.cluster.oracle.text_forms import Item, Stream
 from tests.cluster.oracle.text_items import Offered

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_clauses as clauses_of
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Exactness, Known

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.text_expressions import Binding, Exactness, Words, words
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT

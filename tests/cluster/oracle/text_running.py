@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.errors import PlanError
+from cluster.fjord.acceptance import check_supported
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.fjord.supported import check_supported
 from cluster.language.algebra import Node, Relation, Source, inputs_of
 from cluster.language.catalog import Catalog
 from cluster.language.translation import Query, translate, translate_derived

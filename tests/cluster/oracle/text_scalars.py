@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_choices import CHOICES, NULL_SHARE, TESTS
 from tests.cluster.oracle.text_expressions import Binding, Exactness, Scalar, Words

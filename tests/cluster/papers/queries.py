@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cluster.fjord.supported import check_supported
+from cluster.fjord.acceptance import check_supported
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate, translate_derived
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.comparison import snapshots_of
 from tests.cluster.oracle.definition import Streams, evaluate
 from tests.cluster.oracle.running import all_at_once, deliveries, one_by_one, run_plan

@@ -35,9 +35,9 @@ from cluster.language.algebra import TimeWindow as TimeWindowNode
 from cluster.language.catalog import Catalog, CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import CreateStream, parse_statement, translate, translate_derived
-from cluster.language.written_scalars import read_scalar
+from cluster.plan.expressions import read_scalar
 from cluster.plan.rewrite import RULES, rewrite
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.running import fragment_alone
 from tests.cluster.oracle.searching import search
 from tests.cluster.papers.notation import Rows, answer, frame, physical, snapshots

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from cluster.fjord.supported import check_supported
+from cluster.fjord.acceptance import check_supported
 from cluster.language.algebra import (
     Aggregate,
     AggregateCall,
@@ -29,8 +29,8 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.comparison import snapshots_of
 from tests.cluster.oracle.definition import Bag, Streams, evaluate
 from tests.cluster.oracle.running import all_at_once, one_by_one, run_plan

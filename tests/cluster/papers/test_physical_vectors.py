@@ -28,8 +28,8 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
 from cluster.language.algebra import AggregateCall, Column, Output, Scalar
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 from tests.cluster.papers.notation import Rows, answer, frame, physical, snapshots
 
 PS1 = "c[1,8) a[5,11) d[6,14) a[9,10) b[12,17)"

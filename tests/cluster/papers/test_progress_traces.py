@@ -19,8 +19,8 @@ from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.language.algebra import AggregateCall
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 from tests.cluster.papers.notation import Rows, frame, physical
 
 

@@ -16,7 +16,7 @@ from cluster.physical.rules import asked_of_sensors as rule
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.planning_budget import Budget, PlanningLimitError, limited
-from protocols.demands import encode_query_demand
+from protocols.wire.demands import encode_query_demand
 from tests.cluster.physical.test_plan_files import TEXTS
 from tests.cluster.physical.test_text import planned
 

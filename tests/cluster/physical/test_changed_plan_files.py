@@ -15,7 +15,7 @@ from cluster.physical.nodes import NOTHING
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 FIELDS = Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.REAL)
 CATALOG = Catalog.of([StreamSchema("traffic", FIELDS)])

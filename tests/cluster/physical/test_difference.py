@@ -8,7 +8,7 @@ from cluster.physical.difference import diff
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 CATALOG = Catalog.of([StreamSchema("traffic", (Field("lane", FieldType.INTEGER), Field("speed", FieldType.REAL)))])
 SLOW = "SELECT speed FROM traffic WHERE speed < {}"

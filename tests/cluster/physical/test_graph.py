@@ -11,7 +11,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.text import plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 CATALOG = Catalog.of([StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("speed", FieldType.REAL)))])
 TEXTS = [

@@ -15,7 +15,7 @@ from cluster.physical.nodes import NOTHING
 from cluster.physical.operations import Panes
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 CATALOG = Catalog.of(
     [

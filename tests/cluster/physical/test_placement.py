@@ -8,7 +8,7 @@ from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical.placement import placement_of
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema(
     "traffic",

@@ -25,7 +25,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import FORMAT, Plan, PlanChange, PlannedQuery, encode_plan
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.physical import test_text
 from tests.cluster.physical.test_text import GOLDEN, LINE
 

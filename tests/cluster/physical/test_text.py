@@ -20,7 +20,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import with_beginnings
 from cluster.plan.rewrite import rewrite
 from cluster.plan.stored_plans import as_nodes, from_nodes
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 GOLDEN = sorted(Path(__file__).with_name("golden").glob("*.txt"))
 LINE = "-" * 20

@@ -13,7 +13,7 @@ from cluster.physical.placement import placement_of
 from cluster.physical.text import plan_text
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 CATALOG = Catalog.of([StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("speed", FieldType.REAL)))])
 TEXTS = (

@@ -14,8 +14,8 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
 )
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 
 INTEGER, BOOLEAN = FieldType.INTEGER, FieldType.BOOLEAN
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from cluster.errors import PlanError
+from cluster.fjord.acceptance import check_supported
 from cluster.fjord.state_size import kept_by
-from cluster.fjord.supported import check_supported
 from cluster.language.algebra import Node
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.errors import FjordSqlError
@@ -26,7 +26,7 @@ from cluster.plan.explain import explain
 from cluster.plan.push_down import MOST_PAIRS
 from cluster.plan.rewrite import Rewritten, rewrite
 from cluster.planning_budget import Budget, PlanningLimitError, limited
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.definition import evaluate, horizon_of
 from tests.cluster.oracle.proving import Tally, prove
 from tests.cluster.oracle.running import fragment_alone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import PlanError
-from cluster.fjord.supported import check_supported
+from cluster.fjord.acceptance import check_supported
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
@@ -13,8 +13,8 @@ from cluster.physical.lowering import lower
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from protocols.demands import QueryDemand
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.demands import QueryDemand
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema(
     "traffic",

@@ -10,10 +10,9 @@ from cluster.language.algebra import Column, Node, Source, inputs_of
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.plan.lookup_order import partners_of
-from cluster.plan.relation_sizes import RelationSize
-from cluster.plan.relations_read import relations_of
+from cluster.plan.relations_read import RelationSize, relations_of
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("segment", FieldType.INTEGER)))
 

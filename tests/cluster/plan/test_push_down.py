@@ -7,11 +7,11 @@ import math
 import pytest
 
 from cluster.language.algebra import Column, Source
-from cluster.language.written_scalars import read_scalar
+from cluster.plan.expressions import read_scalar
 from cluster.plan.push_down import PushablePredicate, split_predicate
-from protocols.demands import PropertyBand
-from protocols.programs import Band
-from protocols.streams import FieldType
+from protocols.wire.demands import PropertyBand
+from protocols.wire.programs import Band
+from protocols.wire.streams import FieldType
 
 SOURCE = Source("traffic", (Column("r", FieldType.REAL), Column("i", FieldType.INTEGER)))
 LARGEST = 1.7976931348623157e308

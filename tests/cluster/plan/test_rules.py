@@ -35,7 +35,7 @@ from cluster.plan.rules import projection as p
 from cluster.plan.rules import selection as s
 from cluster.plan.rules import windows as w
 from cluster.plan.rules import zips as z
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, where, window
 
 EQ = condition('"x" = "u"')

@@ -18,7 +18,7 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import call, condition, grouped, pick, where
 from tests.cluster.plan.snapshots import Streams, evaluate
 

@@ -13,10 +13,10 @@ from cluster.language.translation import translate
 from cluster.plan.demand import demands_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.widening import widened_bands, widened_conditions, with_fewer_bands
-from protocols.demands import LONGEST_TEXT, MOST_BANDS, PropertyBand, QueryDemand, StreamDemand, decode_demand
-from protocols.frames import VERSION, encode
-from protocols.programs import Band
-from protocols.streams import Field, FieldName, FieldType, StreamSchema
+from protocols.wire.demands import LONGEST_TEXT, MOST_BANDS, PropertyBand, QueryDemand, StreamDemand, decode_demand
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.programs import Band
+from protocols.wire.streams import Field, FieldName, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema(
     "traffic",

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord.supported import check_supported
+from cluster.fjord.acceptance import check_supported
 from cluster.language.algebra import Column, Node
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
-from cluster.physical.unsupported import UnsupportedPlanError
+from cluster.physical.errors import UnsupportedPlanError
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.comparison import snapshots_of
 from tests.cluster.oracle.running import deliveries, run_plan
 from tests.cluster.plan.snapshots import Streams, evaluate

@@ -10,7 +10,7 @@ from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
 from cluster.relations.opening import open_source
 from cluster.relations.source import Limits
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 INCIDENTS = (
     Column("segment", FieldType.TEXT),

@@ -11,7 +11,7 @@ import pytest
 from cluster.language.algebra import Column
 from cluster.language.comparisons import Comparison
 from cluster.relations.fitting import predicate, settled
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 ROWS = pl.DataFrame(
     {

@@ -11,7 +11,7 @@ from cluster.language.algebra import Column
 from cluster.language.comparisons import Comparison
 from cluster.relations.fitting import all_columns
 from cluster.relations.source import Limits, SourceAwayError, SourceSchemaError, SourceTooLargeError
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.relations.source_cases import CONDITIONS, INCIDENTS, ROWS, meant, opened, same
 from tests.postgres_server import PASSWORD, PASSWORD_WRITTEN
 

@@ -19,7 +19,7 @@ from cluster.relations.source import (
     SourceSchemaError,
     SourceTooLargeError,
 )
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.relations.source_cases import CONDITIONS, INCIDENTS, ROWS, frame, meant, opened, same
 
 KINDS = ["sqlite", "csv", "parquet", "delta"]

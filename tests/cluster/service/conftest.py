@@ -12,13 +12,13 @@ import pytest
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.query_service import QueryService
-from cluster.service.registry import Registry
+from cluster.service.registry.registry import Registry
 from cluster.storage.stream_tables import arrow_schema
-from protocols import topics
-from protocols.catalog import StreamOffer
-from protocols.frames import encode
-from protocols.mqtt import LinkError, Message
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.mqtt.link import LinkError, Message
+from protocols.wire import topics
+from protocols.wire.catalog import StreamOffer
+from protocols.wire.frames import encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema(
     "traffic",

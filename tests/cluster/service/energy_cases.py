@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from protocols.catalog import MoteEntry, MoteState
-from protocols.demands import QueryDemand
-from protocols.programs import SLEEP, program_number
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.catalog import MoteEntry, MoteState
+from protocols.wire.demands import QueryDemand
+from protocols.wire.programs import SLEEP, program_number
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 SECOND = 1_000_000
 TRAFFIC = StreamSchema(

@@ -10,9 +10,9 @@ import polars as pl
 from cluster.language.algebra import Column
 from cluster.relations.fitting import matched, settled
 from cluster.relations.source import SourceAwayError, SourceColumn
+from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.query_service import QueryService
-from cluster.service.relation_store import RelationStore
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 SEGMENT, CLOSED = Column("segment", FieldType.TEXT), Column("closed", FieldType.BOOLEAN)
 CREATE = "CREATE RELATION roads FROM 'roads.csv' REFRESH EVERY 30 SECONDS STALE AFTER 5 MINUTES"

@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError
 from cluster.fjord.counters import Totals
-from cluster.service.api import make_api
-from cluster.service.api_token import api_token
-from cluster.service.sensor_catalog import SensorCatalog
+from cluster.service.catalog.sensor_catalog import SensorCatalog
+from cluster.service.http.api import make_api
+from cluster.service.http.api_token import api_token
 from tests.cluster.service.conftest import Service
 
 GOOD = "SELECT sensor FROM traffic"

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.service.bill import Divided, Spent, Splitter, divide, make_bill, splits_of
-from cluster.service.energy import asleep_mw
-from cluster.service.shapley import MOST_EXACT, MOST_SAMPLED, Method, shapley
+from cluster.service.billing.bill import Divided, Spent, Splitter, divide, make_bill, splits_of
+from cluster.service.billing.energy import asleep_mw
+from cluster.service.billing.shapley import MOST_EXACT, MOST_SAMPLED, Method, shapley
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.parts import ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.demands import PaneDemand, PropertyBand
 from protocols.power.profiles import find_profile
-from protocols.programs import Band, DeadBand, Measure
+from protocols.wire.demands import PaneDemand, PropertyBand
+from protocols.wire.programs import Band, DeadBand, Measure
 from tests.cluster.service.energy_cases import SCHEMAS, SECOND, TRAFFIC, demand, entry
 
 MICAZ = find_profile("micaz")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from cluster.command import cluster
+from cluster.service.cluster_command import cluster
 
 
 @pytest.mark.parametrize(("option", "longest"), [("--commit-interval", "1h"), ("--trigger", "1h")])

@@ -13,15 +13,15 @@ from cluster.ingest.service import Ingest
 from cluster.language.algebra import Column, Source
 from cluster.physical import plan_files
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.hosts import Host
-from cluster.service.registry import Registry
-from cluster.service.relation_store import RelationStore
+from cluster.plan.pipelines import Host
+from cluster.service.catalog.relation_store import RelationStore
+from cluster.service.registry.registry import Registry
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
 from cluster.spark.offsets import Offset
 from cluster.storage.dropped_streams import FOLDER
 from cluster.storage.relation_versions import RelationVersions
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.service.test_api import client
 from tests.cluster.spark.test_positions import lay
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.language.errors import FjordSqlError
-from protocols.demands import read_demands
 from protocols.errors import FjordError
+from protocols.wire.demands import read_demands
 
 if TYPE_CHECKING:
     from tests.cluster.service.conftest import Service

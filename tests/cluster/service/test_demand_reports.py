@@ -10,16 +10,16 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.command import refusal_texts
-from cluster.service.api import make_api
-from cluster.service.demand_reports import DemandReports
-from cluster.service.sensor_catalog import EntryPublished, SensorCatalog, sensors_relation
-from protocols import topics
-from protocols.catalog import Presence, Status
-from protocols.demand_reports import demand_report
-from protocols.demands import RefusedDemand
-from protocols.frames import encode
-from protocols.mqtt import Message
+from cluster.service.catalog.sensor_catalog import EntryPublished, SensorCatalog, sensors_relation
+from cluster.service.http.api import make_api
+from cluster.service.http.client_command import refusal_texts
+from cluster.service.publishing.demand_reports import DemandReports
+from protocols.mqtt.link import Message
+from protocols.wire import topics
+from protocols.wire.catalog import Presence, Status
+from protocols.wire.demand_reports import demand_report
+from protocols.wire.demands import RefusedDemand
+from protocols.wire.frames import encode
 from tests.cluster.service.energy_cases import entry
 
 if TYPE_CHECKING:

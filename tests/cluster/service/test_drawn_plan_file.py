@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import plan_command
 from cluster.errors import ClusterError
+from cluster.service import plan_command
 
 
 class Client:

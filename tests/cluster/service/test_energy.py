@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cluster.service.energy import ASKING, asleep_mw, explain_energy, spent_joules, styles_of
-from cluster.service.energy_ledger import Ledger
+from cluster.service.billing.energy import ASKING, asleep_mw, explain_energy, spent_joules, styles_of
+from cluster.service.billing.energy_ledger import Ledger
 from firmware_sim.power.meter import Meter
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.parts import ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.demands import PropertyBand
-from protocols.packets import Health
 from protocols.power.costs import energy, most_mw
 from protocols.power.profiles import find_profile, preset_names
-from protocols.programs import SLEEP, ListenSchedule, SamplingProgram
+from protocols.wire.demands import PropertyBand
+from protocols.wire.packets import Health
+from protocols.wire.programs import SLEEP, ListenSchedule, SamplingProgram
 from tests.cluster.service.energy_cases import SCHEMAS, SECOND, TRAFFIC, demand, entry
 
 MICAZ = find_profile("micaz")

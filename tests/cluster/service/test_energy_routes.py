@@ -11,13 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
-from cluster.command import query
-from cluster.energy_command import print_bill, print_energy
-from cluster.service.api import make_api
-from cluster.service.client import ApiClient
-from cluster.service.sensor_catalog import EntryPublished, SensorCatalog
-from protocols.packets import Health
-from protocols.programs import SamplingProgram
+from cluster.service.billing.command import print_bill, print_energy
+from cluster.service.catalog.sensor_catalog import EntryPublished, SensorCatalog
+from cluster.service.http.api import make_api
+from cluster.service.http.client import ApiClient
+from cluster.service.query_command import query
+from protocols.wire.packets import Health
+from protocols.wire.programs import SamplingProgram
 from tests.cluster.service.energy_cases import SECOND, entry
 
 SQL = "SELECT speed FROM traffic SAMPLE EVERY 1 SECOND"

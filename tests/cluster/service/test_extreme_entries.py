@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.service.energy import explain_energy, kind_of
-from cluster.service.sensor_catalog import SensorCatalog, sensors_relation
-from cluster.service.sensor_routes import answer
-from protocols import topics
-from protocols.catalog import MoteEntry, decode_mote_entry
+from cluster.service.billing.energy import explain_energy, kind_of
+from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation
+from cluster.service.http.sensor_routes import answer
 from protocols.errors import FrameError
-from protocols.frames import encode
-from protocols.mqtt import Message
+from protocols.mqtt.link import Message
+from protocols.wire import topics
+from protocols.wire.catalog import MoteEntry, decode_mote_entry
+from protocols.wire.frames import encode
 from tests.cluster.service.test_lifetime_notes import entry
 from tests.protocols.extreme_frames import frames
 

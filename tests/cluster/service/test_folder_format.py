@@ -10,8 +10,18 @@ import pytest
 
 from cluster.errors import StorageError
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.folder_format import FORMAT, MARKER, Course, FolderFormatError, Found, Marked, decide, look, settle
-from cluster.service.registry import Registry
+from cluster.service.data_folder.format import (
+    FORMAT,
+    MARKER,
+    Course,
+    FolderFormatError,
+    Found,
+    Marked,
+    decide,
+    look,
+    settle,
+)
+from cluster.service.registry.registry import Registry
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
 

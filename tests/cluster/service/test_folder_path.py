@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.service.folder_path import FolderPathError, check_path
+from cluster.service.data_folder.folder import FolderPathError, check_path
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
 from cluster.storage.stream_tables import StreamTable

@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 
 from cluster.errors import UnwritableError
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.publisher import Publisher
+from cluster.service.publishing.publisher import Publisher
 from cluster.storage.results_table import ResultsTable
-from protocols import topics
-from protocols.catalog import StreamOffer
-from protocols.frames import encode
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire import topics
+from protocols.wire.catalog import StreamOffer
+from protocols.wire.frames import encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.test_api import GOOD, client
 from tests.cluster.service.test_publisher import FlakyLink, answers, sequences
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cluster.service.registry import Registry
+    from cluster.service.registry.registry import Registry
     from tests.cluster.service.conftest import Service
 
 WEATHER = StreamSchema("weather", (Field("wind", FieldType.REAL),))

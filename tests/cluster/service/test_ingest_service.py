@@ -14,12 +14,12 @@ from cluster.ingest.service import Ingest
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
 from cluster.storage.relation_versions import RelationVersions
-from protocols import topics
-from protocols.batches import Ack, Batch, decode_ack, encode_batch, make_columns
-from protocols.catalog import ProxyClock, ProxySpool, StreamOffer
-from protocols.frames import encode
-from protocols.mqtt import Message
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.mqtt.link import Message
+from protocols.wire import topics
+from protocols.wire.batches import Ack, Batch, decode_ack, encode_batch, make_columns
+from protocols.wire.catalog import ProxyClock, ProxySpool, StreamOffer
+from protocols.wire.frames import encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.conftest import TRAFFIC
 
 if TYPE_CHECKING:

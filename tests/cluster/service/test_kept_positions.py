@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
 from cluster.spark.offsets import Offset

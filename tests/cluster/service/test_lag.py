@@ -14,16 +14,16 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.command import lag_text
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower_alone
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
-from cluster.service.api import make_api
+from cluster.service.catalog.sensor_catalog import SensorCatalog
+from cluster.service.http.api import make_api
+from cluster.service.http.client_command import lag_text
+from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.lag import Lag, Lags, greatest, lag_behind, lag_of_fragment, lag_of_stream
-from cluster.service.metrics import ClusterMetrics
-from cluster.service.sensor_catalog import SensorCatalog
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
 from cluster.storage.commit_log import CommitLog

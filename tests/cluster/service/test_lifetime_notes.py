@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.service.lifetime_notes import lifetime_notes
-from cluster.service.result_messages import result_message
-from protocols.catalog import MoteEntry, MoteState
+from cluster.service.billing.lifetime_notes import lifetime_notes
+from cluster.service.publishing.result_messages import result_message
+from protocols.wire.catalog import MoteEntry, MoteState
 
 
 def entry(mote: str, stream: str = "traffic", **rest: object) -> MoteEntry:

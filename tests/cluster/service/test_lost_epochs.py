@@ -18,12 +18,12 @@ from prometheus_client import generate_latest
 
 from cluster.language.algebra import Column, Source
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.hosts import Host
-from cluster.service.lost_epochs import go_on_behind, named_epoch
-from cluster.service.registry import LostEpochs, Registry
+from cluster.plan.pipelines import Host
+from cluster.service.registry.lost_epochs import go_on_behind, named_epoch
+from cluster.service.registry.registry import LostEpochs, Registry
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 NODE = Source("traffic", (Column("speed", FieldType.REAL),))
 

@@ -11,14 +11,14 @@ from cluster.ingest.writer import StreamWriter
 from cluster.language.algebra import Column, Source
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.service.lost_versions import make_up_for_lost, named_versions, set_back
-from cluster.service.publisher import Publisher
-from cluster.service.registry import Registry
+from cluster.service.publishing.publisher import Publisher
+from cluster.service.registry.lost_versions import make_up_for_lost, named_versions, set_back
+from cluster.service.registry.registry import Registry
 from cluster.storage.archived_log import LOG
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from protocols.batches import Ack
-from protocols.streams import FieldType
+from protocols.wire.batches import Ack
+from protocols.wire.streams import FieldType
 from tests.cluster.service.test_publisher import FlakyLink, sequences
 from tests.cluster.storage.test_tables import TRAFFIC, answers, at, rows
 

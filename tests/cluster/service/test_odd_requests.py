@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from cluster.service.request_bodies import MOST_BYTES
+from cluster.service.http.request_bodies import MOST_BYTES
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.test_api import client
 

@@ -17,7 +17,7 @@ from cluster.planning_budget import PlanningLimitError, spend
 from cluster.service import planning
 from cluster.service.planning import MOST_WAITING, Planning, PlanningBusyError
 from cluster.service.query_service import QueryService
-from cluster.service.registry import Registry
+from cluster.service.registry.registry import Registry
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.test_api import client
 

@@ -14,11 +14,11 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import Subscriber
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from cluster.service.published_demands import DemandError, PublishedDemands, TooManyDemandsError
-from protocols import topics
-from protocols.demands import MAX_DEMAND_BYTES, QueryDemand, StreamDemand, decode_demand
-from protocols.frames import VERSION, encode
-from protocols.streams import Field, FieldType, StreamSchema
+from cluster.service.publishing.published_demands import DemandError, PublishedDemands, TooManyDemandsError
+from protocols.wire import topics
+from protocols.wire.demands import MAX_DEMAND_BYTES, QueryDemand, StreamDemand, decode_demand
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.conftest import TRAFFIC
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ import msgspec
 import polars as pl
 import pytest
 
-from cluster.fjord.instant_texts import instant_text
+from cluster.fjord.batch import instant_text
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.publisher import IN_FLIGHT, Publisher
-from cluster.service.registry import Registry
-from cluster.service.result_messages import result_message
+from cluster.service.publishing.publisher import IN_FLIGHT, Publisher
+from cluster.service.publishing.result_messages import result_message
+from cluster.service.registry.registry import Registry
 from cluster.storage import archived_log, delta_tables, retention
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
-from protocols import topics
-from protocols.mqtt import LinkError, Message
+from protocols.mqtt.link import LinkError, Message
+from protocols.wire import topics
 
 
 class FlakyLink:
@@ -214,7 +214,7 @@ async def test_results_that_cannot_be_read_now_are_waited_for(tmp_path: Path, mo
         return readable(files)
 
     monkeypatch.setattr(pl, "read_parquet", fails_once)
-    monkeypatch.setattr("cluster.service.publisher.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("cluster.service.publishing.publisher.PAUSE_SECONDS", 0.0)
     running = asyncio.create_task(publisher.run())
     async with asyncio.timeout(20):
         while not link.published:  # noqa: ASYNC110 - what is waited for comes from a thread

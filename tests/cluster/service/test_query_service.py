@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from cluster.fjord.row_limits import RowLimitError, RowLimits
+from cluster.fjord.acceptance import RowLimitError, RowLimits
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.errors import FjordSqlError
-from cluster.physical.unsupported import UnsupportedPlanError
+from cluster.physical.errors import UnsupportedPlanError
 from cluster.service.query_service import QueryService
-from cluster.service.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
+from cluster.service.registry.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from cluster.storage.stream_tables import StreamPosition, arrow_schema
-from protocols import topics
-from protocols.demands import decode_demand
 from protocols.errors import TopicError
-from protocols.programs import Measure
+from protocols.wire import topics
+from protocols.wire.demands import decode_demand
+from protocols.wire.programs import Measure
 from tests.cluster.service.conftest import traffic_rows
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from cluster.relations.freshness import State
+from cluster.service.catalog.stream_command import stream as stream_command
 from cluster.service.query_service import QueryService
-from cluster.stream_command import stream as stream_command
-from protocols import topics
-from protocols.catalog import StreamOffer
-from protocols.frames import encode
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire import topics
+from protocols.wire.catalog import StreamOffer
+from protocols.wire.frames import encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.conftest import TRAFFIC, Service
 from tests.cluster.service.relation_cases import CREATE, JOINED, Relations
 from tests.cluster.service.test_api import client
@@ -116,7 +116,8 @@ async def test_an_unreadable_stream_is_listed_with_the_reason(old, service, monk
     assert found["pairs"] == ("unreadable", old.streams.unreadable.find("pairs").reason, WITHOUT_ON)
     assert (found["fine"], found["traffic"]) == (("derived", None, FINE), ("base", None, None))
     monkeypatch.setattr(
-        "cluster.stream_command.make_client", lambda _: nullcontext(SimpleNamespace(streams=lambda: listed))
+        "cluster.service.catalog.stream_command.make_client",
+        lambda _: nullcontext(SimpleNamespace(streams=lambda: listed)),
     )
     shown = CliRunner().invoke(stream_command, ["list"]).stdout
     assert "stream pairs was created by an earlier version and cannot be read: JOIN needs a condition" in shown

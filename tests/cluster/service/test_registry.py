@@ -14,9 +14,9 @@ from cluster.physical import plan_json
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, encode_plan
-from cluster.service.registry import QUARANTINE_ROWS, Registry
-from cluster.service.registry_schema import MIGRATIONS
-from protocols.streams import FieldType
+from cluster.service.registry.registry import QUARANTINE_ROWS, Registry
+from cluster.service.registry.registry_file import MIGRATIONS
+from protocols.wire.streams import FieldType
 
 NODE = Source("traffic", (Column("speed", FieldType.REAL),))
 
@@ -66,7 +66,7 @@ def test_threads_that_ask_while_a_plan_is_stored_see_the_one_before(
         seen.append(registry.plan.epoch)
         return encode_plan(plan)
 
-    monkeypatch.setattr("cluster.service.registry.encode_plan", encode)
+    monkeypatch.setattr("cluster.service.registry.registry.encode_plan", encode)
     registry.add("b", "SELECT 1", NODE, {})
     assert seen == [2]
     assert registry.plan.epoch == 3
@@ -81,7 +81,7 @@ def test_a_plan_that_could_not_be_stored_leaves_the_one_before(tmp_path: Path, m
         raise UnwritableError("the registry", OSError("no room"))
 
     with monkeypatch.context() as failing:
-        failing.setattr("cluster.service.registry.encode_plan", encode)
+        failing.setattr("cluster.service.registry.registry.encode_plan", encode)
         with pytest.raises(UnwritableError, match="no room"):
             registry.add("b", "SELECT 1", NODE, {})
     registry.add("c", "SELECT 1", NODE, {})

@@ -9,10 +9,10 @@ import pytest
 
 from cluster.language.errors import FjordSqlError
 from cluster.relations.source import Limits
+from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.query_service import QueryService
-from cluster.service.registry import RegisteredQuery
-from cluster.service.relation_registry import WaitingQuery
-from cluster.service.relation_store import RelationStore
+from cluster.service.registry.registry import RegisteredQuery
+from cluster.service.registry.relation_registry import WaitingQuery
 from tests.cluster.service.relation_cases import JOINED
 from tests.postgres_server import PASSWORD_WRITTEN
 

@@ -16,9 +16,9 @@ import pytest
 from cluster.language.algebra import Column
 from cluster.relations.freshness import Freshness, State
 from cluster.relations.source import SourceTooLargeError
-from cluster.service.relation_refresh import PATIENCE_SECONDS
-from cluster.service.relation_store import RelationStore
-from protocols.streams import FieldType
+from cluster.service.catalog.relation_refresh import PATIENCE_SECONDS
+from cluster.service.catalog.relation_store import RelationStore
+from protocols.wire.streams import FieldType
 from tests.cluster.service.relation_cases import CREATE, DECLARED, Relations
 
 

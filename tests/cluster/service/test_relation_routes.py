@@ -12,13 +12,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner
 
-from cluster.command import query
-from cluster.relation_command import relation
-from cluster.service.api import make_api
-from cluster.service.client import ApiClient, RefusedError
-from cluster.service.metrics import ClusterMetrics
-from cluster.service.relation_metrics import relation_metrics
-from cluster.service.sensor_catalog import SensorCatalog
+from cluster.service.catalog.relation_command import relation
+from cluster.service.catalog.sensor_catalog import SensorCatalog
+from cluster.service.http.api import make_api
+from cluster.service.http.client import ApiClient, RefusedError
+from cluster.service.http.metrics import ClusterMetrics
+from cluster.service.http.relation_metrics import relation_metrics
+from cluster.service.query_command import query
 from cluster.storage.results_retention import ResultsRetention
 from tests.cluster.service.relation_cases import CREATE, DECLARED, JOINED, Relations
 

@@ -12,14 +12,14 @@ import pytest
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.relations.source import SourceSchemaError, SourceTooLargeError
-from cluster.service import relation_service
+from cluster.service.catalog import relation_service
 from cluster.service.query_service import QueryService
-from cluster.service.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
-from cluster.service.relation_registry import WaitingQuery
-from protocols import topics
-from protocols.catalog import StreamOffer
-from protocols.frames import encode
-from protocols.streams import Field, FieldType, StreamSchema
+from cluster.service.registry.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
+from cluster.service.registry.relation_registry import WaitingQuery
+from protocols.wire import topics
+from protocols.wire.catalog import StreamOffer
+from protocols.wire.frames import encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.relation_cases import CREATE, DECLARED, JOINED, Relations
 
 

@@ -8,7 +8,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from cluster.service.sensor_catalog import (
+from cluster.service.catalog.sensor_catalog import (
     COLUMNS,
     Connected,
     EntryPublished,
@@ -18,12 +18,12 @@ from cluster.service.sensor_catalog import (
     property_column,
     sensors_relation,
 )
-from protocols import topics
-from protocols.catalog import ClockFault, MoteEntry, MoteState, Presence, Status
 from protocols.errors import FrameError
-from protocols.frames import encode
-from protocols.mqtt import Message
-from protocols.packets import Health
+from protocols.mqtt.link import Message
+from protocols.wire import topics
+from protocols.wire.catalog import ClockFault, MoteEntry, MoteState, Presence, Status
+from protocols.wire.frames import encode
+from protocols.wire.packets import Health
 
 HEARD_US = 1_330_560_000_000_000
 

@@ -13,12 +13,12 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from cluster.errors import ClusterError
-from cluster.sensors_command import app
-from cluster.service.api import make_api
-from cluster.service.client import ApiClient, ApiUnreachableError, RefusedError
-from cluster.service.sensor_catalog import EntryPublished, ProxyChanged, SensorCatalog
-from protocols.catalog import MoteEntry, MoteState
-from protocols.packets import Health
+from cluster.service.catalog.sensor_catalog import EntryPublished, ProxyChanged, SensorCatalog
+from cluster.service.catalog.sensors_command import app
+from cluster.service.http.api import make_api
+from cluster.service.http.client import ApiClient, ApiUnreachableError, RefusedError
+from protocols.wire.catalog import MoteEntry, MoteState
+from protocols.wire.packets import Health
 
 PROPERTIES = {"m1": {"segment": 3, "position": "mile 1.5"}, "m2": {"segment": 4}, "m3": {}}
 

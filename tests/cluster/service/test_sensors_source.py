@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 from cluster.language.algebra import Column
 from cluster.language.catalog import CatalogError
 from cluster.relations.source import Limits
-from cluster.service.registry import RegisteredQuery
-from cluster.service.sensor_catalog import Connected, EntryPublished, SensorCatalog, sensors_relation
-from cluster.service.sensors_source import SensorsSource
-from protocols.streams import FieldType
+from cluster.service.catalog.sensor_catalog import Connected, EntryPublished, SensorCatalog, sensors_relation
+from cluster.service.catalog.sensors_source import SensorsSource
+from cluster.service.registry.registry import RegisteredQuery
+from protocols.wire.streams import FieldType
 from tests.cluster.service.energy_cases import entry
 from tests.cluster.service.relation_cases import Relations
 
@@ -142,7 +142,7 @@ async def test_that_sensors_are_still_announced_is_no_warning_but_what_goes_wron
 
 
 async def test_a_stream_that_has_its_name_keeps_it(relations, service):
-    from protocols.streams import Field, StreamSchema
+    from protocols.wire.streams import Field, StreamSchema
 
     service.ingest.declare(StreamSchema("sensors", (Field("a", FieldType.REAL),)))
     await relations.passes(0)
@@ -151,8 +151,8 @@ async def test_a_stream_that_has_its_name_keeps_it(relations, service):
 
 
 async def test_it_may_be_made_under_another_name(service, tmp_path, motes):
+    from cluster.service.catalog.relation_store import RelationStore
     from cluster.service.query_service import QueryService
-    from cluster.service.relation_store import RelationStore
 
     store = RelationStore(service.registry.relations, tmp_path / "relations", sensors=motes.source)
     queries = QueryService("cluster", service.registry, service.ingest, service.link, relations=store)

@@ -27,22 +27,22 @@ from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import EVER_US, with_beginnings
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
-from cluster.service import stream_budgets
-from cluster.service.api import make_api
-from cluster.service.metrics import ClusterMetrics
-from cluster.service.sensor_catalog import SensorCatalog
+from cluster.service.catalog import stream_budgets
+from cluster.service.catalog.sensor_catalog import SensorCatalog
+from cluster.service.catalog.stream_budgets import StillRead, StreamBudgets
+from cluster.service.catalog.stream_command import stream
+from cluster.service.http.api import make_api
+from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
-from cluster.service.stream_budgets import StillRead, StreamBudgets
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Blocked, Budget, Passed
 from cluster.storage.results_retention import ResultsRetention
 from cluster.storage.stream_retention import Dropped, StreamRetention
 from cluster.storage.stream_tables import StreamPosition, StreamTable, watermark_at
-from cluster.stream_command import stream
 from tests.cluster.service.conftest import TRAFFIC, Service, traffic_rows
 from tests.cluster.spark.hosted_run import CATALOG
 from tests.cluster.spark.test_positions import MEANS, ROWS, lay, plan
@@ -281,7 +281,7 @@ def test_the_command_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             retention = {"dropped_rows": 1_234, "kept_since": "1970", "over": over}
             return [{"name": "traffic", "kind": "base", "fields": [], "lag": None, "retention": retention}]
 
-    monkeypatch.setattr("cluster.stream_command.make_client", lambda _: Client())
+    monkeypatch.setattr("cluster.service.catalog.stream_command.make_client", lambda _: Client())
     run = CliRunner().invoke
     assert run(stream, ["keep", "traffic", "--retention", "7d", "--size", "10GiB"]).exit_code == 0
     assert run(stream, ["keep", "traffic", "--size", "1MiB"]).exit_code == 0

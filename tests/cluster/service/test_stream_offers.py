@@ -14,25 +14,25 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner
 
-from cluster.command import query
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.service import Ingest
 from cluster.language.catalog import CatalogError
-from cluster.sensors_command import app as sensors_command
-from cluster.service.api import make_api
-from cluster.service.client import ApiClient
-from cluster.service.energy_routes import EnergyBooks
-from cluster.service.metrics import ClusterMetrics
-from cluster.service.sensor_catalog import EntryPublished, SensorCatalog
+from cluster.service.catalog.sensor_catalog import EntryPublished, SensorCatalog
+from cluster.service.catalog.sensors_command import app as sensors_command
+from cluster.service.catalog.stream_command import stream as stream_command
+from cluster.service.http.api import make_api
+from cluster.service.http.client import ApiClient
+from cluster.service.http.energy_routes import EnergyBooks
+from cluster.service.http.metrics import ClusterMetrics
+from cluster.service.query_command import query
 from cluster.storage.results_retention import ResultsRetention
-from cluster.stream_command import stream as stream_command
-from protocols import topics
-from protocols.batches import Ack, Batch, Resumption, decode_ack, encode_batch, make_columns
-from protocols.catalog import Presence, Status, StreamOffer
-from protocols.demands import decode_demand
 from protocols.errors import FrameError
-from protocols.frames import encode
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire import topics
+from protocols.wire.batches import Ack, Batch, Resumption, decode_ack, encode_batch, make_columns
+from protocols.wire.catalog import Presence, Status, StreamOffer
+from protocols.wire.demands import decode_demand
+from protocols.wire.frames import encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.energy_cases import entry
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT

@@ -9,13 +9,13 @@ import pytest
 from cluster.errors import StorageError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
+from cluster.service.catalog.stream_service import StreamService
 from cluster.service.query_service import QueryService
-from cluster.service.stream_service import StreamService
 from cluster.storage.stream_tables import open_stream_tables
-from protocols import topics
-from protocols.catalog import Presence, Status, StreamOffer
-from protocols.frames import encode
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire import topics
+from protocols.wire.catalog import Presence, Status, StreamOffer
+from protocols.wire.frames import encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.service import tail as tailing
-from cluster.service.client import ApiUnreachableError, RefusedError
-from cluster.service.tail import tail
-from protocols import topics
-from protocols.mqtt import BrokerAddress, Message, MqttLink
+from cluster.service.http import tail as tailing
+from cluster.service.http.client import ApiUnreachableError, RefusedError
+from cluster.service.http.tail import tail
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink
+from protocols.wire import topics
 from proxy.broker import LocalBroker
 
 SECONDS = 30.0

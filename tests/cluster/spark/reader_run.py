@@ -17,12 +17,12 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from cluster.fjord.answers import COUNTERS
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.local.memory_store import MemoryStore
+from cluster.local.memory_tables import MemoryStore
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import beginnings_of, with_beginnings
-from cluster.plan.hosts import Host
+from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from cluster.spark import downstream
 from cluster.spark.downstream import BucketHost, Envelope
@@ -32,7 +32,7 @@ from cluster.spark.source import FjordReader, SourceOptions
 from cluster.storage.compaction import Compaction
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema, watermark_at
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.spark.hosted_run import PLACES, relation_rows
 
 FIELDS = (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.INTEGER))

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cluster.physical.lowering import lower
-from cluster.plan.hosts import Host
-from cluster.service.stream_budgets import StillRead
+from cluster.plan.pipelines import Host
+from cluster.service.catalog.stream_budgets import StillRead
 from cluster.spark.offsets import from_spark
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget

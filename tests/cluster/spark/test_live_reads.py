@@ -15,7 +15,7 @@ from cluster.errors import StorageError
 from cluster.fjord.batch import ALWAYS
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan
-from cluster.plan.hosts import Host, host_of
+from cluster.plan.pipelines import Host, host_of
 from cluster.spark import downstream, unread_files
 from cluster.spark.live_reads import live_read
 from cluster.spark.offsets import UNCHANGED_PLANS

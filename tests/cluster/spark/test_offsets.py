@@ -15,7 +15,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 
 def query(name: str, stream: str) -> PlannedQuery:

@@ -17,8 +17,8 @@ from cluster.storage.archived_log import LOG
 from cluster.storage.delta_tables import COMMITS_BETWEEN_CHECKPOINTS
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from protocols.batches import Ack, Batch, make_columns
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.batches import Ack, Batch, make_columns
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 SPEEDS = StreamSchema("speeds", (Field("speed", FieldType.REAL),))
 

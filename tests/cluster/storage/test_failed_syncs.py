@@ -16,7 +16,7 @@ from cluster.spark.checkpoint import forget_cut_off
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.storage.archived_log import LOG
 from cluster.storage.stream_tables import StreamTable
-from cluster.synced_files import sync
+from cluster.storage.synced_files import sync
 from tests.cluster.storage.test_tables import TRAFFIC, at, rows
 
 

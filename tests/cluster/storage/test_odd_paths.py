@@ -13,7 +13,7 @@ from cluster.relations.frames import DeltaSource
 from cluster.relations.source import Limits
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from tests.cluster.storage.test_tables import TRAFFIC, answers, at, rows
 
 NAMES = ("my data", "Straße", "数据", "a+b&c=d")

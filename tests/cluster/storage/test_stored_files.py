@@ -10,7 +10,7 @@ import pytest
 from cluster.errors import StorageError
 from cluster.storage.stored_files import StoredFile, StoredFiles
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema("traffic", (Field("speed", FieldType.REAL),))
 

@@ -19,8 +19,8 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.hosts import Host
-from cluster.service.registry import Registry
+from cluster.plan.pipelines import Host
+from cluster.service.registry.registry import Registry
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import RESULT_SCHEMA
 from cluster.spark.gathering import gathered
@@ -33,7 +33,7 @@ from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 from proxy.data_folder import owned_data_folder
 from proxy.database import open_database
 from tests.cluster.storage.test_tables import TRAFFIC, answers, at, rows

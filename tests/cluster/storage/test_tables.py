@@ -23,7 +23,7 @@ from cluster.storage.stream_tables import (
     open_stream_tables,
     watermark_at,
 )
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.REAL, "mph")))
 

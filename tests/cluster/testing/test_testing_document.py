@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from protocols.command_line import app
+from protocols.command_line.application import app
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "try-and-test-queries.md").read_text(encoding="utf-8")

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware_sim.execution.execution import Execution
-from protocols.packets import Partial, Sample, VehicleEvent, VehicleTally
-from protocols.programs import (
+from protocols.wire.packets import Partial, Sample, VehicleEvent, VehicleTally
+from protocols.wire.programs import (
     Band,
     DeadBand,
     Measure,

@@ -20,7 +20,7 @@ from protocols.acquisition.merging import workload_for
 from protocols.errors import SettingsError
 from protocols.power.estimate import draw_mw
 from protocols.power.limits import check_program
-from protocols.programs import parts_of
+from protocols.wire.programs import parts_of
 
 HIGHWAY = Path(__file__).parents[3] / "examples" / "highway"
 SECOND = 1_000_000

@@ -7,7 +7,7 @@ import pytest
 
 from firmware_sim.errors import SimulationError
 from firmware_sim.phenomena.indoor_climate import INDOOR_CLIMATE, IndoorClimate
-from protocols.streams import check_value
+from protocols.wire.streams import check_value
 
 SECOND = 1_000_000
 FIELDS = ("temperature", "humidity", "light", "door_open")

@@ -11,9 +11,9 @@ from firmware_sim.phenomena.car_following import METRES_PER_FOOT, MPH, Lane, Lan
 from firmware_sim.phenomena.road import ROAD, Road, RoadSettings
 from firmware_sim.power.paper_programs import OVER, paper_program
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
-from protocols.packets import VehicleEvent, VehicleTally
 from protocols.power.profiles import find_profile
-from protocols.programs import SamplingProgram, VehicleEvents
+from protocols.wire.packets import VehicleEvent, VehicleTally
+from protocols.wire.programs import SamplingProgram, VehicleEvents
 
 SECOND = 1_000_000
 HERTZ_180 = 5_556

@@ -13,7 +13,7 @@ from protocols.power.component import COMPONENTS, Component
 from protocols.power.estimate import NEVER_US, Workload, draw_mw
 from protocols.power.profile import Adc, DeviceProfile, Processor, Radio, Sensor
 from protocols.power.profiles import find_profile
-from protocols.programs import ListenSchedule, SamplingProgram
+from protocols.wire.programs import ListenSchedule, SamplingProgram
 
 PAPER = find_profile("atmel8515")
 BUSY = Workload(vehicles_per_second=VEHICLES_PER_SECOND)

@@ -19,7 +19,7 @@ from protocols.errors import SettingsError
 from protocols.power.component import Component
 from protocols.power.estimate import Workload, draw_mw, mean_attempts
 from protocols.power.profiles import find_profile, preset_names
-from protocols.programs import (
+from protocols.wire.programs import (
     SLEEP,
     Band,
     ListenSchedule,

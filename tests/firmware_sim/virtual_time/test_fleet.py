@@ -17,10 +17,10 @@ from firmware_sim.power.paper_programs import OVER
 from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.radio.losses import Bernoulli, GilbertElliott
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
-from protocols.packets import Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
 from protocols.power.estimate import Workload, draw_mw
 from protocols.power.profiles import find_profile
-from protocols.programs import (
+from protocols.wire.packets import Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
+from protocols.wire.programs import (
     SLEEP,
     Band,
     DeadBand,
@@ -33,7 +33,7 @@ from protocols.programs import (
     VehicleCount,
     VehicleEvents,
 )
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

@@ -16,7 +16,7 @@ from protocols.errors import FjordError
 from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
 from protocols.power.limits import check_program
 from protocols.power.profile import DeviceProfile
-from protocols.programs import (
+from protocols.wire.programs import (
     Band,
     DeadBand,
     ListenSchedule,

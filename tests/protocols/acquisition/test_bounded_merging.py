@@ -18,12 +18,12 @@ from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import ProgramStyle, parts_as_parts
 from protocols.acquisition.pricing import Pricing, Sensor
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.demands import EventDemand, PaneDemand, QueryDemand
-from protocols.frames import LONGEST_PERIOD_US, VERSION, encode
-from protocols.packets import MAX_CONTROL_BYTES, Control, RunProgram, decode_control
 from protocols.power.profiles import find_profile
-from protocols.programs import Band, ListenSchedule, Measure, Panes, Part, Threshold, parts_of
-from protocols.streams import Field, FieldName, FieldType, StreamSchema
+from protocols.wire.demands import EventDemand, PaneDemand, QueryDemand
+from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
+from protocols.wire.packets import MAX_CONTROL_BYTES, Control, RunProgram, decode_control
+from protocols.wire.programs import Band, ListenSchedule, Measure, Panes, Part, Threshold, parts_of
+from protocols.wire.streams import Field, FieldName, FieldType, StreamSchema
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND

@@ -13,9 +13,9 @@ from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.parts import Abilities, ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.demands import EventDemand, PaneDemand, PropertyBand, QueryDemand
 from protocols.power.profiles import find_profile
-from protocols.programs import (
+from protocols.wire.demands import EventDemand, PaneDemand, PropertyBand, QueryDemand
+from protocols.wire.programs import (
     Band,
     DeadBand,
     ListenSchedule,
@@ -26,7 +26,7 @@ from protocols.programs import (
     Threshold,
     parts_of,
 )
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

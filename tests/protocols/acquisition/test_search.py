@@ -18,7 +18,7 @@ from protocols.acquisition.parts import ProgramStyle
 from protocols.acquisition.pricing import Pricing, Sensor, goes_together, without_idle
 from protocols.acquisition.search import Search
 from protocols.power.profiles import find_profile, preset_names
-from protocols.programs import ListenSchedule, Measure, Threshold
+from protocols.wire.programs import ListenSchedule, Measure, Threshold
 from tests.protocols.acquisition.brute_force import kinds, least_milliwatts
 
 SECOND = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocols.power.estimate import Shares, Workload, rates_of
-from protocols.programs import Band, ListenSchedule, Panes, Part, SamplingProgram, Several
+from protocols.wire.programs import Band, ListenSchedule, Panes, Part, SamplingProgram, Several
 
 SECOND = 1_000_000
 RARE = Part(("a",), SECOND, (Band("a", 10.0),))

@@ -9,7 +9,7 @@ from protocols.errors import OverloadError, ProgramError
 from protocols.power.estimate import Workload, draw_mw
 from protocols.power.limits import check_program
 from protocols.power.profiles import find_profile
-from protocols.programs import Panes, SamplingProgram, VehicleEvents
+from protocols.wire.programs import Panes, SamplingProgram, VehicleEvents
 
 SECOND = 1_000_000
 

@@ -10,7 +10,7 @@ from firmware_sim.power.program_file import read_program
 from protocols.errors import ProgramError, SettingsError
 from protocols.power.profile import Lora, lora_airtime_us
 from protocols.power.profiles import find_profile, preset_names, read_profile
-from protocols.programs import Band, ListenSchedule, Measure, Panes, SamplingProgram, SendOnChange
+from protocols.wire.programs import Band, ListenSchedule, Measure, Panes, SamplingProgram, SendOnChange
 
 WANTED = {
     "atmel8515", "mica2", "micaz", "telosb", "nrf52840-154", "nrf52840-ble", "esp32-wifi", "lora-sf7", "lora-sf12",

@@ -20,8 +20,8 @@ from protocols.power.record_instants import (
     listening_of_parts,
     record_instants,
 )
-from protocols.programs import ListenSchedule, Panes, Part, SamplingProgram, Several
-from protocols.streams import FieldName
+from protocols.wire.programs import ListenSchedule, Panes, Part, SamplingProgram, Several
+from protocols.wire.streams import FieldName
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND

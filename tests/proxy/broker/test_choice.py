@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.broker.address import Engine
-from proxy.broker.choice import BrokerSettings, choose_engine, is_loopback
+from proxy.broker.choice import BrokerSettings, Engine, choose_engine, is_loopback
 from proxy.broker.errors import EngineLimitError, EngineMissingError, UnsafeListenerError
 from proxy.broker.mosquitto import configuration, find_mosquitto
 

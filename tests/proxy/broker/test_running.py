@@ -142,7 +142,7 @@ async def test_persisted_messages_survive_a_restart(tmp_path):
 
 
 async def start_command(*arguments):
-    program = "from protocols.command_line import app; import sys; sys.argv[0] = 'fjord'; app()"
+    program = "from protocols.command_line.application import app; import sys; sys.argv[0] = 'fjord'; app()"
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.programs import SLEEP, Band, DeadBand, Panes, SamplingProgram, SendOnChange
-from protocols.topics import check_name
+from protocols.wire.programs import SLEEP, Band, DeadBand, Panes, SamplingProgram, SendOnChange
+from protocols.wire.topics import check_name
 from proxy.drivers.driver import PASSIVE, Capabilities
 from proxy.drivers.names import NameBook
 from proxy.drivers.push_down import push_down

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.packets import Announcement, Packet
-from protocols.programs import Band, DeadBand, Panes, SamplingProgram, SendOnChange, program_number
+from protocols.wire.packets import Announcement, Packet
+from protocols.wire.programs import Band, DeadBand, Panes, SamplingProgram, SendOnChange, program_number
 from proxy.drivers.payloads import MAX_PAYLOAD_BYTES
 from proxy.drivers.settings import read_drivers
 from proxy.fleet import Fleet, FleetLimits

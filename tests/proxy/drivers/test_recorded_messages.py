@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.packets import Announcement
+from protocols.wire.packets import Announcement
 from proxy.drivers.settings import load_drivers, read_drivers
 from proxy.errors import ConfigurationError
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.packets import Announcement, Health, Packet
-from protocols.programs import SLEEP, DeadBand, Panes, SamplingProgram, SendOnChange, program_number
-from protocols.streams import FieldType
+from protocols.wire.packets import Announcement, Health, Packet
+from protocols.wire.programs import SLEEP, DeadBand, Panes, SamplingProgram, SendOnChange, program_number
+from protocols.wire.streams import FieldType
 from proxy.drivers.driver import PASSIVE
 from proxy.drivers.zigbee2mqtt import Zigbee2MqttDriver, ZigbeeDriverPlan
 from proxy.drivers.zigbee_reporting import ATTRIBUTES, REPORTING, reportable_change

@@ -25,10 +25,10 @@ from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import AggregateCall, Column
-from cluster.language.written_scalars import read_scalar
-from protocols.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
-from protocols.programs import Measure
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
+from protocols.wire.programs import Measure
+from protocols.wire.streams import FieldType
 
 KEYS = (Column("k", FieldType.TEXT),)
 X = read_scalar('"x"', FieldType.INTEGER)

@@ -58,8 +58,8 @@ from cluster.language.algebra import (
     Schema,
     TableLookup,
 )
-from cluster.language.written_scalars import read_scalar
-from protocols.batches import (
+from cluster.plan.expressions import read_scalar
+from protocols.wire.batches import (
     EXCEPT_COLUMN,
     EXPECTED_COLUMN,
     FORM_COLUMN,
@@ -68,8 +68,8 @@ from protocols.batches import (
     SAMPLES_COLUMN,
     measure_column,
 )
-from protocols.programs import Measure
-from protocols.streams import FieldType
+from protocols.wire.programs import Measure
+from protocols.wire.streams import FieldType
 from tests.cluster.fjord.operators.conformance import Case, at_once, frame, physical, run, snapshots
 
 INTEGER, TEXT = FieldType.INTEGER, FieldType.TEXT

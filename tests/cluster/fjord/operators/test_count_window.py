@@ -35,9 +35,9 @@ from cluster.language.algebra import (
 )
 from cluster.language.algebra import CountWindow as CountWindowNode
 from cluster.language.algebra import Join as JoinNode
-from cluster.language.written_scalars import read_scalar
 from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 from tests.cluster.oracle.running import fragment_alone
 
 TEXT, INTEGER, BOOLEAN = FieldType.TEXT, FieldType.INTEGER, FieldType.BOOLEAN

@@ -20,7 +20,7 @@ from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.rewrite import rewrite
-from protocols.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.comparison import difference_of_rows, snapshots_of
 from tests.cluster.oracle.definition import Streams, evaluate
 from tests.cluster.oracle.running import all_at_once, deliveries, one_by_one, run_plan, tuple_by_tuple

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from cluster.fjord.operators.join_condition import join_condition, matching_pairs
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 
 LEFT = pl.DataFrame({"x": [1, 2, 2, None], "y": [1, 1, 2, None]}, schema={"x": pl.Int64, "y": pl.Int64})
 RIGHT = pl.DataFrame({"u": [2, 1, None], "r": [2.0, 2.5, None]}, schema={"u": pl.Int64, "r": pl.Float64})

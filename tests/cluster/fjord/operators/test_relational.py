@@ -30,8 +30,8 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.union import Union
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Scalar
-from cluster.language.written_scalars import read_scalar
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
 
 LAST = 30
 Interval = tuple[int, int, str | None, int]

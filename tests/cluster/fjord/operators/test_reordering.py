@@ -10,7 +10,7 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Column
-from protocols.streams import FieldType
+from protocols.wire.streams import FieldType
 
 SCHEMA = (Column("n", FieldType.INTEGER),)
 

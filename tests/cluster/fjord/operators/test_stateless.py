@@ -17,9 +17,9 @@ from cluster.fjord.operators.projection import Project
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.language.algebra import Output
-from cluster.language.written_scalars import read_scalar
-from protocols.batches import DEFAULT_RATE_COLUMN
-from protocols.streams import FieldType
+from cluster.plan.expressions import read_scalar
+from protocols.wire.batches import DEFAULT_RATE_COLUMN
+from protocols.wire.streams import FieldType
 
 
 def chronons(*stamps: int, watermark: int = NEVER, **columns: list[Any]) -> Batch:

@@ -1,0 +1,157 @@
+"""Whether a query is accepted: that it can be run at all, and how many rows it makes.
+
+Rows are limited, of one tuple and in a second (see :mod:`cluster.fjord.made_rows`). How many one tuple makes is known
+before anything has come; how many a second makes, only once streams have a rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cluster.errors import PlanError
+from cluster.fjord.instantiation import subscribed_operator
+from cluster.fjord.made_rows import RowFlow, RowFlows, known_at_rates
+from cluster.fjord.scalars import compile_scalar
+from cluster.language.algebra import Node
+from cluster.language.quantities import written
+from cluster.physical.lowering import lower_alone
+from cluster.physical.nodes import Fragment, PaneWindow, PhysicalPlan
+from cluster.physical.operations import Exchange, GroupedFilter, Sink
+from cluster.plan.completeness import check_completeness
+
+ROUND_US = (
+    *(1_000, 10_000, 100_000, 1_000_000, 10_000_000),
+    *(60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000, 604_800_000_000),
+)
+"""Slides that people write."""
+
+
+class RowLimitError(PlanError):
+    """A query that would make more rows than allowed.
+
+    Parameters
+    ----------
+    message
+        How many it would make and why, and the limit.
+    way_out
+        What to change about the query.
+    option
+        What allows more, where a cluster is started.
+    """
+
+    def __init__(self, message: str, *, way_out: str, option: str) -> None:
+        super().__init__(message, hint=f"{way_out}, or start the cluster with a higher {option}")
+        self.way_out = way_out
+
+
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """How many rows may be made.
+
+    Parameters
+    ----------
+    per_tuple
+        Of one tuple, by any part of one query.
+    per_second
+        By all queries together, beyond those that come.
+    """
+
+    per_tuple: int = 100_000
+    per_second: int = 2_000_000
+
+
+def check_rows(
+    before: PhysicalPlan, after: PhysicalPlan, query: str, tuples_per_second: Mapping[str, float], limits: RowLimits
+) -> None:
+    """Refuse a query that makes too many rows of a tuple, or with which a plan would make too many in a second.
+
+    Parameters
+    ----------
+    before, after
+        The plan without it, and with it.
+    query
+        Its identity.
+    tuples_per_second
+        By stream; a stream that is not there has brought nothing yet.
+    limits
+        How many rows may be made.
+
+    Raises
+    ------
+    RowLimitError
+        Says how many it would make and why, the limit, and which slide would do.
+    """
+    alone = after.alone(query)
+    _check_tuple(alone, limits)
+    made = made_per_second(after, tuples_per_second)
+    if made <= limits.per_second:
+        return
+    without = made_per_second(before, tuples_per_second)
+    if made <= without:
+        return
+    rates = ", ".join(
+        f"{stream} brings {tuples_per_second.get(stream, 0.0):,.0f} tuples per second"
+        for stream in sorted(alone.streams)
+    )
+    raise RowLimitError(
+        f"with this query the plan would make up to {made:,.0f} rows per second, {made - without:,.0f} of them for "
+        f"this query alone ({rates}); the limit is {limits.per_second:,}",
+        way_out="let its windows move in longer steps, make them shorter, join on columns that must be equal, drop "
+        "other queries",
+        option="--max-rows-per-second",
+    )
+
+
+def _check_tuple(alone: Fragment, limits: RowLimits) -> None:
+    flows = RowFlows(alone, {})
+    for node, flow in flows:
+        if flow.per_tuple > limits.per_tuple:
+            raise RowLimitError(
+                f"one tuple would make up to {flow.per_tuple:,.0f} rows, because of "
+                f"{flow.because or 'how often the query reads it'}; the limit is "
+                f"{limits.per_tuple:,}",
+                way_out=_way_out(flows.window_of(node), flow, limits),
+                option="--max-rows-per-tuple",
+            )
+
+
+def _way_out(window: PaneWindow | None, flow: RowFlow, limits: RowLimits) -> str:
+    if window is None:
+        return "let the window move in longer steps, or make it shorter"
+    least_us = math.ceil(window.slide_us * flow.per_tuple / limits.per_tuple)
+    slide_us = next((each for each in ROUND_US if each >= least_us), window.size_us)
+    return f"let the window move in longer steps, for example SLIDE {written(min(slide_us, window.size_us))}"
+
+
+def made_per_second(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> float:
+    """Return how many rows a plan makes in a second, beyond those that come."""
+    return sum(_made_per_second(each, tuples_per_second) for each in plan.fragments)
+
+
+@known_at_rates
+def _made_per_second(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> float:
+    made = sum(flow.made_per_second for _, flow in RowFlows(fragment, tuples_per_second))
+    # Windows over shared panes are counted one by one already.
+    return made if fragment.shares_panes else len(fragment.groups) * made
+
+
+def check_supported(node: Node) -> None:
+    """Raise if a plan has an operator that cannot be run yet, or needs completeness where it is not known.
+
+    Raises
+    ------
+    PlanError
+        An UnsupportedPlanError names the operator.
+    """
+    check_completeness(node)
+    fragment = lower_alone(node)
+    for each in fragment.nodes:
+        if not isinstance(each.operation, Exchange | GroupedFilter | Sink):
+            subscribed_operator(each.operation, fragment)
+    for subscriber in fragment.subscribers:
+        for condition in filter(None, subscriber.conditions):
+            compile_scalar(condition)  # which a grouped filter does with the first tuple
+        for step in subscriber.finish:
+            subscribed_operator(step, fragment)

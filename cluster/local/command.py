@@ -1,0 +1,177 @@
+"""``fjord query try`` answers a query over files, at once, without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.errors import ClusterError
+from protocols.command_line.application import show_error
+from protocols.command_line.options import byte_size_option
+from protocols.text.plain_text import printable
+
+if TYPE_CHECKING:
+    from cluster.local.answer_formats import Format
+    from cluster.local.output_file import OutputFile
+    from cluster.local.tried_query import Files
+    from cluster.local.trying import Trial
+
+FORMATS = ("table", "json", "parquet")
+_BY_SUFFIX = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
+SHOWN_FROM_ROWS = 1_000_000
+"""Files with fewer rows are read before anybody could look at a progress bar."""
+
+
+def try_query(
+    sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
+    *,
+    on: Annotated[
+        list[str],
+        typer.Option(
+            "--on", metavar="[STREAM=]FILE", help="CSV, Parquet or JSON lines: a stream's tuples; again for more files."
+        ),
+    ],
+    relation: Annotated[
+        list[str] | None, typer.Option("--relation", metavar="NAME=FILE", help="Likewise: a relation's rows.")
+    ] = None,
+    time_column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[STREAM=]NAME", help="Column of instants in files of streams; time unless given."),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", metavar="COLUMN", help="Read a column as TEXT, such as numbers of sensors."),
+    ] = None,
+    type_: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="COLUMN=TYPE", help="Read a column as BOOLEAN, INTEGER, REAL or TEXT."),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", metavar="table|json|parquet", help="A table unless --output says otherwise."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the answer there.")] = None,
+    memory: Annotated[
+        int | None,
+        byte_size_option("--memory", help="End with an error when more is needed; half of what is free unless given."),
+    ] = None,
+) -> None:
+    """Answer a query over files, before anything is deployed.
+
+    For example: fjord query try "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR)" --on traffic=day.parquet
+
+    Files of streams have a column of instants; every other column is a field. Where they end nothing more comes, and
+    windows that are open answer.
+    """
+    import os
+    import sys
+
+    from cluster.local.memory_limit import MemoryLimitError, default_limit, limited_memory
+    from cluster.local.output_file import OutputFile
+    from cluster.local.tried_files import open_files, types_given
+
+    kind = _format(format_, output)
+    types = types_given(type_ or [], text or [])
+    query = sys.stdin.read() if sql == "-" else sql
+    written = None if output is None else OutputFile(output)
+
+    def end(error: MemoryLimitError) -> None:
+        # The main thread is in the midst of a computation that nothing can interrupt.
+        show_error(error)
+        if written is not None:
+            written.discard()
+        os._exit(1)
+
+    with limited_memory(default_limit() if memory is None else memory, end):
+        trial = _trial(query, lambda: open_files(on, relation or [], time_column or [], types))
+        if written is None or output is None:
+            _print(_lines(trial, kind))
+        else:
+            _write(trial, kind, written, output)
+
+
+def _trial(sql: str, files: Callable[[], Files]) -> Trial:
+    from cluster.language.errors import FjordSqlError
+    from cluster.local.trying import Trial
+
+    try:
+        trial = Trial(sql, files())
+    except FjordSqlError as error:
+        raise ClusterError(f"{error.message}\n{error.underlined()}", hint=error.hint) from None
+    for warning in trial.warnings:
+        typer.echo(f"warning: {printable(warning)}", err=True)
+    return trial
+
+
+def _format(given: str | None, output: Path | None) -> Format:
+    from cluster.local.answer_formats import Format
+
+    if given is not None and given not in FORMATS:
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+    suffix = "" if output is None else output.suffix.lower()
+    if given is None and suffix == ".csv":
+        raise typer.BadParameter(f"an answer is not written as CSV, but as {', '.join(FORMATS)}", param_hint="--output")
+    found = Format(given or _BY_SUFFIX.get(suffix, "table"))
+    if found is Format.PARQUET and output is None:
+        raise typer.BadParameter("a Parquet file needs a name: --output FILE", param_hint="--format")
+    return found
+
+
+def _lines(trial: Trial, kind: Format) -> Iterator[str]:
+    from cluster.local.answer_formats import Format, json_lines, table_lines
+
+    pieces = trial.answers()
+    return json_lines(pieces) if kind is Format.JSON else table_lines(pieces, trial.columns)
+
+
+def _print(lines: Iterable[str]) -> None:
+    """Print lines, until all are printed or nobody reads on."""
+    import os
+    import sys
+
+    try:
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still in the buffer has nowhere to go either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise ClusterError(f"the answer cannot be printed: {error.strerror or error}") from None
+
+
+def _write(trial: Trial, kind: Format, file: OutputFile, output: Path) -> None:
+    """Write a file; into a device or a pipe, write as it comes."""
+    from cluster.local.answer_formats import Format, json_lines, table_lines, write_parquet
+
+    if kind is Format.PARQUET and not file.is_whole:
+        raise ClusterError(f"{output} is no file, and Parquet is written to files only", hint="use --format json")
+    try:
+        with file.writing() as path, _progress(trial.rows) as progress:
+            pieces = trial.answers(progress=progress)
+            if kind is Format.PARQUET:
+                write_parquet(pieces, trial.columns, path)
+            else:
+                lines = json_lines(pieces) if kind is Format.JSON else table_lines(pieces, trial.columns)
+                with path.open("w", encoding="utf-8") as opened:
+                    opened.writelines(f"{line}\n" for line in lines)
+    except OSError as error:
+        raise ClusterError(f"{output} cannot be written: {error.strerror or error}") from None
+    typer.echo(f"written: {output}", err=True)
+
+
+@contextmanager
+def _progress(rows: int) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many of so many rows have been read; give what says so."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    shown = rows >= SHOWN_FROM_ROWS and console.is_terminal
+    with Progress(console=console, transient=True, disable=not shown) as bar:
+        reading = bar.add_task("rows", total=rows)
+        yield lambda count: bar.update(reading, advance=count)

@@ -1,0 +1,145 @@
+"""The files that options of ``fjord query try`` name, opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from glob import has_magic
+from pathlib import Path
+
+import typer
+
+from cluster.errors import ClusterError
+from cluster.language.errors import did_you_mean
+from cluster.local.joined_files import JoinedFiles
+from cluster.local.stream_files import TIME, StreamFile
+from cluster.local.table_files import open_table
+from cluster.local.tried_query import Files, StreamFiles
+from protocols.wire.streams import FieldType
+
+_NAMED = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)=(?P<value>.+)", re.DOTALL)
+_TYPES = {type_.value.upper(): type_ for type_ in FieldType}
+
+
+def types_given(given: Sequence[str], texts: Sequence[str]) -> dict[str, FieldType]:
+    """Return types by name of a column, in small letters.
+
+    Parameters
+    ----------
+    given
+        Written COLUMN=TYPE.
+    texts
+        Names of columns that are TEXT.
+
+    Raises
+    ------
+    typer.BadParameter
+        If one is written otherwise, or a column has two.
+    """
+    found: dict[str, FieldType] = {}
+    for each in [*given, *(f"{name}=TEXT" for name in texts)]:
+        name, equals, word = each.rpartition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"{each!r} is no COLUMN=TYPE", param_hint="--type")
+        type_ = _TYPES.get(word.upper())
+        if type_ is None:
+            raise typer.BadParameter(f"{word!r} is none of {', '.join(_TYPES)}", param_hint="--type")
+        if found.setdefault(name.casefold(), type_) is not type_:
+            raise typer.BadParameter(f"{name} has one type", param_hint="--type")
+    return found
+
+
+def open_files(
+    on: Sequence[str], relations: Sequence[str], time_columns: Sequence[str], types: Mapping[str, FieldType]
+) -> Files:
+    """Open all files.
+
+    Parameters
+    ----------
+    on
+        Files of streams, written STREAM=FILE or FILE; several may be of one stream.
+    relations
+        Files of relations, written NAME=FILE.
+    time_columns
+        Columns of instants: one for all streams, and STREAM=NAME for some.
+    types
+        By name of a column, in small letters.
+
+    Raises
+    ------
+    typer.BadParameter
+        If options do not go together.
+    ClusterError
+        If a file cannot be read, or does not fit.
+    """
+    streams, tables = _named(on), _named(relations)
+    if "" in tables:
+        raise typer.BadParameter("a relation has a name: NAME=FILE", param_hint="--relation")
+    for folded in streams.keys() & tables.keys():
+        raise typer.BadParameter(f"{tables[folded][0]} is a stream or a relation, not both", param_hint="--relation")
+    for name, paths in tables.values():
+        if len(paths) > 1:
+            raise typer.BadParameter(f"there are two files for {name}", param_hint="--relation")
+    if len(streams.get("", ("", []))[1]) > 1:
+        reason = "there are two files without a name: --on STREAM=FILE names a stream"
+        raise typer.BadParameter(reason, param_hint="--on")
+    stamps = _time_columns(time_columns, streams)
+    opened = {
+        name: _stream(name, paths, types, stamps.get(folded) or stamps.get("", TIME))
+        for folded, (name, paths) in streams.items()
+    }
+    unnamed = opened.pop("", None)
+    found = Files(opened, {name: open_table(Path(path), types=types) for name, (path, *_) in tables.values()}, unnamed)
+    _check_types(types, found)
+    return found
+
+
+def _named(given: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
+    """Return names, as they are first written, and values; by name in small letters, "" if there is none."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for each in given:
+        named = _NAMED.fullmatch(each)
+        name, value = (named["name"], named["value"]) if named else ("", each)
+        found.setdefault(name.casefold(), (name, []))[1].append(value)
+    return found
+
+
+def _time_columns(given: Sequence[str], streams: Mapping[str, object]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for folded, (name, columns) in _named(given).items():
+        if len(columns) > 1:
+            whose = name or "all streams"
+            raise typer.BadParameter(f"there are two columns of instants for {whose}", param_hint="--time-column")
+        if folded and folded not in streams:
+            raise typer.BadParameter(f"--on {name}=FILE is missing", param_hint="--time-column")
+        found[folded] = columns[0]
+    return found
+
+
+def _stream(name: str, given: Sequence[str], types: Mapping[str, FieldType], instants: str) -> StreamFiles:
+    paths = [path for each in given for path in _matching(Path(each))]
+    real = [path.resolve() for path in paths]
+    for number, path in enumerate(paths):
+        if real[number] in real[:number]:
+            raise ClusterError(f"{path} is given twice for {name}", hint="its tuples would count twice")
+    files = [StreamFile(open_table(path, types=types, instants=instants), instants) for path in paths]
+    return files[0] if len(files) == 1 else JoinedFiles(files)
+
+
+def _matching(path: Path) -> Iterator[Path]:
+    """Yield a file, or those that match a pattern."""
+    if path.exists() or not has_magic(str(path)):
+        yield path
+        return
+    matching = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    if not matching:
+        raise ClusterError(f"no file matches {path}")
+    yield from matching
+
+
+def _check_types(types: Mapping[str, FieldType], files: Files) -> None:
+    known = [name for table in files.tables for name in table.rows.collect_schema()]
+    for name in types.keys() - {each.casefold() for each in known}:
+        raise ClusterError(
+            f"no file has a column {name!r}, which --type or --text names", hint=did_you_mean(name, known)
+        )

@@ -1,0 +1,1 @@
+"""What queries cost the motes: estimates, the ledger, the bill."""

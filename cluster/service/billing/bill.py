@@ -1,0 +1,269 @@
+"""Who pays for the energy of the motes: each running query's fair share of what is drawn and what was spent.
+
+What a set of queries costs a mote is the draw of the program merged from their demands, less what it draws asleep; each
+query pays its Shapley value in this game (:mod:`cluster.service.billing.shapley`). What a mote draws asleep is
+shared by all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from cluster.service.billing.bill_report import Bill, QueryBill
+from cluster.service.billing.energy import Demands, Kind, asleep_mw, kind_of, milliwatts_of, styles_of
+from cluster.service.billing.energy_report import Figure, figure
+from cluster.service.billing.shapley import Method, shapley
+from protocols.acquisition.merging import Merger
+from protocols.acquisition.needs import DemandClass, FoldedDemands, fold_demands
+from protocols.wire.catalog import MoteEntry
+from protocols.wire.demands import QueryDemand
+from protocols.wire.streams import StreamSchema
+
+MOST_REMEMBERED = 4_096
+"""Kinds of mote, with all who ask them, of which shares are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A mote's draw, divided; in milliwatts.
+
+    Parameters
+    ----------
+    asleep
+        What it would draw anyhow.
+    queries
+        What each query adds, its fair share.
+    method
+        How that was found.
+    """
+
+    asleep: float
+    queries: Mapping[str, float]
+    method: Method
+
+    @property
+    def total(self) -> float:
+        """All it draws."""
+        return self.asleep + math.fsum(self.queries.values())
+
+
+class Splitter:
+    """Divides the draw of motes; remembers what it found for motes that are alike."""
+
+    def __init__(self, *, most: int = MOST_REMEMBERED) -> None:
+        self._most = most
+        self._known: OrderedDict[object, Split | None] = OrderedDict()
+
+    def split(self, kind: Kind, schema: StreamSchema | None, classes: Sequence[DemandClass]) -> Split | None:
+        """Return who pays for a mote; None if it cannot run what some of them need.
+
+        Parameters
+        ----------
+        kind
+            What it is.
+        schema
+            Of its stream; None if nobody knows it, and then nobody asks.
+        classes
+            The demands that concern it.
+        """
+        key = kind, schema, tuple(classes)
+        if key not in self._known:
+            self._known[key] = _split(kind, schema, classes)
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return self._known[key]
+
+
+def _split(kind: Kind, schema: StreamSchema | None, classes: Sequence[DemandClass]) -> Split | None:
+    asking: dict[str, list[QueryDemand]] = {}
+    for each in classes:
+        for query in each.queries:
+            # That the mote is one of those it is about is known already.
+            asking.setdefault(query, []).append(msgspec.structs.replace(each.demand, sensors=()))
+    alike: dict[frozenset[QueryDemand], list[str]] = {}
+    for query, demands in sorted(asking.items()):
+        alike.setdefault(frozenset(demands), []).append(query)
+    players = sorted(alike, key=lambda demands: sorted(map(repr, demands)))
+    asleep = asleep_mw(kind.traits.profile)
+    costs: dict[frozenset[int], float] = {}
+
+    def cost(chosen: frozenset[int]) -> float:
+        if chosen not in costs:
+            demands = [demand for number in sorted(chosen) for demand in players[number]]
+            folded = FoldedDemands() if schema is None else fold_demands(demands, schema)
+            merged = Merger(folded, kind.style).merge(kind.traits, {})
+            costs[chosen] = milliwatts_of(merged, kind.traits.profile) - asleep
+        return costs[chosen]
+
+    shares, method = shapley(cost, [len(alike[player]) for player in players])
+    if not all(map(math.isfinite, shares)):
+        return None
+    by_query = {query: share for player, share in zip(players, shares, strict=True) for query in alike[player]}
+    return Split(asleep, by_query, method)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What motes have spent since `since_us`, divided; how many of them are known, and what they should have spent.
+
+    `implausible_reports` say that a mote has spent more than it can.
+    """
+
+    divided: Divided
+    since_us: int | None = None
+    measured_motes: int = 0
+    expected_joules: float = 0.0
+    implausible_reports: int = 0
+
+
+@dataclass(slots=True)
+class Divided:
+    """An amount that many motes have drawn, divided: by query, what is everybody's, and what nobody can divide."""
+
+    queries: dict[str, float] = field(default_factory=dict)
+    everybody: float = 0.0
+    unknown: float = 0.0
+
+    def add(self, other: Divided) -> None:
+        """Take up another."""
+        for query, amount in other.queries.items():
+            self.queries[query] = self.queries.get(query, 0.0) + amount
+        self.everybody += other.everybody
+        self.unknown += other.unknown
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return math.fsum((*self.queries.values(), self.everybody, self.unknown))
+
+
+def splits_of(
+    entries: Sequence[MoteEntry], demands: Demands, schemas: Mapping[str, StreamSchema], splitter: Splitter
+) -> list[Split | None]:
+    """Return who pays for each of some motes."""
+    styles = styles_of(entries)
+    folded = {name: fold_demands(demands.get(name, ()), schema) for name, schema in schemas.items()}
+    nothing = FoldedDemands()
+    known: dict[tuple[Kind, tuple[int, ...]], Split | None] = {}
+    found = []
+    for entry in entries:
+        asking = folded.get(entry.stream, nothing)
+        key = kind_of(entry, styles), asking.concerning(entry.properties)
+        if key not in known:
+            kind, places = key
+            known[key] = splitter.split(kind, asking.schema, [asking.classes[place] for place in places])
+        found.append(known[key])
+    return found
+
+
+def divide(
+    spent: Sequence[tuple[MoteEntry, float]],
+    demands: Demands,
+    schemas: Mapping[str, StreamSchema],
+    splitter: Splitter,
+) -> Divided:
+    """Divide what motes have spent as the model divides what they draw.
+
+    Parameters
+    ----------
+    spent
+        Motes, each with its joules.
+    demands, schemas
+        Of those who asked then.
+    splitter
+        Divides one mote's draw.
+    """
+    divided = Divided()
+    splits = splits_of([entry for entry, _ in spent], demands, schemas, splitter)
+    for (_, joules), split in zip(spent, splits, strict=True):
+        if split is None or split.total <= 0:
+            divided.unknown += joules
+            continue
+        factor = joules / split.total
+        shares = {query: share * factor for query, share in split.queries.items()}
+        divided.add(Divided(shares, split.asleep * factor))
+    return divided
+
+
+def make_bill(
+    entries: Sequence[MoteEntry],
+    demands: Demands,
+    schemas: Mapping[str, StreamSchema],
+    splitter: Splitter,
+    spent: Spent,
+) -> Bill:
+    """Return the bill.
+
+    Parameters
+    ----------
+    entries
+        All motes there are.
+    demands, schemas
+        Of the queries that run; a query without a demand is not on the bill.
+    splitter
+        Divides a mote's draw.
+    spent
+        What motes have spent so far, divided.
+    """
+    drawn, errors = Divided(), Divided()
+    motes: Counter[str] = Counter()
+    methods: Counter[str] = Counter()
+    splits = splits_of(entries, demands, schemas, splitter)
+    for entry, split in zip(entries, splits, strict=True):
+        if split is None:
+            continue
+        one = Divided(dict(split.queries), split.asleep)
+        drawn.add(one)
+        margin = kind_of(entry, {}).traits.profile.uncertainty
+        errors.add(Divided({query: share * margin for query, share in one.queries.items()}, one.everybody * margin))
+        motes.update(split.queries.keys())
+        if split.queries:
+            methods[split.method.value] += 1
+    joules = spent.divided
+    running = sorted({demand.query for each in demands.values() for demand in each})
+    return Bill(
+        since_us=spent.since_us,
+        motes=len(entries),
+        measured_motes=spent.measured_motes,
+        queries=tuple(
+            sorted(
+                (
+                    QueryBill(
+                        query=query,
+                        motes=motes[query],
+                        milliwatts=_figure(drawn.queries.get(query, 0.0), errors.queries.get(query, 0.0)),
+                        milliwatts_share=_share(drawn.queries.get(query, 0.0), drawn.total),
+                        joules=joules.queries.get(query, 0.0),
+                        joules_share=_share(joules.queries.get(query, 0.0), joules.total),
+                    )
+                    for query in running
+                ),
+                key=lambda each: (-each.milliwatts.value, each.query),
+            )
+        ),
+        everybody_milliwatts=_figure(drawn.everybody, errors.everybody),
+        everybody_joules=joules.everybody,
+        ended_joules=math.fsum(amount for query, amount in joules.queries.items() if query not in set(running)),
+        unbilled_joules=joules.unknown,
+        milliwatts=_figure(drawn.total, errors.total),
+        joules=joules.total,
+        expected_joules=spent.expected_joules,
+        methods=dict(methods),
+        impossible_motes=sum(split is None for split in splits),
+        implausible_reports=spent.implausible_reports,
+    )
+
+
+def _figure(value: float, margin: float) -> Figure:
+    """Return a figure with the error band of those it is the sum of; `margin` is by how much they may be off."""
+    return figure(value, abs(margin / value) if value else 0.0)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

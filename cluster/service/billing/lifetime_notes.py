@@ -1,0 +1,45 @@
+"""What subscribers are told when sensors sample less often than a query asked, so that their batteries last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from protocols.wire.catalog import MoteEntry
+
+
+def lifetime_notes(
+    entries: Iterable[MoteEntry], streams: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, Any] | None]:
+    """Return the notes for the results of queries; None where sensors do as they were asked and last as they should.
+
+    Parameters
+    ----------
+    entries
+        Of the catalog; each is looked at once, however many queries there are.
+    streams
+        By query: the streams that it reads.
+
+    Returns
+    -------
+    dict
+        ``slower``: how many times as long sample periods are, at most; ``too_short_lived``: how many sensors will not
+        last as long as queries or their owners want, even so.
+    """
+    wanted = frozenset[str]().union(*streams.values())
+    slower: dict[str, int] = {}
+    too_short_lived: dict[str, int] = {}
+    for entry in entries:
+        if entry.stream in wanted:
+            slower[entry.stream] = max(slower.get(entry.stream, 1), entry.stretched)
+            too_short_lived[entry.stream] = too_short_lived.get(entry.stream, 0) + (not entry.lifetime_kept)
+    return {
+        query: _note(
+            max((slower.get(each, 1) for each in read), default=1), sum(too_short_lived.get(each, 0) for each in read)
+        )
+        for query, read in streams.items()
+    }
+
+
+def _note(slower: int, too_short_lived: int) -> dict[str, Any] | None:
+    return {"slower": slower, "too_short_lived": too_short_lived} if slower > 1 or too_short_lived else None

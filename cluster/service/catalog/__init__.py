@@ -1,0 +1,1 @@
+"""What queries may read: streams, relations, sensors."""

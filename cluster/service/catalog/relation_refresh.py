@@ -1,0 +1,207 @@
+"""Keeps relations as fresh as they should be: reads their sources now and then, and makes a version of what changed.
+
+A version begins, for every stream, after all that is stored or being stored of it: so it is made between two batches,
+with nothing awaited meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import polars as pl
+
+from cluster.errors import ClusterError
+from cluster.language.algebra import Schema
+from cluster.language.quantities import written
+from cluster.language.secrets import masked
+from cluster.relations.source import SourceAwayError, SourceStartingError
+from cluster.service.catalog.relation_store import KnownRelation, RelationStore
+from cluster.service.catalog.sensors_source import SensorsSource
+from cluster.storage.relation_versions import RelationVersion
+from protocols.event_log import get_logger
+
+log = get_logger(__name__)
+
+READERS = 4
+"""Relations that are read at the same time."""
+PATIENCE_SECONDS = 180.0
+"""Longer than sources take by their own limits; what a file system makes wait cannot be broken off, only left alone."""
+TICK_SECONDS = 0.25
+T = TypeVar("T")
+
+
+class RelationRefresher:
+    """Refreshes all relations.
+
+    Parameters
+    ----------
+    store
+        The relations.
+    instants
+        Returns by stream an instant after all that is stored or being stored of it.
+    used
+        Whether any query reads a relation. The catalog of sensors makes versions only while one does.
+    """
+
+    def __init__(
+        self,
+        store: RelationStore,
+        instants: Callable[[], Mapping[str, int]],
+        *,
+        used: Callable[[KnownRelation], bool] = lambda _: True,
+    ) -> None:
+        self._store = store
+        self._instants = instants
+        self._used = used
+        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="relations")
+        self.changed = asyncio.Event()
+        """Set when a relation has got its first version, or can be read again."""
+
+    async def run(self) -> None:
+        """Refresh for ever."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    for relation in self.due():
+                        tasks.create_task(self.refresh(relation), name=f"refresh of {relation.name}")
+                    self.tell_overdue()
+                    self._store.remove_dropped()
+                    await asyncio.sleep(TICK_SECONDS)
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def due(self) -> list[KnownRelation]:
+        """Return the relations to look at now."""
+        now = self._store.clock()
+        return [each for each in self._store.all() if not each.reading.locked() and now >= each.next_look]
+
+    async def refresh(self, relation: KnownRelation, *, wanted: bool = False) -> None:
+        """Look at a relation's source, and make a version if it has changed; whatever goes wrong is noted.
+
+        Parameters
+        ----------
+        relation
+            Which one.
+        wanted
+            True if a query is about to read it.
+        """
+        async with relation.reading:
+            try:
+                await self._refresh(relation, wanted=wanted)
+            except ClusterError as error:
+                self._failed(relation, error, error.message)
+            except Exception as error:
+                # One relation's trouble, a full disk for example, is not that of the others.
+                log.exception("relation cannot be refreshed", relation=relation.name)
+                self._failed(relation, error, masked(f"{type(error).__name__}: {error}"))
+            finally:
+                relation.preparing = False
+                relation.next_look = self._store.clock() + relation.freshness.pause(self._store.chance())
+
+    def tell_overdue(self) -> None:
+        """Let whoever reads a relation know that it has been stale for too long, once."""
+        now = self._store.clock()
+        for relation in self._store.all():
+            last, freshness = relation.last, relation.freshness
+            if last is None or last.failure or relation.preparing or not freshness.overdue(now):
+                continue
+            limit = written(int((freshness.stale_seconds or 0) * 1e6)).lower()
+            failure = f"relation {relation.name} has been stale for {limit}: {freshness.reason}"
+            try:
+                self._made(relation, relation.versions.commit_failure(failure, self._instants()))
+            except (ClusterError, OSError) as error:
+                log.warning("relation cannot be marked as stale", relation=relation.name, error=str(error))
+                continue
+            log.error("relation is away", relation=relation.name, reason=freshness.reason)
+
+    async def in_thread(self, call: Callable[[], T], *, seconds: float | None = None) -> T:
+        """Return what a call that blocks gives.
+
+        Raises
+        ------
+        SourceAwayError
+            If it takes longer than `seconds`. If it has begun, it goes on, and nobody hears of it.
+        """
+        running = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        if seconds is not None and not await self.ended(running, seconds):
+            running.cancel()
+            raise SourceAwayError(f"it did not answer within {seconds:g} seconds")
+        return await running
+
+    async def ended(self, running: asyncio.Future[Any], seconds: float) -> bool:
+        """Wait for what runs, but no longer than so many seconds; return whether it has ended. If not, it goes on."""
+        patience = asyncio.ensure_future(self._store.pause(seconds))
+        try:
+            await asyncio.wait([running, patience], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            patience.cancel()
+        return running.done()
+
+    async def _refresh(self, relation: KnownRelation, *, wanted: bool) -> None:
+        if not relation.idle.is_set():
+            raise SourceAwayError("reading it has not ended yet")
+        columns, rows = await self.in_thread(lambda: _changed(relation), seconds=PATIENCE_SECONDS)
+        last = relation.last
+        built_in = relation.statement is None
+        needed = wanted or not built_in or last is None or columns != relation.columns or self._used(relation)
+        if rows is not None and needed:
+            relation.preparing = True
+            changed = rows
+            await self.in_thread(lambda: relation.versions.prepare(changed))
+        if self._store.find(relation.name) is not relation:
+            return  # dropped meanwhile
+        if rows is not None and needed:
+            relation.columns = columns
+            self._made(relation, relation.versions.commit(rows, self._instants()))
+        elif last is not None and last.failure:
+            self._made(relation, relation.versions.commit_failure("", self._instants()))
+        if relation.freshness.failures:
+            log.info("relation is back", relation=relation.name)
+        relation.trouble = None
+        self._store.fresh(relation)
+        if last is not relation.last:
+            now = self._store.wall()  # files are stamped by it
+            await self.in_thread(lambda: relation.versions.prune(now_seconds=now))
+
+    def _made(self, relation: KnownRelation, version: RelationVersion) -> None:
+        relation.last = version
+        relation.versions_total += 1
+        self.changed.set()
+        log.info("relation changed", relation=relation.name, version=version.number, rows=version.rows)
+
+    def _failed(self, relation: KnownRelation, error: Exception, reason: str) -> None:
+        starting = isinstance(error, SourceStartingError)
+        if relation.trouble is None or starting != isinstance(relation.trouble, SourceStartingError):
+            write = log.info if starting else log.warning
+            write("relation cannot be read", relation=relation.name, reason=reason)
+        relation.trouble = error
+        relation.failures_total += 1
+        relation.freshness = relation.freshness.failed(reason)
+
+
+def _changed(relation: KnownRelation) -> tuple[Schema, pl.DataFrame | None]:
+    """Return the relation's columns, and its rows if they are others than those of its last version, in any order."""
+    relation.idle.clear()
+    try:
+        return _read(relation)
+    finally:
+        relation.idle.set()
+
+
+def _read(relation: KnownRelation) -> tuple[Schema, pl.DataFrame | None]:
+    source = relation.source
+    columns = source.schema() if relation.statement is None and isinstance(source, SensorsSource) else relation.columns
+    rows = source.rows(columns, relation.condition)
+    rows = rows.sort(rows.columns)
+    if relation.last is None:
+        return columns, rows
+    try:
+        before = pl.read_parquet(relation.versions.snapshot(relation.last.number), glob=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        log.warning("last version cannot be read", relation=relation.name, error=str(error))
+        return columns, rows
+    same = before.schema == rows.schema and before.height == rows.height and before.sort(before.columns).equals(rows)
+    return columns, None if same else rows

@@ -1,0 +1,358 @@
+"""The catalog of sensors: what all proxies say of their motes, as a relation ``sensors``.
+
+Proxies retain an entry per mote and their own status. :class:`SensorCatalog`, a core without I/O, keeps the newest of
+each: events in, state out. :func:`sensors_relation` makes a table of entries, one row per mote.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from cluster.fjord.batch import instant_text
+from cluster.service.billing.energy_ledger import Ledger
+from protocols.errors import FrameError
+from protocols.event_log import get_logger
+from protocols.mqtt.link import Message, Subscription
+from protocols.wire import topics
+from protocols.wire.catalog import ClockFault, MoteEntry, Presence, decode_mote_entry, decode_status
+from protocols.wire.packets import SampleValue
+
+log = get_logger(__name__)
+
+MOST_SENSORS = 100_000
+MOST_PROXIES = 4_096
+MOST_PROPERTIES = 256
+"""Different properties in one catalog: each is a column."""
+PROPERTY_PREFIX = "property_"
+"""Stands before properties that are named like a column every sensor has."""
+
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPublished:
+    """A proxy says how one of its motes is."""
+
+    entry: MoteEntry
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRemoved:
+    """A proxy has forgotten a mote."""
+
+    proxy: str
+    mote: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyChanged:
+    """A proxy came or went."""
+
+    proxy: str
+    online: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The broker is about to send everything it retains; what it does not send has been removed meanwhile."""
+
+
+Event = EntryPublished | EntryRemoved | ProxyChanged | Connected
+
+
+class SensorCatalog:
+    """The newest entry of every mote.
+
+    Parameters
+    ----------
+    quarantine
+        Keeps entries that were refused: (kind, reason, where from, bytes).
+    mismatches
+        Returns, by proxy and stream, why sensors are not asked for samples; any thread may call it.
+    proxy_clocks
+        Returns, by proxy, how its clock is wrong; any thread may call it.
+    refused_demands
+        Returns, by proxy and stream, for which queries they are not asked, and why; any thread may call it.
+    most_sensors, most_proxies, most_properties
+        What goes beyond is refused and counted.
+    """
+
+    subscriptions = (Subscription(topics.mote_entry("+", "+")), Subscription(topics.proxy_status("+")))
+
+    def __init__(
+        self,
+        *,
+        quarantine: Callable[[str, str, str, bytes], None] | None = None,
+        mismatches: Callable[[], Mapping[tuple[str, str], str]] = dict,
+        proxy_clocks: Callable[[], Mapping[str, ClockFault]] = dict,
+        refused_demands: Callable[[], Mapping[tuple[str, str], str]] = dict,
+        most_sensors: int = MOST_SENSORS,
+        most_proxies: int = MOST_PROXIES,
+        most_properties: int = MOST_PROPERTIES,
+    ) -> None:
+        self._quarantine = quarantine
+        self.mismatches = mismatches
+        self.proxy_clocks = proxy_clocks
+        self.refused_demands = refused_demands
+        self._most_sensors = most_sensors
+        self._most_proxies = most_proxies
+        self._most_properties = most_properties
+        self._entries: dict[tuple[str, str], MoteEntry] = {}
+        self._properties: Counter[str] = Counter()
+        self._online: set[str] = set()
+        self.refused: dict[str, int] = {}
+        """Messages refused, by reason."""
+        self.connected_at: float | None = None
+        """When the broker began to send everything it retains, by the clock that only goes forward."""
+        self.ledger = Ledger()
+        """What the motes have spent."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def snapshot(self) -> tuple[tuple[MoteEntry, ...], frozenset[str]]:
+        """Return the entries, in no order, and the proxies that are online; later events do not change them."""
+        return tuple(self._entries.values()), frozenset(self._online)
+
+    def relation(self) -> pl.DataFrame:
+        """Return the relation ``sensors`` as it stands; any thread may call it."""
+        return sensors_relation(*self.snapshot(), self.mismatches(), self.proxy_clocks(), self.refused_demands())
+
+    def clock_faults(self) -> Mapping[str, int]:
+        """Return how many sensors have a clock that is wrong, by how it is."""
+        counts = dict.fromkeys((each.value for each in ClockFault), 0)
+        for entry in self._entries.values():
+            if entry.clock_fault is not None:
+                counts[entry.clock_fault.value] += 1
+        return counts
+
+    def samples_rejected(self) -> Mapping[str, int]:
+        """Return how many samples of today's sensors were refused as their clocks were wrong, by how they were."""
+        return {
+            ClockFault.AHEAD.value: sum(entry.samples_ahead for entry in self._entries.values()),
+            ClockFault.BEHIND.value: sum(entry.samples_behind for entry in self._entries.values()),
+        }
+
+    def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
+        """Take a message on one of :attr:`subscriptions`; bad ones are refused and counted, others passed over."""
+        try:
+            event = event_of(message, topic)
+            if event is not None:
+                self.apply(event)
+        except FrameError as error:
+            self.refused[error.reason] = self.refused.get(error.reason, 0) + 1
+            log.warning("sensor refused", topic=message.topic, reason=error.reason, error=str(error))
+            # A full catalog is no fault of the message, and the ingest keeps bad statuses.
+            if self._quarantine is not None and topic.kind == "mote_entry" and error.reason != "full":
+                self._quarantine(topic.kind, str(error), message.topic, message.payload[:4096])
+
+    def apply(self, event: Event) -> None:
+        """Let something happen.
+
+        Raises
+        ------
+        FrameError
+            With reason ``full`` if there is no room for it; nothing has changed then.
+        """
+        match event:
+            case EntryPublished(entry):
+                self._put(entry)
+            case EntryRemoved(proxy, mote):
+                self._remove((proxy, mote))
+            case ProxyChanged(proxy, online=True):
+                if proxy not in self._online and len(self._online) >= self._most_proxies:
+                    raise FrameError(
+                        "full", f"{self._most_proxies:,} proxies are online already; {proxy!r} is not shown"
+                    )
+                self._online.add(proxy)
+            case ProxyChanged(proxy):
+                self._online.discard(proxy)
+            case Connected():
+                self._entries.clear()
+                self._properties.clear()
+                self._online.clear()
+                self.connected_at = time.monotonic()
+
+    def _put(self, entry: MoteEntry) -> None:
+        key = entry.proxy, entry.mote
+        if key not in self._entries and len(self._entries) >= self._most_sensors:
+            raise FrameError("full", f"there are {self._most_sensors:,} sensors already; {entry.mote!r} is not shown")
+        names = _folded(entry)
+        if len(self._properties.keys() | names) > self._most_properties:
+            raise FrameError(
+                "full",
+                f"sensors have {self._most_properties:,} different properties already; {entry.mote!r} brings more",
+                hint="name what means the same in the same way in all streams",
+            )
+        self._remove(key)
+        self._entries[key] = entry
+        self._properties.update(names)
+        self.ledger.see(entry)
+
+    def _remove(self, key: tuple[str, str]) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._properties.subtract(_folded(entry))
+            self._properties = +self._properties  # without those that no sensor has any more
+
+
+def event_of(message: Message, topic: topics.ParsedTopic) -> Event | None:
+    """Return what a message says, None if it is not about sensors.
+
+    Raises
+    ------
+    FrameError
+        If it is garbled, or speaks for somebody else.
+    """
+    match topic.kind, topic.names:
+        case "mote_entry", (proxy, mote):
+            if not message.payload:
+                return EntryRemoved(proxy, mote)
+            entry = decode_mote_entry(message.payload)
+            if (entry.proxy, entry.mote) != topic.names:
+                raise FrameError("identity", f"entry of {entry.proxy}/{entry.mote} came on {message.topic}")
+            return EntryPublished(entry)
+        case "proxy_status", (proxy,):
+            online = bool(message.payload) and decode_status(message.payload).presence is Presence.ONLINE
+            return ProxyChanged(proxy, online)
+        case _:
+            return None
+
+
+def loss_of(entry: MoteEntry) -> float | None:
+    """Return the share of a mote's packets that its proxy missed, None before there was any."""
+    sent = entry.packets_received + entry.packets_lost
+    return entry.packets_lost / sent if sent else None
+
+
+ONLINE_COLUMN = "proxy_online"
+MISMATCH_COLUMN = "mismatch"
+"""Why a sensor is not asked for samples: its stream is declared otherwise than its proxy offers it."""
+PROXY_CLOCK_COLUMN = "proxy_clock_fault"
+"""How its proxy's clock is wrong."""
+
+REFUSED_COLUMN = "refused_demands"
+"""For which queries a sensor is not asked, as its proxy cannot answer them."""
+
+COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | None]]] = {
+    "sensor": (pl.String, lambda entry: entry.mote),
+    "proxy": (pl.String, lambda entry: entry.proxy),
+    "type": (pl.String, lambda entry: entry.kind),
+    "stream": (pl.String, lambda entry: entry.stream),
+    "state": (pl.String, lambda entry: entry.state.value),
+    "period_us": (pl.Int64, lambda entry: entry.period_us),
+    "default_period_us": (pl.Int64, lambda entry: entry.default_period_us),
+    "minimum_period_us": (pl.Int64, lambda entry: entry.minimum_period_us),
+    "battery": (pl.Float64, lambda entry: entry.health.battery if entry.health else None),
+    "packets_received": (pl.Int64, lambda entry: entry.packets_received),
+    "packets_lost": (pl.Int64, lambda entry: entry.packets_lost),
+    "packets_rejected": (pl.Int64, lambda entry: entry.packets_rejected),
+    "samples_received": (pl.Int64, lambda entry: entry.samples_received),
+    "samples_late": (pl.Int64, lambda entry: entry.samples_late),
+    "loss": (pl.Float64, loss_of),
+    "heard": (pl.String, lambda entry: instant_text(entry.heard_us) if entry.heard_us else None),
+    "program": (pl.Int64, lambda entry: entry.program),
+    "device": (pl.String, lambda entry: entry.device or None),
+    "doing": (pl.String, lambda entry: entry.doing or None),
+    "milliwatts": (pl.Float64, lambda entry: entry.milliwatts or None),
+    "lifetime_days": (pl.Float64, lambda entry: entry.lifetime_days),
+    "stretched": (pl.Int64, lambda entry: entry.stretched),
+    "lifetime_kept": (pl.Boolean, lambda entry: entry.lifetime_kept),
+    "clock_offset_us": (pl.Int64, lambda entry: entry.clock_offset_us),
+    "clock_fault": (pl.String, lambda entry: entry.clock_fault),
+    "samples_ahead": (pl.Int64, lambda entry: entry.samples_ahead),
+    "samples_behind": (pl.Int64, lambda entry: entry.samples_behind),
+}
+"""Type and value of the columns that every sensor has, in order. A new field of an entry gets a line here."""
+
+_TAKEN = {ONLINE_COLUMN, MISMATCH_COLUMN, PROXY_CLOCK_COLUMN, REFUSED_COLUMN, *COLUMNS}
+
+
+def sensors_relation(
+    entries: Iterable[MoteEntry],
+    online: Collection[str] | None = None,
+    mismatches: Mapping[tuple[str, str], str] | None = None,
+    proxy_clocks: Mapping[str, ClockFault] | None = None,
+    refused_demands: Mapping[tuple[str, str], str] | None = None,
+) -> pl.DataFrame:
+    """Return the relation ``sensors``: one row per entry, by proxy and mote.
+
+    Parameters
+    ----------
+    entries
+        What the catalog holds.
+    online
+        The proxies that are online; None if that is not known.
+    mismatches
+        By proxy and stream, why the proxy does not feed it.
+    proxy_clocks
+        By proxy, how its clock is wrong.
+    refused_demands
+        By proxy and stream, which queries the proxy leaves out, and why.
+
+    Returns
+    -------
+    polars.DataFrame
+        The columns of :data:`COLUMNS`, ``mismatch``, ``proxy_clock_fault``, ``refused_demands``, ``proxy_online``, and
+        the properties of all motes by name. Names that differ in case only are one property.
+    """
+    rows = sorted(entries, key=lambda entry: (entry.proxy, entry.mote))
+    built_in = [
+        pl.Series(name, [value(entry) for entry in rows], dtype=kind) for name, (kind, value) in COLUMNS.items()
+    ]
+    presence = [None if online is None else entry.proxy in online for entry in rows]
+    refused = [(mismatches or {}).get((entry.proxy, entry.stream)) for entry in rows]
+    left_out = [(refused_demands or {}).get((entry.proxy, entry.stream)) for entry in rows]
+    spellings: dict[str, str] = {}
+    for name in sorted({name for entry in rows for name in entry.properties}):
+        spellings.setdefault(name.casefold(), name)
+    folded = [{name.casefold(): value for name, value in entry.properties.items()} for entry in rows]
+    properties = [
+        _property_series(property_column(spellings[name]), [values.get(name) for values in folded])
+        for name in sorted(spellings)
+    ]
+    wrong = [(proxy_clocks or {}).get(entry.proxy) for entry in rows]
+    own = [
+        pl.Series(MISMATCH_COLUMN, refused, dtype=pl.String),
+        pl.Series(PROXY_CLOCK_COLUMN, wrong, dtype=pl.String),
+        pl.Series(REFUSED_COLUMN, left_out, dtype=pl.String),
+        pl.Series(ONLINE_COLUMN, presence, dtype=pl.Boolean),
+    ]
+    return pl.DataFrame([*built_in, *own, *properties])
+
+
+def property_column(name: str) -> str:
+    """Return the column of a property; no two properties share one.
+
+    >>> property_column("segment"), property_column("Type"), property_column("property_type")
+    ('segment', 'property_Type', 'property_property_type')
+    """
+    folded = name.casefold()
+    return f"{PROPERTY_PREFIX}{name}" if folded in _TAKEN or folded.startswith(PROPERTY_PREFIX) else name
+
+
+def _folded(entry: MoteEntry) -> set[str]:
+    return {name.casefold() for name in entry.properties}
+
+
+def _property_series(name: str, values: Sequence[SampleValue]) -> pl.Series:
+    """Return a column of one type: that of all values, real for numbers of both kinds, else text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pl.Series(name, values, dtype=pl.Boolean)
+    if kinds == {int} and all(value is None or value in _INT64 for value in values):
+        return pl.Series(name, values, dtype=pl.Int64)
+    if kinds and kinds <= {int, float}:
+        return pl.Series(name, [None if value is None else float(value) for value in values], dtype=pl.Float64)
+    return pl.Series(name, [_text(value) for value in values], dtype=pl.String)
+
+
+def _text(value: SampleValue) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return str(value).lower() if isinstance(value, bool) else str(value)

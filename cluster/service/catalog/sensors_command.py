@@ -1,0 +1,164 @@
+"""``fjord sensors`` shows which sensors there are, where, and how they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cluster.errors import ClusterError
+from cluster.language.errors import did_you_mean
+from cluster.service.http.client_command import DEFAULT_API, Api, AsJson, make_client, print_json
+from protocols.text.durations import format_duration
+
+app = typer.Typer()
+
+SHOWN_FIRST = (
+    "sensor",
+    "proxy",
+    "proxy_online",
+    "type",
+    "stream",
+    "state",
+    "period_us",
+    "battery",
+    "lifetime_days",
+    "loss",
+    "heard",
+)
+DETAILS = (
+    "default_period_us",
+    "minimum_period_us",
+    "packets_received",
+    "packets_lost",
+    "packets_rejected",
+    "samples_received",
+    "samples_late",
+    "program",
+    "device",
+    "milliwatts",
+    "stretched",
+    "lifetime_kept",
+    "clock_offset_us",
+    "clock_fault",
+    "samples_ahead",
+    "samples_behind",
+    "doing",
+    "mismatch",
+    "proxy_clock_fault",
+    "refused_demands",
+)
+"""Shown only when asked for by name."""
+UNREMARKABLE = {"stretched": 1, "lifetime_kept": True, "mismatch": None, "clock_fault": None, "samples_ahead": 0,
+                "samples_behind": 0, "proxy_clock_fault": None, "refused_demands": None}  # fmt: skip
+"""Details that are shown if a sensor has another value: its battery makes it sample less often, or will not last; it is
+not asked, as its columns are not those of its stream, or not for some queries, as its proxy cannot answer them; or its
+clock, or that of its proxy, is wrong."""
+SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))
+"""Shown as percent."""
+WIDEST = 10_000
+"""Characters of a line."""
+
+
+@app.command()
+def sensors(
+    *,
+    condition: Annotated[
+        str | None,
+        typer.Option("--where", metavar="CONDITION", help="Only sensors for which this SQL condition is true."),
+    ] = None,
+    sql: Annotated[
+        str | None, typer.Option("--sql", metavar="QUERY", help="A whole SELECT over the table sensors instead.")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="A,B,...", help="Columns to show, in this order; 'all' for all there are."),
+    ] = None,
+    api: Api = DEFAULT_API,
+    as_json: AsJson = False,
+) -> None:
+    """Show sensors: type, place, state, battery, radio statistics.
+
+    A fixed property of a sensor, such as its segment, is a column like any other. Texts go into single quotes:
+
+    fjord sensors --where "type = 'loop' AND segment IN (3, 4)"
+
+    fjord sensors --where "battery < 0.2" --columns sensor,position,battery
+
+    fjord sensors --sql "SELECT type, COUNT(*) AS motes, MIN(battery) FROM sensors GROUP BY type"
+    """
+    if condition is not None and sql is not None:
+        raise typer.BadParameter("give a condition or a whole query, not both", param_hint="--where / --sql")
+    with make_client(api) as client:
+        found = client.sensors(where=condition, sql=sql)
+    there, rows = [str(name) for name in found["columns"]], list(found["rows"])
+    shown = there if sql is not None or as_json else _usual(there, rows)
+    if columns is not None:
+        shown = _chosen(columns, there)
+    if as_json:
+        print_json([{name: row[name] for name in shown} for row in rows])
+    elif rows:
+        _print_table(shown, rows)
+    else:
+        typer.echo("nothing found" if condition or sql else "no proxy has announced a sensor")
+
+
+def _usual(there: list[str], rows: list[dict[str, Any]]) -> list[str]:
+    return [
+        *(name for name in SHOWN_FIRST if name in there),
+        *(name for name, usual in UNREMARKABLE.items() if any(row.get(name, usual) != usual for row in rows)),
+        *(name for name in there if name not in SHOWN_FIRST and name not in DETAILS),
+    ]
+
+
+def _chosen(columns: str, there: list[str]) -> list[str]:
+    if columns.strip().casefold() == "all":
+        return there
+    by_folded = {name.casefold(): name for name in there}
+    chosen = []
+    for word in (part.strip() for part in columns.split(",")):
+        name = by_folded.get(word.casefold())
+        if name is None:
+            close = did_you_mean(word, there)
+            hint = f"there are {', '.join(there)}"
+            raise ClusterError(f"there is no column {word!r}", hint=f"{close} {hint}" if close else hint)
+        chosen.append(name)
+    return chosen
+
+
+def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None)
+    for name in names:
+        numbers = all(isinstance(row[name], int | float | None) and not isinstance(row[name], bool) for row in rows)
+        table.add_column(
+            name.removesuffix("_us") if name.endswith("period_us") else name,
+            justify="right" if numbers else "left",
+            no_wrap=True,
+        )
+    for row in rows:
+        table.add_row(*(_shown(name, row[name]) for name in names))
+    # As wide as it needs to be: a terminal had better wrap lines than lose their ends.
+    width = Console(width=WIDEST, markup=False).measure(table).maximum
+    Console(width=width, markup=False, highlight=False).print(table, soft_wrap=True)
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a value as people read it."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int() if name.endswith("period_us"):
+            return format_duration(value) if value else "asleep"
+        case float() if name in SHARES:
+            return f"{value:.1%}"
+        case float():
+            return f"{value:g}"
+        case str() if name == "heard" and "." in value:
+            return f"{value.partition('.')[0]}Z"
+        case _:
+            return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(value))

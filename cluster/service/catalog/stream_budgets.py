@@ -1,0 +1,127 @@
+"""What may be kept of each stream: as the cluster's settings say, or a budget of the stream's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from cluster.fjord.batch import instant_text
+from cluster.language.catalog import CatalogError
+from cluster.physical.nodes import PhysicalPlan
+from cluster.plan.history import EVER_US
+from cluster.plan.pipelines import Host
+from cluster.service.registry.registry import Registry
+from cluster.spark.positions import SparkPositions
+from cluster.storage.budgets import Budget, Passed
+from cluster.storage.commit_log import CommitLog
+from cluster.storage.stream_retention import StreamRetention
+from cluster.storage.stream_tables import watermark_at
+
+
+class StreamBudgets:
+    """The budgets of all streams.
+
+    Parameters
+    ----------
+    registry
+        Remembers what was said of single streams.
+    default
+        For all others.
+    """
+
+    def __init__(self, registry: Registry, default: Budget) -> None:
+        self._registry = registry
+        self._default = default
+        self._own = {name: msgspec.json.decode(text, type=Budget) for name, text in registry.stream_budgets().items()}
+
+    def of(self, stream: str) -> Budget:
+        """Return what may be kept of a stream."""
+        return self._own.get(stream, self._default)
+
+    def set(self, stream: str, budget: Budget | None, known: Mapping[str, object]) -> None:
+        """Say what may be kept of a stream; None is what holds for all others.
+
+        Parameters
+        ----------
+        stream
+            Its name.
+        budget
+            What may be kept.
+        known
+            The streams there are, by name.
+
+        Raises
+        ------
+        CatalogError
+            If there is no stream of this name that is stored.
+        """
+        if stream not in known:
+            raise CatalogError(f"there is no stream {stream!r} that is stored", hint="`fjord stream list` has all")
+        if budget is None:
+            self.forget(stream)
+            return
+        self._registry.set_stream_budget(stream, msgspec.json.encode(budget).decode())
+        self._own[stream] = budget
+
+    def forget(self, stream: str) -> None:
+        """Forget what was said of a stream; one of its name is kept as all others are."""
+        self._registry.set_stream_budget(stream, None)
+        self._own.pop(stream, None)
+
+
+class StillRead:
+    """How far all have come that read what is stored of a stream.
+
+    Parameters
+    ----------
+    positions
+        Where the Spark queries are.
+    plan
+        Returns the newest plan.
+    root
+        Returns where a stream's table is.
+    """
+
+    def __init__(self, positions: SparkPositions, plan: Callable[[], PhysicalPlan], root: Callable[[str], str]) -> None:
+        self._positions = positions
+        self._plan = plan
+        self._root = root
+
+    def __call__(self, stream: str) -> Passed | None:
+        """Return the instant before which nothing has to read a stream any more; None if nothing reads it.
+
+        Raises
+        ------
+        ClusterError
+            If that cannot be seen.
+        """
+        found: list[Passed] = []
+        version = self._positions(stream)
+        if version is not None:
+            # No row that comes later is stamped before it.
+            watermark_us = watermark_at(CommitLog(self._root(stream)), version) if version >= 0 else None
+            instant_us = EVER_US if watermark_us is None else watermark_us
+            found.append(Passed(instant_us, "queries have not read it yet"))
+        read = self._positions.instants(stream).values()
+        found += [Passed(instant_us, "a query with SINCE still reads it") for instant_us in read]
+        for host in Host:
+            begun = self._positions.begun(host)
+            for query, beginnings in self._plan().hosted(host).with_history:
+                if stream in beginnings and query.visible_from > begun:
+                    found.append(Passed(beginnings[stream], f"query {query.query} is about to read it"))
+        return min(found, default=None)
+
+
+def retention_json(retention: StreamRetention) -> dict[str, Any]:
+    """Return what may be kept of a stream, what has gone, and what should and cannot, as the API shows it."""
+    budget, dropped, blocked = retention.budget, retention.dropped, retention.blocked
+    since_us = retention.kept_from_us
+    return {
+        "age_seconds": None if budget.age_us is None else budget.age_us / 1e6,
+        "bytes": budget.bytes,
+        "dropped_rows": dropped.rows,
+        "kept_since": None if since_us is None else instant_text(since_us),
+        "over": None if not blocked.bytes else {"rows": blocked.rows, "bytes": blocked.bytes, "reason": blocked.by},
+    }

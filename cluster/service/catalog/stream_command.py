@@ -1,0 +1,139 @@
+"""``fjord stream`` creates, lists and drops the streams that queries may name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cluster.service.http.client_command import (
+    DEFAULT_API,
+    Api,
+    AsJson,
+    lag_text,
+    make_client,
+    mismatch_texts,
+    print_json,
+)
+from protocols.command_line.options import byte_size_option, duration_option
+from protocols.text.byte_sizes import format_byte_size
+
+stream = typer.Typer(help="Create, list and drop streams.", no_args_is_help=True)
+
+
+@stream.command("create")
+def create_stream(
+    sql: Annotated[str, typer.Argument(help="A CREATE STREAM statement, or - to read it from standard input.")],
+    *,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Create a stream before a proxy offers it, or derive one: CREATE STREAM name AS SELECT ..."""
+    import sys
+
+    with make_client(api) as client:
+        typer.echo(f"created {client.declare(sys.stdin.read() if sql == '-' else sql)}")
+
+
+@stream.command("list")
+def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
+    """List streams, with their columns, how far they have come, and who offers them otherwise than they are."""
+    with make_client(api) as client:
+        streams = client.streams()
+    if as_json:
+        print_json(streams)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "columns", "up to", "queries lag", box=None)
+    for each in streams:
+        columns = ", ".join(
+            f"{field['name']} {field['type']}" + (f" [{field['unit']}]" if field["unit"] else "")
+            for field in each["fields"]
+        )
+        up_to = "derived" if each["kind"] == "derived" else each.get("watermark") or "-"
+        up_to = "cannot be read" if each.get("error") else up_to
+        table.add_row(each["name"], columns, up_to, lag_text(each.get("lag")))
+    Console(markup=False).print(table if streams else "there are no streams")
+    for each in streams:
+        for text in _remarks(each):
+            typer.echo(text)
+
+
+def _remarks(stream: dict[str, Any]) -> list[str]:
+    """Return what is wrong with what proxies offer and send of a stream, a sentence each."""
+    offers = stream.get("offers", [])
+    remarks = []
+    if stream.get("error"):
+        remarks.append(
+            f"stream {stream['name']} was created by an earlier version and cannot be read: {stream['error']}; "
+            f"drop it with `fjord stream drop {stream['name']}`, and create it anew: queries that run go on"
+        )
+    if stream.get("damage"):
+        remarks.append(f"stream {stream['name']} was damaged when the cluster was started: {stream['damage']}")
+    remarks += mismatch_texts([{"stream": stream["name"], **offer} for offer in offers if not offer["fits"]])
+    remarks += [
+        f"proxy {offer['proxy']} keeps samples of stream {stream['name']} that do not fit it in its spool"
+        for offer in offers
+        if offer["held"]
+    ]
+    retention = stream.get("retention") or {"dropped_rows": 0, "over": None}
+    if retention["dropped_rows"]:
+        remarks.append(
+            f"{retention['dropped_rows']:,} rows of stream {stream['name']} have been removed as they were too old, or "
+            f"too many; it is kept since {retention['kept_since']}"
+        )
+    if retention["over"]:
+        remarks.append(
+            f"stream {stream['name']} takes {format_byte_size(retention['over']['bytes'])} more than it may: "
+            f"{retention['over']['reason']}"
+        )
+    rejected = stream.get("rejected", {"batches": 0})
+    if rejected["batches"]:
+        remarks.append(
+            f"{rejected['samples']:,} samples of stream {stream['name']} were rejected; the last: {rejected['reason']}"
+        )
+    lost = stream.get("lost", {})
+    remarks += [
+        f"{count:,} {what} of stream {stream['name']} were stored once, and are lost"
+        for what, count in lost.items()
+        if count
+    ]
+    return remarks
+
+
+@stream.command("keep")
+def keep_stream(
+    name: Annotated[str, typer.Argument(help="Name of a stream.")],
+    *,
+    retention: Annotated[
+        int | None,
+        duration_option(
+            "--retention", help="How far back behind its low watermark.", shown_default="for ever", least_us=1
+        ),
+    ] = None,
+    size: Annotated[int | None, byte_size_option("--size", help="How much on disk.", shown_default="no bound")] = None,
+    as_others: Annotated[bool, typer.Option("--as-others", help="What the cluster keeps of all streams.")] = False,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Set how much of a stream is kept; what is older goes once nothing has to read it any more."""
+    if as_others and (retention is not None or size is not None):
+        raise typer.BadParameter("say either how much, or that it is kept as others are", param_hint="--as-others")
+    with make_client(api) as client:
+        if as_others:
+            client.keep_stream_as_others(name)
+        else:
+            client.keep_stream(name, age_seconds=None if retention is None else retention / 1e6, size=size)
+
+
+@stream.command("drop")
+def drop_stream(
+    names: Annotated[list[str], typer.Argument(help="Names of streams.")],
+    *,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Forget streams that nothing uses, and what is stored of them."""
+    with make_client(api) as client:
+        for name in names:
+            client.drop_stream(name)
+            typer.echo(f"dropped {name}")

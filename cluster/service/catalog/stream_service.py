@@ -1,0 +1,253 @@
+"""Declaring and forgetting streams: CREATE STREAM, CREATE STREAM ... AS and DROP STREAM."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+from cluster.errors import UnwritableError
+from cluster.ingest.service import Ingest
+from cluster.language.catalog import BaseStream, Catalog, CatalogError, DerivedStream, StaticRelation, kind_of
+from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.relation_statements import CreateRelation, DropRelation
+from cluster.language.translation import (
+    CreateDerivedStream,
+    CreateStream,
+    DropStream,
+    SelectStatement,
+    parse_statement,
+    translate_derived,
+)
+from cluster.plan.demand import streams_of
+from cluster.service.catalog.relation_store import RelationStore
+from cluster.service.catalog.unreadable_streams import UnreadableStreams
+from cluster.service.planning import Planning
+from cluster.service.registry.registry import Registry
+from protocols.errors import FjordError, TopicError
+from protocols.event_log import get_logger
+from protocols.wire.topics import check_name
+
+log = get_logger(__name__)
+
+SOURCES = ("mqtt",)
+"""Who can feed a stream: proxies, over MQTT."""
+
+
+class StreamService:
+    """The streams a query may name: those that proxies offer, those declared before any proxy does, and derived ones.
+
+    Parameters
+    ----------
+    registry
+        Remembers what was declared.
+    ingest
+        Keeps the tables of base streams.
+    lock
+        Held while queries or streams come or go.
+    relations
+        The relations, which queries may name too.
+    planning
+        Where statements are understood.
+    """
+
+    def __init__(
+        self, registry: Registry, ingest: Ingest, lock: asyncio.Lock, relations: RelationStore, *, planning: Planning
+    ) -> None:
+        self._registry = registry
+        self._ingest = ingest
+        self._relations = relations
+        ingest.taken_by = self._taken_by
+        self._lock = lock
+        self._planning = planning
+        self._stamps: dict[str, str | None] = {}
+        self._derived: dict[str, DerivedStream] = {}
+        self.unreadable = UnreadableStreams()
+        self._take_up_again(registry.created_streams())
+        for each in self.unreadable.all():
+            log.warning("stream cannot be read: drop it, and create it anew", stream=each.name, reason=each.reason)
+
+    @property
+    def derived(self) -> list[DerivedStream]:
+        """All derived streams, oldest first."""
+        return list(self._derived.values())
+
+    def catalog(self) -> Catalog:
+        """Return what a query may name now."""
+        base = [BaseStream(schema, self._stamps.get(name)) for name, schema in self._ingest.schemas.items()]
+        catalog = Catalog.of([*base, *self._derived.values()])
+        for relation in self._relations.entries():
+            # A stream that was there before the relation came to be built in keeps its name.
+            if catalog.find(relation.name) is None:
+                catalog = catalog.with_stream(relation)
+        reasons = {each.name.casefold(): each.reason for each in self.unreadable.all()}
+        return replace(catalog, unreadable=MappingProxyType(reasons))
+
+    async def execute(self, text: str) -> str:
+        """Create or drop a stream; return its name.
+
+        Raises
+        ------
+        FjordSqlError
+            If the text is no declaration, or its query cannot be translated.
+        CatalogError
+            If the name is taken, unknown, or in use.
+        PlanningLimitError, PlanningBusyError
+            If it takes too long to understand, or too many others wait for that.
+        """
+        statement = await self._planning.run(partial(parse_statement, text))
+        async with self._lock:
+            match statement:
+                case CreateStream() | CreateDerivedStream():
+                    return await self._create(statement)
+                case DropStream():
+                    return self._drop(statement.name)
+                case SelectStatement():
+                    reason, hint = "declaration was expected here, not a query", "started with `fjord query add`"
+                    raise FjordSqlError(f"a {reason}", text=text, start=0, end=len(text), hint=f"queries are {hint}")
+                case CreateRelation() | DropRelation():
+                    reason, hint = "this is about a relation, not a stream", "relations have `fjord relation`"
+                    raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)
+
+    async def drop(self, name: str) -> None:
+        """Forget a stream, and what is stored of it.
+
+        Raises
+        ------
+        CatalogError
+            If there is none of this name, or a query, a derived stream or a proxy uses it.
+        """
+        async with self._lock:
+            self._drop(name)
+
+    def _taken_by(self, name: str) -> str | None:
+        """Return what has a name, if it is no stream that proxies could feed."""
+        if self._relations.find(name) is not None:
+            return "relation"
+        if self.unreadable.find(name) is not None:
+            return "stream that cannot be read called"
+        return "derived stream" if name.casefold() in {each.casefold() for each in self._derived} else None
+
+    async def _create(self, statement: CreateStream | CreateDerivedStream) -> str:
+        if (known := self.catalog().find(statement.name)) is not None:
+            raise CatalogError(
+                f"there is already a {kind_of(known)} {known.name!r}", hint="drop it first, or choose another name"
+            )
+        if (unreadable := self.unreadable.find(statement.name)) is not None:
+            raise CatalogError(
+                f"there is already a stream {unreadable.name!r}, which cannot be read: {unreadable.reason}",
+                hint="drop it first, or choose another name",
+            )
+        if isinstance(statement, CreateStream):
+            name = self._take_up_base(statement)
+        else:
+            name = self._take_up_derived(
+                await self._planning.run(partial(translate_derived, statement.text, self.catalog()))
+            )
+        try:
+            self._registry.create_stream(name, statement.text)
+        except UnwritableError:
+            self._undo(name)
+            raise
+        log.info("stream created", stream=name)
+        self._take_up_again({each.name: each.text for each in self.unreadable.all()})
+        return name
+
+    def _undo(self, name: str) -> None:
+        """Forget a stream that was just taken up, and that nothing can have used yet."""
+        if self._derived.pop(name, None) is None:
+            self._stamps.pop(name, None)
+            self._ingest.forget(name)
+
+    def _take_up_again(self, statements: Mapping[str, str]) -> None:
+        """Take up streams that were created before, by name; what cannot be read any more stops nothing else."""
+        left: dict[str, str] = {}
+        for name, text in statements.items():
+            try:
+                self._take_up(text, registered=True)
+            except FjordError as error:
+                self.unreadable.add(name, text, error)
+                left[name] = text
+            else:
+                self.unreadable.remove(name)
+        if 0 < len(left) < len(statements):
+            # One may read another that was dropped and created anew after it.
+            self._take_up_again(left)
+
+    def _take_up(self, text: str, *, registered: bool = False) -> str:
+        statement = parse_statement(text, registered=registered)
+        if isinstance(statement, CreateStream):
+            return self._take_up_base(statement)
+        derived = translate_derived(text, self.catalog(), registered=registered)
+        if registered and derived.warnings:
+            log.warning("stream created before", stream=derived.name, warnings=derived.warnings)
+        return self._take_up_derived(derived)
+
+    def _take_up_base(self, statement: CreateStream) -> str:
+        self._ingest.declare(statement.stream.schema, only_proxy=_feeder(statement))
+        self._stamps[statement.name] = statement.stream.stamp
+        return statement.name
+
+    def _take_up_derived(self, derived: DerivedStream) -> str:
+        self._derived[derived.name] = derived
+        return derived.name
+
+    def _drop(self, name: str) -> str:
+        catalog = self.catalog()
+        entry = catalog.find(name)
+        unreadable = self.unreadable.find(name)
+        if entry is None and unreadable is not None:
+            # Nothing can begin to read it, and queries that run have its plan in theirs.
+            self._registry.drop_stream(unreadable.name)
+            self.unreadable.remove(name)
+            log.info("stream dropped", stream=unreadable.name)
+            return unreadable.name
+        wanted = name.casefold()
+        using = [
+            query.name
+            for query in self._registry.queries()
+            if wanted in {each.casefold() for each in (*query.reads, *streams_of(query.node))}
+        ]
+        using += [
+            query.name
+            for query in self._registry.relations.waiting()
+            if wanted in {each.casefold() for each in query.reads}
+        ]
+        if isinstance(entry, StaticRelation):
+            raise CatalogError(f"{name!r} is a relation", hint="drop it with `fjord relation drop`")
+        catalog.without(name if entry is None else entry.name, used_by=using)
+        assert entry is not None  # noqa: S101 - `without` has refused unknown names
+        if isinstance(entry, BaseStream):
+            if feeding := self._ingest.feeding(entry.name):
+                raise CatalogError(
+                    f"stream {entry.name!r} is fed by proxy {', '.join(sorted(feeding))}",
+                    hint="stop the proxy first: it would offer the stream again",
+                )
+            # If the table cannot be dropped after that, it is one of a stream nobody created, and can be dropped again.
+            self._registry.drop_stream(entry.name)
+            self._ingest.forget(entry.name)
+            self._stamps.pop(entry.name, None)
+        else:
+            self._registry.drop_stream(entry.name)
+            self._derived.pop(entry.name)
+        self.unreadable.remove(entry.name)
+        log.info("stream dropped", stream=entry.name)
+        return entry.name
+
+
+def _feeder(statement: CreateStream) -> str | None:
+    """Return the one proxy that may feed a stream; None if any may."""
+    if statement.source.casefold() not in SOURCES:
+        hint = suggest(statement.source, SOURCES, what="sources are")
+        raise statement.source_error(f"there is no source {statement.source!r}", hint)
+    if not statement.arguments:
+        return None
+    if len(statement.arguments) > 1 or not isinstance(statement.arguments[0], str):
+        hint = "SOURCE mqtt() or SOURCE mqtt('roadside')"
+        raise statement.source_error("mqtt takes at most the name of the proxy that feeds the stream", hint)
+    try:
+        return check_name(statement.arguments[0], "proxy")
+    except TopicError as error:
+        raise statement.source_error(error.message, error.hint) from None

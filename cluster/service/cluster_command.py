@@ -1,0 +1,212 @@
+"""`fjord cluster`: run a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.service.http.client_command import DEFAULT_BROKER, Broker
+from protocols.command_line.options import byte_size_option, duration_option
+from protocols.text.durations import LONGEST_PAUSE_US
+
+if TYPE_CHECKING:
+    from cluster.service.settings import ClusterSettings
+
+cluster = typer.Typer(help="Run the cluster: ingest, Fjord on Spark, HTTP API, publisher.")
+
+MOST_ROWS = 10**12
+
+
+@cluster.command()
+def run_cluster(
+    *,
+    broker: Broker = DEFAULT_BROKER,
+    data: Annotated[
+        Path, typer.Option(envvar="FJORD_CLUSTER_DATA", help="Folder of tables, registry and checkpoints.")
+    ] = Path(".fjord/cluster"),
+    name: Annotated[str, typer.Option(envvar="FJORD_CLUSTER", help="Name of this cluster.")] = "cluster",
+    api_host: Annotated[str, typer.Option(envvar="FJORD_API_HOST", help="Address of the HTTP API.")] = "127.0.0.1",
+    api_port: Annotated[
+        int, typer.Option(envvar="FJORD_API_PORT", min=0, max=65535, help="Port of the HTTP API.")
+    ] = 8642,
+    master: Annotated[str, typer.Option(envvar="FJORD_SPARK_MASTER", help="Spark master URL.")] = "local[*]",
+    buckets: Annotated[int, typer.Option(min=1, max=1024, help="Parts of operator state; fixed at first start.")] = 4,
+    partitions: Annotated[int, typer.Option(min=1, max=1024, help="Spark tasks for stateful operators.")] = 2,
+    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
+    max_rows: Annotated[
+        int, typer.Option(min=1, max=MOST_ROWS, help="Rows of a stream that one micro-batch reads at most.")
+    ] = 500_000,
+    history_rows: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MOST_ROWS, help="Rows of history that one micro-batch reads, about, for all queries with SINCE."
+        ),
+    ] = 500_000,
+    max_queries: Annotated[int, typer.Option(min=1, help="More queries are refused.")] = 10_000,
+    max_state: Annotated[
+        int, byte_size_option("--max-state", help="Queries that would keep more are refused.", shown_default="4GiB")
+    ] = 4 * 1024**3,
+    max_rows_per_tuple: Annotated[
+        int, typer.Option(min=1, help="Queries that would make more rows of one tuple are refused.")
+    ] = 100_000,
+    max_rows_per_second: Annotated[
+        int, typer.Option(min=1, help="Queries with which windows would make more rows in a second are refused.")
+    ] = 2_000_000,
+    planning_seconds: Annotated[
+        float, typer.Option(min=0.1, max=86_400.0, help="Statements that take longer to plan are refused.")
+    ] = 10.0,
+    max_relation: Annotated[
+        int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")
+    ] = 2 * 1024**3,
+    relation_memory: Annotated[
+        int,
+        byte_size_option(
+            "--relation-memory", help="Relations that take more in a worker are partitioned.", shown_default="256MiB"
+        ),
+    ] = 256 * 1024**2,
+    trigger: Annotated[
+        int,
+        duration_option(
+            "--trigger", help="Least time between two micro-batches.", shown_default="0s", most_us=LONGEST_PAUSE_US
+        ),
+    ] = 0,
+    commit_interval: Annotated[
+        int,
+        duration_option(
+            "--commit-interval",
+            help="Least time between two commits of a stream.",
+            shown_default="100ms",
+            most_us=LONGEST_PAUSE_US,
+        ),
+    ] = 100_000,
+    broker_silence: Annotated[
+        int,
+        duration_option(
+            "--broker-silence",
+            help="A broker that sends nothing for so long has hung.",
+            shown_default="15s",
+            least_us=1_000_000,
+        ),
+    ] = 15_000_000,
+    silence_after: Annotated[
+        int,
+        duration_option(
+            "--silence-after", help="A proxy offline for this long holds back nothing.", shown_default="30s"
+        ),
+    ] = 30_000_000,
+    clock_tolerance: Annotated[
+        int,
+        duration_option(
+            "--clock-tolerance", help="A proxy's clock further from the cluster's is reported.", shown_default="1m"
+        ),
+    ] = 60_000_000,
+    results_backlog: Annotated[
+        int,
+        byte_size_option(
+            "--results-backlog",
+            help="Kept for a broker that is away for over a day; with more, the oldest is given up.",
+            shown_default="16GiB",
+        ),
+    ] = 16 * 1024**3,
+    results_size: Annotated[
+        int | None,
+        byte_size_option(
+            "--results-size", help="How much of the results is kept once it is published.", shown_default="no bound"
+        ),
+    ] = None,
+    stream_retention: Annotated[
+        int | None,
+        duration_option(
+            "--stream-retention",
+            help="How far back streams are kept, but for what is still to be read.",
+            shown_default="for ever",
+            least_us=1,
+        ),
+    ] = None,
+    stream_size: Annotated[
+        int | None,
+        byte_size_option(
+            "--stream-size",
+            help="How much of each stream is kept, but for what is still to be read.",
+            shown_default="no bound",
+        ),
+    ] = None,
+) -> None:
+    """Run the cluster until Ctrl-C.
+
+    The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD, a token for the API from
+    FJORD_API_TOKEN: without one, or with an empty one, the API asks for none and listens on the loopback address only.
+    """
+    import os
+
+    from cluster.service.http.api_token import api_token
+    from cluster.service.settings import ClusterSettings
+    from protocols.mqtt.broker_address import parse_broker
+
+    _run(
+        ClusterSettings(
+            name=name,
+            folder=data,
+            broker=parse_broker(broker, os.environ),
+            api_host=api_host,
+            api_port=api_port,
+            api_token=api_token(os.environ),
+            master=master,
+            buckets=buckets,
+            partitions=partitions,
+            driver_memory=driver_memory,
+            results_bytes=results_size,
+            stream_age_us=stream_retention,
+            stream_bytes=stream_size,
+            max_rows=max_rows,
+            history_rows=history_rows,
+            trigger_seconds=trigger / 1e6,
+            commit_interval_seconds=commit_interval / 1e6,
+            broker_silence_seconds=broker_silence / 1e6,
+            silence_seconds=silence_after / 1e6,
+            clock_tolerance_seconds=clock_tolerance / 1e6,
+            results_backlog_bytes=results_backlog,
+            max_queries=max_queries,
+            max_state_bytes=max_state,
+            max_rows_per_tuple=max_rows_per_tuple,
+            max_rows_per_second=max_rows_per_second,
+            planning_seconds=planning_seconds,
+            max_relation_bytes=max_relation,
+            relation_memory_bytes=relation_memory,
+        )
+    )
+
+
+def _run(settings: ClusterSettings) -> None:
+    import asyncio
+
+    from cluster.spark.java import find_java
+
+    java = find_java()  # without Java nothing else need be started
+    from cluster.service.server import ClusterServer
+    from cluster.spark.spark_log import SPARK_LOG
+
+    async def serve() -> None:
+        import signal
+
+        server = ClusterServer(settings)
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, server.stop)
+        ready = asyncio.Event()
+
+        async def announce() -> None:
+            await ready.wait()
+            typer.echo(f"the cluster is ready: API on http://{settings.api_host}:{settings.api_port}")
+
+        announcing = asyncio.create_task(announce(), name="announce")
+        try:
+            await server.run(ready=ready)
+        finally:
+            announcing.cancel()
+
+    log = settings.folder / SPARK_LOG
+    typer.echo(f"Spark takes some seconds to start on {java.description}; what Spark writes is in {log}")
+    asyncio.run(serve())

@@ -1,0 +1,1 @@
+"""The HTTP API: routes, tokens, bodies, errors, metrics, and its client."""

@@ -1,0 +1,108 @@
+"""How the API answers what it refuses: whatever refuses it, one body of one form."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from cluster.errors import ClusterError, PlanError, StorageError, UnwritableError
+from cluster.fjord.acceptance import RowLimitError
+from cluster.fjord.state_size import StateLimitError
+from cluster.language.catalog import CatalogError
+from cluster.language.errors import FjordSqlError
+from cluster.service.catalog.relation_service import UnknownRelationError
+from cluster.service.http.request_bodies import RequestTooLargeError
+from cluster.service.planning import PlanningBusyError
+from cluster.service.publishing.published_demands import TooManyDemandsError
+from cluster.service.registry.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
+from protocols.errors import FjordError, TopicError
+
+_STATUSES: tuple[tuple[type[FjordError], int], ...] = (
+    (UnknownQueryError, 404),
+    (UnknownRelationError, 404),
+    (QueryExistsError, 409),
+    (TooManyQueriesError, 429),
+    (StateLimitError, 429),
+    (RowLimitError, 429),
+    (TooManyDemandsError, 429),
+    (CatalogError, 409),
+    (FjordSqlError, 400),
+    (PlanningBusyError, 429),
+    (PlanError, 400),
+    (TopicError, 400),
+    (RequestTooLargeError, 413),
+    (UnwritableError, 507),
+    (StorageError, 503),
+)
+_MOST_SHOWN = 5
+"""Of what is wrong with one request."""
+
+
+class RequestError(ClusterError):
+    """A request that is none of this API's: of another path, method or form, or without the token.
+
+    Parameters
+    ----------
+    status
+        Of HTTP.
+    message, hint
+        What is wrong, and what to do.
+    """
+
+    def __init__(self, status: int, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+def answer_errors(api: FastAPI) -> None:
+    """Let an API answer all errors with :func:`error_body`, those of the library it is made with included."""
+
+    @api.exception_handler(FjordError)
+    async def refuse(_: Request, error: FjordError) -> JSONResponse:
+        return error_answer(error)
+
+    @api.exception_handler(RequestValidationError)
+    async def refuse_form(_: Request, error: RequestValidationError) -> JSONResponse:
+        return error_answer(RequestError(422, _what_is_wrong(error), hint="GET /docs shows what each request takes"))
+
+    @api.exception_handler(HTTPException)
+    async def refuse_request(request: Request, error: HTTPException) -> JSONResponse:
+        hint = "GET /docs shows all paths and methods" if error.status_code in {404, 405} else None
+        said = RequestError(error.status_code, f"{request.method}: {error.detail}", hint=hint)
+        return error_answer(said, headers=dict(error.headers or {}))
+
+    @api.exception_handler(Exception)
+    async def fail(_: Request, __: Exception) -> JSONResponse:
+        # It is raised again behind this answer, and logged with its traceback.
+        return error_answer(ClusterError("the cluster failed to answer", hint="its log says why"))
+
+
+def error_answer(error: FjordError, *, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return an error as an answer."""
+    return JSONResponse(error_body(error), status_code=_status_of(error), headers=headers)
+
+
+def error_body(error: FjordError) -> dict[str, Any]:
+    """Return an error as the API shows it."""
+    body: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    if isinstance(error, FjordSqlError):
+        body |= {"line": error.line, "column": error.column, "underlined": error.underlined()}
+    return body
+
+
+def _status_of(error: FjordError) -> int:
+    if isinstance(error, RequestError):
+        return error.status
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _what_is_wrong(error: RequestValidationError) -> str:
+    """Return what is wrong, and where; without what was sent, which may hold a password."""
+    said = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+    more = [f"and {len(said) - _MOST_SHOWN:,} more"] if len(said) > _MOST_SHOWN else []
+    return "; ".join([*said[:_MOST_SHOWN], *more])

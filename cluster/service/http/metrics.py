@@ -1,0 +1,192 @@
+"""The cluster's metrics, read from its counters when asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from cluster.service.http.relation_metrics import relation_metrics
+from protocols.wire.catalog import ClockFault
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from cluster.service.server import ClusterServer
+
+
+class ClusterMetrics(Collector):
+    """Collects from a cluster. Labels are bounded: streams, relations, and the few reasons for refusing.
+
+    Parameters
+    ----------
+    server
+        Whose counters.
+    registry
+        Where to register.
+    """
+
+    def __init__(self, server: ClusterServer, registry: CollectorRegistry) -> None:
+        self._server = server
+        self.registry = registry
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return all metrics as they stand."""
+        batches = CounterMetricFamily(
+            "fjord_ingest_batches_total", "Batches by what became of them", labels=["stream", "outcome"]
+        )
+        rows = CounterMetricFamily("fjord_ingest_rows_total", "Rows stored", labels=["stream"])
+        late = CounterMetricFamily("fjord_ingest_late_rows_total", "Rows set aside as late", labels=["stream"])
+        rejected = CounterMetricFamily(
+            "fjord_ingest_rejected_rows_total", "Rows that can never be stored", labels=["stream"]
+        )
+        mismatches = GaugeMetricFamily(
+            "fjord_ingest_mismatches", "Proxies that offer a stream otherwise than it is declared", labels=["stream"]
+        )
+        for stream, writer in self._server.ingest.writers.items():
+            counters = writer.admission.counters
+            for outcome, count in (
+                ("taken", counters.taken),
+                ("repeated", counters.repeated),
+                ("gap", counters.gaps),
+                ("held", counters.held),
+                ("put off", counters.put_off),
+                ("rejected", counters.rejected),
+            ):
+                batches.add_metric([stream, outcome], count)
+            rows.add_metric([stream], counters.rows)
+            late.add_metric([stream], counters.late_rows)
+            rejected.add_metric([stream], counters.rejected_rows)
+            mismatches.add_metric([stream], sum(not each.fits for each in self._server.ingest.offers.of(stream)))
+        waiting_bytes = GaugeMetricFamily(
+            "fjord_ingest_waiting_bytes", "Rows in memory that wait for a commit", labels=["stream"]
+        )
+        for stream, writer in self._server.ingest.writers.items():
+            waiting_bytes.add_metric([stream], writer.waiting_bytes)
+        lost = CounterMetricFamily(
+            "fjord_ingest_lost_total", "What was taken once, and is lost", labels=["stream", "what"]
+        )
+        for stream, writer in self._server.ingest.writers.items():
+            lost.add_metric([stream, "batches"], writer.admission.counters.lost_batches)
+            lost.add_metric([stream, "versions"], writer.admission.counters.lost_versions)
+        refused = CounterMetricFamily("fjord_ingest_refused_total", "Messages refused", labels=["reason"])
+        for reason, count in self._server.ingest.refused.items():
+            refused.add_metric([reason], count)
+        yield from (batches, rows, late, rejected, mismatches, waiting_bytes, lost, refused)
+        yield from self._clocks()
+        yield from self._spools()
+        yield from relation_metrics(self._server.queries.store)
+        yield from self._lags()
+        waiting = self._server.queries.waiting.all()
+        yield GaugeMetricFamily("fjord_queries_waiting", "Queries that wait for a relation", value=len(waiting))
+        yield CounterMetricFamily(
+            "fjord_results_published_rows_total", "Result rows published", value=self._server.publisher.published_rows
+        )
+        yield GaugeMetricFamily(
+            "fjord_results_unpublished_commits",
+            "Commits of results that wait for the broker",
+            value=self._server.publisher.unpublished_commits,
+        )
+        disk = GaugeMetricFamily(
+            "fjord_table_bytes", "Disk that tables take, and what they have replaced", labels=["table", "files"]
+        )
+        streams = {f"streams/{name}": writer.table.use for name, writer in self._server.ingest.writers.items()}
+        for table, use in {"results": self._server.results.use, **streams}.items():
+            if use is not None:
+                disk.add_metric([table, "live"], use.live_bytes)
+                disk.add_metric([table, "replaced"], use.replaced_bytes)
+        yield disk
+        yield from self._budgets()
+        unread = self._server.registry.lost_results()
+        yield CounterMetricFamily(
+            "fjord_results_lost_commits_total",
+            "Commits of results that are gone",
+            value=unread.commits,
+        )
+        yield CounterMetricFamily(
+            "fjord_results_lost_rows_total", "Rows in them, as far as is known", value=unread.rows
+        )
+        yield CounterMetricFamily(
+            "fjord_plan_lost_epochs_total",
+            "Changes of queries that the registry had lost",
+            value=self._server.registry.lost_epochs().epochs,
+        )
+        yield CounterMetricFamily(
+            "fjord_energy_implausible_reports_total",
+            "Reports by which a mote has spent more than it can",
+            value=self._server.sensors.ledger.implausible_reports,
+        )
+        yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._server.fjord_restarts)
+        failures = CounterMetricFamily(
+            "fjord_storage_failures_total",
+            "What could not be written, and was tried again or passed over",
+            labels=["what"],
+        )
+        for what, count in self._server.registry.troubles.counts.items():
+            failures.add_metric([what], count)
+        yield failures
+        broken = sum(totals.broken for totals in self._server.counters.values())
+        yield CounterMetricFamily(
+            "fjord_broken_batches_total", "Batches between operators that broke their contract", value=broken
+        )
+        yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._server.registry.plan.queries))
+        yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._server.registry.plan.epoch)
+
+    def _budgets(self) -> Iterable[Metric]:
+        dropped = CounterMetricFamily(
+            "fjord_table_dropped_rows_total", "Rows removed as their table's budget demands", labels=["table"]
+        )
+        over = GaugeMetricFamily(
+            "fjord_table_over_budget_bytes",
+            "What is over a table's budget, as it still has to be read",
+            labels=["table"],
+        )
+        dropped.add_metric(["results"], self._server.results.retention.numbers.dropped_rows)
+        over.add_metric(["results"], self._server.results.retention.blocked.bytes)
+        for name, writer in self._server.ingest.writers.items():
+            dropped.add_metric([f"streams/{name}"], writer.table.retention.dropped.rows)
+            over.add_metric([f"streams/{name}"], writer.table.retention.blocked.bytes)
+        yield from (dropped, over)
+
+    def _lags(self) -> Iterable[Metric]:
+        """All queries that keep state are equally far behind a stream, and so are all that keep none."""
+        labels = ["stream", "queries"]
+        rows = GaugeMetricFamily("fjord_query_lag_rows", "Rows stored and not yet answered", labels=labels)
+        seconds = GaugeMetricFamily(
+            "fjord_query_lag_seconds", "Since when the oldest of them has been stored", labels=labels
+        )
+        for (stream, host), lag in self._server.lags.now().items():
+            rows.add_metric([stream, host.value], lag.rows)
+            seconds.add_metric([stream, host.value], lag.seconds)
+        yield from (rows, seconds)
+
+    def _spools(self) -> Iterable[Metric]:
+        labels = ["proxy"]
+        batches = GaugeMetricFamily("fjord_spooled_batches", "Batches that wait at a proxy, as it said", labels=labels)
+        size = GaugeMetricFamily("fjord_spooled_bytes", "Size of the batches that wait at a proxy", labels=labels)
+        waits = GaugeMetricFamily("fjord_spooled_seconds", "For how long the oldest of them has waited", labels=labels)
+        for proxy, spool in self._server.ingest.proxy_spools.all().items():
+            batches.add_metric([proxy], spool.said.batches)
+            size.add_metric([proxy], spool.said.bytes)
+            waits.add_metric([proxy], spool.waits_seconds or 0.0)
+        yield from (batches, size, waits)
+
+    def _clocks(self) -> Iterable[Metric]:
+        proxies = GaugeMetricFamily("fjord_proxies_wrong_clock", "Proxies whose clock is wrong", labels=["fault"])
+        found = Counter(self._server.ingest.proxy_clocks.faults.values())
+        for each in ClockFault:
+            proxies.add_metric([each.value], found[each])
+        sensors = GaugeMetricFamily("fjord_sensors_wrong_clock", "Sensors whose clock is wrong", labels=["fault"])
+        for fault, count in self._server.sensors.clock_faults().items():
+            sensors.add_metric([fault], count)
+        samples = GaugeMetricFamily(
+            "fjord_sensors_rejected_samples", "Samples of today's sensors that a wrong clock stamped", labels=["fault"]
+        )
+        for fault, count in self._server.sensors.samples_rejected().items():
+            samples.add_metric([fault], count)
+        yield from (proxies, sensors, samples)

@@ -1,0 +1,281 @@
+"""The part of the HTTP API about sensors: one-shot questions in SQL over the relation ``sensors``.
+
+A question is read as FjordSQL, with ORDER BY and LIMIT since a catalog has an end. Only what is known to be harmless is
+let through, and what polars gets to see is written anew from the checked tree, never the text that was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import msgspec
+import polars as pl
+from fastapi import APIRouter, Query, Response
+from sqlglot import exp, generator, parser
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from cluster.language.accepted_syntax import ONE_SHOT_QUESTIONS
+from cluster.language.catalog import Catalog
+from cluster.language.dialect import FjordSQL, FjordSqlGenerator
+from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.functions import AGGREGATES
+from cluster.language.ignored_syntax import refuse_ignored_syntax
+from cluster.language.parsing import FjordSqlParser
+from cluster.language.quantities import NO_NUMBER
+from cluster.language.scope import Context, unique_name
+from cluster.language.selects import NAME
+from cluster.language.syntax import span_of, too_deep
+from cluster.language.type_words import TYPE_WORDS, written_type
+from cluster.service.catalog.sensor_catalog import sensors_relation
+from cluster.service.http.error_answers import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cluster.service.server import ClusterServer
+
+RELATION = "sensors"
+LONGEST_QUESTION = 10_000
+"""Characters."""
+DEEPEST = 100
+"""Levels of a syntax tree: what follows works recursively."""
+
+CLAUSES = ("expressions", "distinct", "where", "group", "having", "order", "limit", "offset")
+"""Parts of a SELECT, besides FROM, as the syntax tree calls them."""
+BEHIND_WHERE = CLAUSES[3:]
+KNOW_ALIASES = ("group", "having", "order")
+
+AGGREGATES_HERE = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Stddev)
+FUNCTIONS_HERE = (exp.Abs, exp.Round, exp.Floor, exp.Ceil, exp.Lower, exp.Upper, exp.Coalesce, exp.Concat)
+HARMLESS = frozenset({
+    *AGGREGATES_HERE, *FUNCTIONS_HERE,
+    exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct,
+    exp.Alias, exp.Column, exp.Identifier, exp.Star, exp.Literal, exp.Boolean, exp.Null, exp.Paren,
+    exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.In, exp.Between, exp.Like,
+    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast,
+    exp.DataType,
+})  # fmt: skip
+"""What a question may consist of."""
+
+ALLOWED = (
+    "ask one SELECT over sensors, with WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, operators, CASE, CAST and "
+    + ", ".join(each.sql_name() for each in (*AGGREGATES_HERE, *FUNCTIONS_HERE))
+)
+
+_ENDINGS = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET)
+
+
+class _Parser(FjordSqlParser):
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., object]]] = {
+        **FjordSqlParser.QUERY_MODIFIER_PARSERS,
+        **{kind: parser.Parser.QUERY_MODIFIER_PARSERS[kind] for kind in _ENDINGS},
+    }
+    QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
+
+
+class _Generator(FjordSqlGenerator):
+    TYPE_MAPPING: ClassVar[dict[Any, str]] = generator.Generator.TYPE_MAPPING
+
+    def ordered_sql(self, expression: exp.Ordered) -> str:
+        """Write where NULLs go always: polars has a default of its own."""
+        direction = "DESC" if expression.args.get("desc") else "ASC"
+        nulls = "FIRST" if expression.args.get("nulls_first") else "LAST"
+        return f"{self.sql(expression, 'this')} {direction} NULLS {nulls}"
+
+
+class _SensorSql(FjordSQL):
+    NULL_ORDERING = "nulls_are_last"
+    Parser = _Parser
+
+
+class _PolarsSql(_SensorSql):
+    SAFE_DIVISION = False
+    Generator = _Generator
+
+
+def select(relation: pl.DataFrame, sql: str) -> pl.DataFrame:
+    """Return the answer to a SELECT over `relation`, which it calls ``sensors``.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is anything else than one harmless SELECT, or names a column there is not.
+    """
+    return _run(relation, _parse(sql), sql)
+
+
+def where(relation: pl.DataFrame, condition: str) -> pl.DataFrame:
+    """Return the rows of `relation` for which a condition is true; errors are those of :func:`select`."""
+    sql = f"SELECT * FROM {RELATION} WHERE {condition}"  # noqa: S608 - checked below, and written anew
+    tree = _parse(sql)
+    for part in (part for clause in BEHIND_WHERE for part in _parts(tree, clause)):
+        raise _error(sql, part, "a condition ends before this", "ask with a whole SELECT")
+    return _run(relation, tree, sql)
+
+
+def answer(rows: pl.DataFrame, *, condition: str | None, sql: str | None) -> bytes:
+    """Return the answer as JSON: names of columns, and rows as objects."""
+    if sql is not None:
+        rows = select(rows, sql)
+    elif condition is not None:
+        rows = where(rows, condition)
+    return msgspec.json.encode({"columns": rows.columns, "rows": rows.to_dicts()})
+
+
+def sensor_routes(server: ClusterServer) -> APIRouter:
+    """Return the routes.
+
+    Parameters
+    ----------
+    server
+        The cluster they speak for.
+    """
+    api = APIRouter()
+
+    @api.get("/v1/sensors")
+    async def list_sensors(
+        condition: Annotated[str | None, Query(alias="where", min_length=1, max_length=LONGEST_QUESTION)] = None,
+        sql: Annotated[str | None, Query(min_length=1, max_length=LONGEST_QUESTION)] = None,
+    ) -> Response:
+        """Return all sensors, those for which a condition holds, or the answer to a SELECT over ``sensors``."""
+        if condition is not None and sql is not None:
+            raise RequestError(400, "there is a condition (where) and a whole query (sql)", hint="send one of both")
+        catalog = server.sensors
+        entries, online = catalog.snapshot()
+        rows = await asyncio.to_thread(
+            sensors_relation, entries, online, catalog.mismatches(), catalog.proxy_clocks(), catalog.refused_demands()
+        )
+        body = await asyncio.to_thread(answer, rows, condition=condition, sql=sql)
+        return Response(body, media_type="application/json")
+
+    return api
+
+
+def _parse(sql: str) -> exp.Select:
+    """Return the tree of a question that consists of harmless parts only; its names are not looked at yet."""
+    if len(sql) > 2 * LONGEST_QUESTION:
+        raise FjordSqlError(
+            f"more than {LONGEST_QUESTION:,} characters", text=sql, start=LONGEST_QUESTION, end=len(sql)
+        )
+    dialect = _SensorSql()
+    try:
+        tree = _Parser(dialect=dialect).parse_one(dialect.tokenize(sql), sql)
+        deepest = too_deep(tree, DEEPEST)
+    except TokenError:
+        raise FjordSqlError("a quote or a comment is never closed", text=sql, start=0, end=len(sql)) from None
+    except RecursionError:
+        raise FjordSqlError("this is nested too deeply", text=sql, start=0, end=len(sql)) from None
+    if deepest:
+        raise _error(sql, deepest[0], "this is nested too deeply", "write long alternatives as IN (...)")
+    if not isinstance(tree, exp.Select):
+        raise _error(sql, tree, "this is not one SELECT", ALLOWED)
+    for clause, content in tree.args.items():
+        if content and clause not in (*CLAUSES, "from_"):
+            at = content[0] if isinstance(content, list) else content
+            word = clause.strip("_").upper().removesuffix("S")
+            raise _error(sql, at if isinstance(at, exp.Expr) else tree, f"{word} is not possible here", ALLOWED)
+    _check_source(tree, sql)
+    for part in (part for clause in CLAUSES for part in _parts(tree, clause)):
+        _check_part(part, sql)
+    for aggregate in (each for part in _parts(tree, "where") for each in part.find_all(exp.AggFunc)):
+        raise _error(sql, aggregate, "an aggregate cannot stand in WHERE", "HAVING is asked of groups")
+    for number in (each for each in tree.find_all(exp.Literal) if not each.is_string):
+        try:
+            real = float(number.this)
+        except ValueError:
+            raise _error(sql, number, *NO_NUMBER) from None
+        if not math.isfinite(real):
+            raise _error(sql, number, "this number is larger than every real", "the largest is about 1.8e308")
+    refuse_ignored_syntax(tree, Context(sql, Catalog()), ONE_SHOT_QUESTIONS)
+    return tree
+
+
+def _check_source(tree: exp.Select, sql: str) -> None:
+    source = tree.args["from_"].this if tree.args.get("from_") else tree
+    table = source.this
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        raise _error(sql, source, f"a question is about {RELATION} only", ALLOWED)
+    if table.name.casefold() != RELATION:
+        raise _error(sql, table, f"there is no table {table.name!r}", f"{RELATION} is the only one")
+    if extra := [part for name, part in source.args.items() if part and name not in {"this", "alias"}]:
+        raise _error(sql, extra[0], "this belongs to streams; the catalog is how things are now", ALLOWED)
+
+
+def _check_part(part: exp.Expr, sql: str) -> None:
+    for node in part.walk():
+        if type(node) not in HARMLESS or (isinstance(node, exp.Star) and any(node.args.values())):
+            name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
+            what = f"function {name}" if isinstance(node, exp.Func) else name
+            raise _error(sql, node, f"{what} is not possible here", ALLOWED)
+        if isinstance(node, exp.DataType) and written_type(node.meta.get("written", "")) not in TYPE_WORDS:
+            raise _error(sql, node.parent or node, "CAST gives BOOLEAN, INTEGER, REAL or TEXT", None)
+
+
+def _run(relation: pl.DataFrame, tree: exp.Select, sql: str) -> pl.DataFrame:
+    """Resolve names, write the question anew and let polars answer it."""
+    source = tree.args["from_"].this
+    owner = source.args["alias"].name if source.args.get("alias") else RELATION
+    aliases = _name_outputs(tree, sql)
+    for clause in CLAUSES:
+        names = [*relation.columns, *(aliases if clause in KNOW_ALIASES else ())]
+        for column in [each for part in _parts(tree, clause) for each in part.find_all(exp.Column)]:
+            qualifier = ".".join(part.name for part in column.parts[:-1])
+            if qualifier and qualifier.casefold() != owner.casefold():
+                raise _error(sql, column, f"there is no table {qualifier!r}", f"this one is called {owner}")
+            column.replace(column.this if isinstance(column.this, exp.Star) else _resolved(column, names, sql))
+    for number in list(tree.find_all(exp.Literal)):
+        if not number.is_string and not number.this.isdecimal():  # polars would compute with decimals
+            number.replace(exp.cast(number.copy(), exp.DType.DOUBLE))
+    for cast in list(tree.find_all(exp.Cast)):
+        if type(cast) is exp.Cast:  # as in FjordSQL, what cannot be converted is NULL
+            cast.replace(exp.TryCast(this=cast.this, to=cast.to))
+    tree.set("from_", exp.From(this=exp.to_table(RELATION)))
+    written = tree.sql(dialect=_PolarsSql, comments=False)
+    try:
+        with pl.SQLContext({RELATION: relation}, register_globals=False, eager=True) as context:
+            return context.execute(written).cast({pl.Decimal: pl.Float64})
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = str(error).partition("\n")[0]
+        raise FjordSqlError(reason, text=sql, start=0, end=len(sql)) from error
+
+
+def _name_outputs(tree: exp.Select, sql: str) -> list[str]:
+    """Give a name to whatever SELECT computes, as FjordSQL does; return all names given by AS or here."""
+    names: list[str] = []
+    items = []
+    for place, item in enumerate(tree.expressions, start=1):
+        if isinstance(item, exp.Alias) and not NAME.fullmatch(item.alias):
+            raise _error(sql, item.args["alias"], f"{item.alias!r} is no name for a column", "letters, digits and _")
+        named = item
+        if not isinstance(item, (exp.Alias, exp.Column, exp.Star)):
+            function = AGGREGATES.get(type(item))
+            argument = item.this if function and isinstance(item.this, exp.Column) else None
+            words = [function.name, *([argument.name] if argument else [])] if function else ["column", str(place)]
+            named = exp.alias_(item, unique_name("_".join(words), names), quoted=True)
+        items.append(named)
+        names.append(named.alias_or_name)
+    tree.set("expressions", items)
+    return [item.alias for item in items if isinstance(item, exp.Alias)]
+
+
+def _resolved(column: exp.Column, names: Sequence[str], sql: str) -> exp.Column:
+    by_folded = {name.casefold(): name for name in names}
+    name = by_folded.get(column.name.casefold())
+    if name is None:
+        close = did_you_mean(column.name, names)
+        there = f"there are {', '.join(names)}; texts go into single quotes"
+        raise _error(sql, column, f"there is no column {column.name!r}", f"{close} {there}" if close else there)
+    return exp.column(name, quoted=True)
+
+
+def _parts(tree: exp.Select, clause: str) -> list[exp.Expr]:
+    content = tree.args.get(clause) or []
+    return list(content) if isinstance(content, list) else [content]
+
+
+def _error(sql: str, part: exp.Expr, reason: str, hint: str | None) -> FjordSqlError:
+    start, end = span_of(part) or (0, len(sql))
+    return FjordSqlError(reason, text=sql, start=start, end=end, hint=hint)

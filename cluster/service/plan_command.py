@@ -1,0 +1,98 @@
+"""``fjord plan`` shows and draws the plan that all queries share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cluster.errors import ClusterError
+from cluster.service.http.client_command import DEFAULT_API, Api, make_client
+
+plan = typer.Typer(help="Show and draw the plan that all queries share.", no_args_is_help=True)
+
+FORMATS = {".mmd": "mermaid", ".md": "mermaid", ".dot": "dot", ".gv": "dot"}
+DRAWN_BY_GRAPHVIZ = (".svg", ".png", ".pdf")
+
+
+@plan.command("show")
+def show_plan(
+    *,
+    operators: Annotated[bool, typer.Option("--operators", help="Also list every operator and its queues.")] = False,
+    difference: Annotated[bool, typer.Option("--diff", help="Say what the last change of it was instead.")] = False,
+    since: Annotated[
+        int | None, typer.Option("--since", help="With --diff: say what changed since this epoch.")
+    ] = None,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Print the shared plan: what runs once for how many queries, where, and how much it has done."""
+    with make_client(api) as client:
+        if difference or since is not None:
+            typer.echo(client.plan_difference(since), nl=False)
+            return
+        typer.echo(client.plan("text"))
+        if operators:
+            _print_operators(client.operators())
+
+
+def _print_operators(operators: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None)
+    table.add_column("operator", no_wrap=True)
+    for heading in ("runs", "rows in", "rows out", "seconds", "deepest queue", "dropped"):
+        table.add_column(heading, justify="right")
+    for each in operators:
+        numbers = (each["transitions"], each["rows_in"], each["rows_out"])
+        table.add_row(
+            each["operator"], *(f"{number:,}" for number in numbers), f"{each['seconds']:.2f}", f"{each['deepest']:,}",
+            f"{each['dropped']:,}",
+        )  # fmt: skip
+    # Names are long; on a narrow terminal lines had better wrap than lose their ends.
+    Console(width=max(Console().width, 110)).print("", table, soft_wrap=True)
+
+
+@plan.command("draw")
+def draw_plan(
+    file: Annotated[Path, typer.Argument(help="Where to: .mmd (Mermaid), .dot (Graphviz), .svg, .png or .pdf.")],
+    *,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Draw the shared plan as a graph; the numbers on its arrows are queries, those in its boxes are live."""
+    kind = file.suffix.lower()
+    if kind not in FORMATS and kind not in DRAWN_BY_GRAPHVIZ:
+        raise ClusterError(
+            f"{file.name} says nothing about its format",
+            hint=f"end it with {', '.join((*FORMATS, *DRAWN_BY_GRAPHVIZ))}",
+        )
+    with make_client(api) as client:
+        text = client.plan(FORMATS.get(kind, "dot"))
+    if kind in FORMATS:
+        drawn = (f"```mermaid\n{text}```\n" if kind == ".md" else text).encode()
+    else:
+        drawn = _rendered(text, kind)
+    try:
+        file.write_bytes(drawn)
+    except OSError as error:
+        raise ClusterError(f"{file} cannot be written: {error.strerror or error}") from None
+    typer.echo(f"written: {file}")
+
+
+def _rendered(text: str, kind: str) -> bytes:
+    import shutil
+    import subprocess
+
+    program = shutil.which("dot")
+    if program is None:
+        raise ClusterError(
+            f"{kind} files are drawn by Graphviz, which is not installed",
+            hint="apt install graphviz, or write a .mmd file, which GitHub and many editors draw",
+        )
+    drawn = subprocess.run(
+        [program, f"-T{kind[1:]}"], input=text.encode(), capture_output=True, check=False
+    )  # fmt: skip
+    if drawn.returncode:
+        raise ClusterError(f"Graphviz failed: {drawn.stderr.decode(errors='replace').strip()}")
+    return drawn.stdout

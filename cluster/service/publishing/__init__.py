@@ -1,0 +1,1 @@
+"""What leaves the cluster: results, and demands."""

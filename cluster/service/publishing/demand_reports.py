@@ -1,0 +1,89 @@
+"""What proxies say of demands that they leave out: which query's sensors are not asked, and why.
+
+A core without I/O: messages in, state out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from protocols.errors import FrameError
+from protocols.event_log import get_logger
+from protocols.mqtt.link import Message, Subscription
+from protocols.wire import topics
+from protocols.wire.demand_reports import DemandReport, decode_demand_report
+
+log = get_logger(__name__)
+
+MOST_REPORTS = 10_000
+MOST_NAMED = 8
+"""Queries in the text about one stream of a proxy."""
+EVERY_QUERY = "*"
+
+
+class DemandReports:
+    """The newest report of every proxy and stream.
+
+    Parameters
+    ----------
+    most
+        Further ones are refused and counted.
+    """
+
+    subscriptions = (Subscription(topics.demand_report("+", "+")),)
+
+    def __init__(self, most: int = MOST_REPORTS) -> None:
+        self._most = most
+        self._reports: dict[tuple[str, str], DemandReport] = {}
+        self.refused: dict[str, int] = {}
+        """Messages refused, by reason."""
+
+    def connected(self) -> None:
+        """Forget all: the broker is about to send what it retains."""
+        self._reports.clear()
+
+    def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
+        """Take a message on one of :attr:`subscriptions`; bad ones are refused and counted, others passed over."""
+        if topic.kind != "demand_report":
+            return
+        proxy, stream = topic.names
+        try:
+            self._take((proxy, stream), message.payload)
+        except FrameError as error:
+            self.refused[error.reason] = self.refused.get(error.reason, 0) + 1
+            log.warning("report refused", topic=message.topic, reason=error.reason, error=str(error))
+
+    def of_query(self, query: str, streams: Collection[str]) -> list[dict[str, Any]]:
+        """Return why proxies do not ask their sensors for what a query needs of these streams, proxy by proxy."""
+        return [
+            {"stream": stream, "proxy": proxy, "reason": refusal.reason}
+            for (proxy, stream), report in sorted(self._reports.items())
+            if stream in streams
+            for refusal in report.refused
+            if refusal.query in (query, EVERY_QUERY)
+        ]
+
+    def texts(self) -> Mapping[tuple[str, str], str]:
+        """Return, by proxy and stream, which queries its sensors are not asked for, and why."""
+        return {key: _text_of(report) for key, report in list(self._reports.items())}
+
+    def _take(self, key: tuple[str, str], payload: bytes) -> None:
+        if not payload:
+            self._reports.pop(key, None)
+            return
+        report = decode_demand_report(payload)
+        if (report.proxy, report.stream) != key:
+            raise FrameError("identity", f"report of {report.proxy}/{report.stream} came for {'/'.join(key)}")
+        if key not in self._reports and len(self._reports) >= self._most:
+            raise FrameError("full", f"there are {self._most:,} reports already")
+        self._reports[key] = report
+
+
+def _text_of(report: DemandReport) -> str:
+    told = [
+        refusal.reason if refusal.query == EVERY_QUERY else f"{refusal.query}: {refusal.reason}"
+        for refusal in report.refused[:MOST_NAMED]
+    ]
+    more = len(report.refused) - len(told) + report.more
+    return "; ".join([*told, *([f"and {more} more"] if more else [])])

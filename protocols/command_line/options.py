@@ -1,0 +1,87 @@
+"""Options and groups of commands that several parts of the command line use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from protocols.errors import FjordError
+from protocols.text.byte_sizes import parse_byte_size
+from protocols.text.durations import LONGEST_OPTION_US, DurationError, format_duration, parse_duration_us
+
+if TYPE_CHECKING:
+    from typer._click import Context
+
+
+class DefaultCommandGroup(TyperGroup):
+    """A group whose subcommand ``run`` need not be written: ``fjord motes --speed 3`` is ``fjord motes run --speed 3``.
+
+    Use as ``typer.Typer(cls=DefaultCommandGroup)``; such a group takes no options of its own.
+    """
+
+    default_command = "run"
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Put the default command in front where the first word is an option, or where there is none."""
+        wants_help = bool(args) and args[0] in ctx.help_option_names
+        if not wants_help and (not args or args[0].startswith("-")):
+            args = [self.default_command, *args]
+        return super().parse_args(ctx, args)
+
+
+def duration_option(
+    *names: str,
+    help: str,  # noqa: A002 (typer's word)
+    shown_default: str | bool = True,
+    least_us: int = 0,
+    most_us: int = LONGEST_OPTION_US,
+) -> Any:
+    """Give a typer option for a parameter in microseconds that people write as ``30s``.
+
+    Parameters
+    ----------
+    names
+        The option's names; without any, typer takes the parameter's name.
+    help
+        One line for the help text.
+    shown_default
+        The default as the help shows it, for instance "30s"; True shows microseconds.
+    least_us, most_us
+        Shorter and longer ones are refused.
+
+    Examples
+    --------
+    ``duration_us: Annotated[int, duration_option("--duration", help="How long.", shown_default="1m")] = 60_000_000``
+    """
+
+    def parse(text: str) -> int:
+        found = parse_duration_us(text)
+        if found < least_us:
+            raise DurationError(text, f"it is {format_duration(least_us)} at least")
+        if found > most_us:
+            raise DurationError(text, f"it is {format_duration(most_us)} at most")
+        return found
+
+    return typer.Option(*names, help=help, metavar="DURATION", parser=_from_text(parse), show_default=shown_default)
+
+
+def byte_size_option(*names: str, help: str, shown_default: str | bool = True) -> Any:  # noqa: A002 (typer's word)
+    """Give a typer option for a parameter in bytes that people write as ``64KiB``; as :func:`duration_option`."""
+    return typer.Option(
+        *names, help=help, metavar="SIZE", parser=_from_text(parse_byte_size), show_default=shown_default
+    )
+
+
+def _from_text(parse: Callable[[str], int]) -> Callable[[str | int], int]:
+    def from_text(value: str | int) -> int:
+        if isinstance(value, int):  # a default
+            return value
+        try:
+            return parse(value)
+        except FjordError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return from_text

@@ -1,0 +1,1 @@
+"""MQTT: addresses, frames, connections, and a link that comes back."""

@@ -1,0 +1,192 @@
+"""gmqtt's client, made to leave to us when to acknowledge and when to connect again.
+
+MQTT 3.1.1, which both Mosquitto and the embedded broker speak. Everything Fjord needs to know of gmqtt's inner workings
+is in this file; tests/protocols/test_mqtt.py holds it to that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import gmqtt
+from gmqtt.mqtt.constants import MQTTCommands, MQTTv311
+from gmqtt.mqtt.handler import MQTTError
+
+from protocols.mqtt.frames import MalformedFrameError, frame_end, take_messages
+from protocols.mqtt.messages import BrokerAddress, Message, Subscription
+
+KEEP_ALIVE_SECONDS = 60
+PUBLISH_ACKNOWLEDGED = struct.Struct("!BBH")
+"""PUBACK of MQTT 3.1.1: its kind, the length of the rest, the number of the message."""
+
+# What it warns of, a lost connection above all, the link says itself.
+logging.getLogger("gmqtt").setLevel(logging.ERROR)
+
+
+class Outgoing:
+    """Messages the broker has not acknowledged yet, by number; gmqtt takes this for its store of them."""
+
+    is_empty = True
+    """Nothing is sent again by gmqtt: who publishes is told that the connection broke, and decides."""
+
+    def __init__(self) -> None:
+        self.latest: asyncio.Future[bool] | None = None
+        self._waiting: dict[int, asyncio.Future[bool]] = {}
+
+    def push_message(self, number: int, _packet: bytes) -> None:
+        """A message has been written to the socket."""
+        self.latest = self._waiting.setdefault(number, asyncio.get_running_loop().create_future())
+
+    def remove_message_by_mid(self, number: int) -> None:
+        """The broker has a message."""
+        self._end(self._waiting.pop(number, None), acknowledged=True)
+
+    def give_up(self) -> None:
+        """The connection is gone: nothing will be acknowledged any more."""
+        while self._waiting:
+            self._end(self._waiting.popitem()[1], acknowledged=False)
+
+    def clear(self) -> None:
+        """Forget what an earlier session left: there is none."""
+
+    def get_all(self) -> list[tuple[int, bytes]]:
+        """Return what is to be sent again."""
+        return []
+
+    async def wait_empty(self) -> None:
+        """Wait until nothing is to be sent again."""
+
+    @staticmethod
+    def _end(waiting: asyncio.Future[bool] | None, *, acknowledged: bool) -> None:
+        if waiting is not None and not waiting.done():
+            waiting.set_result(acknowledged)
+
+
+class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
+    """One connection.
+
+    Parameters
+    ----------
+    address, client_id, will
+        As in :class:`protocols.mqtt.link.MqttLink`.
+    on_messages
+        Called with messages that came together, and the numbers to acknowledge them by, 0 where that is not to be done.
+    on_bytes
+        Called whenever the broker has sent anything.
+    on_lost
+        Called when the connection is gone, whoever ended it.
+    on_subscribed
+        Called with the number of a subscription and the quality of service granted for each filter; 128 is a refusal.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        client_id: str,
+        will: Message | None,
+        *,
+        on_messages: Callable[[list[Message], list[int]], None],
+        on_bytes: Callable[[], None],
+        on_lost: Callable[[], None],
+        on_subscribed: Callable[[int, tuple[int, ...]], None],
+    ) -> None:
+        self.outgoing = Outgoing()
+        self._address = address
+        self._writer: asyncio.StreamWriter | None = None
+        self._hand_over = on_messages
+        self._heard = on_bytes
+        self._incomplete = b""
+        testament = gmqtt.Message(will.topic, will.payload, qos=will.qos, retain=will.retain) if will else None
+        super().__init__(client_id, clean_session=True, will_message=testament, persistent_storage=self.outgoing)
+        if address.username is not None:
+            self.set_auth_credentials(address.username, address.password)
+        self.on_disconnect = lambda *_: on_lost()
+        self.on_subscribe = lambda _, number, granted, __: on_subscribed(number, granted)
+
+    async def open(self) -> None:
+        """Connect; raises OSError or MQTTError. It does not return when the broker never answers."""
+        await self.connect(
+            self._address.host, self._address.port, keepalive=KEEP_ALIVE_SECONDS, version=MQTTv311, raise_exc=True
+        )
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The socket; None before there is one."""
+        return None if self._connection is None else self._connection._transport  # noqa: SLF001 - not public in gmqtt
+
+    def write(self, message: Message) -> asyncio.Future[bool] | None:
+        """Write a message to the socket.
+
+        Returns
+        -------
+        asyncio.Future
+            With a quality of service of 1: whether the broker acknowledged it, once that is known.
+        """
+        self.publish(message.topic, message.payload, qos=message.qos, retain=message.retain)
+        return self.outgoing.latest if message.qos else None
+
+    def request(self, subscriptions: Iterable[Subscription]) -> int:
+        """Ask for subscriptions, with a quality of service of 1 at most; return the number the answer will have."""
+        number: int = self.subscribe([gmqtt.Subscription(each.filter, qos=min(each.qos, 1)) for each in subscriptions])
+        return number
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        """Tell the broker, in one write, that the messages of these numbers have been taken."""
+        transport = self.transport
+        if transport is not None and not transport.is_closing():
+            packets = [PUBLISH_ACKNOWLEDGED.pack(MQTTCommands.PUBACK, 2, number) for number in numbers if number]
+            if packets:
+                self._connection.send_package(b"".join(packets))
+
+    def ping(self) -> None:
+        """Ask the broker for a sign of life."""
+        transport = self.transport
+        if transport is not None and not transport.is_closing():
+            self._connection._send_ping_request()  # noqa: SLF001 - not public in gmqtt
+
+    async def drain(self) -> None:
+        """Wait while too much lies in the buffer of the socket; raises ConnectionError."""
+        transport = self.transport
+        if transport is not None:
+            if self._writer is None:
+                protocol: Any = transport.get_protocol()
+                self._writer = asyncio.StreamWriter(transport, protocol, None, asyncio.get_running_loop())
+            await self._writer.drain()
+
+    def reconnect(self, delay: bool = False) -> asyncio.Future[None]:  # noqa: ARG002, FBT001, FBT002 - gmqtt calls it so
+        """Do nothing, where gmqtt would connect again by itself: the link does that, with a client of its own."""
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    async def _create_connection(self, *arguments: Any, **options: Any) -> Any:
+        connection = await super()._create_connection(*arguments, **options)
+        connection._protocol.data_received = self._received  # noqa: SLF001 - there is no public way
+        return connection
+
+    def _received(self, data: bytes) -> None:
+        """Take what the socket delivers in gmqtt's place.
+
+        gmqtt would acknowledge messages before it hands them over, and take several times as long. All else is for it.
+        """
+        self._heard()
+        received = self._incomplete + data
+        messages: list[Message] = []
+        numbers: list[int] = []
+        try:
+            start = take_messages(received, 0, messages, numbers)
+            while (end := frame_end(received, start)) is not None:
+                self._connection._protocol._read_packet(received[start:end])  # noqa: SLF001 - not public in gmqtt
+                start = take_messages(received, end, messages, numbers)
+            self._incomplete = received[start:]
+        except MalformedFrameError:
+            self._connection._transport.abort()  # noqa: SLF001 - not public in gmqtt
+        if messages:
+            self._hand_over(messages, numbers)
+
+
+__all__ = ["Client", "MQTTError"]

@@ -1,0 +1,173 @@
+"""The one seam between Fjord and its MQTT client library.
+
+:class:`MqttLink` keeps one connection: it connects, says its birth, subscribes, hands over messages, and does all of it
+again, with growing jittered pauses, whenever the broker goes away. Only :mod:`protocols.mqtt.client` imports an MQTT
+library, so that another can take its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from protocols.event_log import get_logger
+from protocols.mqtt.connection import SILENCE_SECONDS, Connection, connect
+from protocols.mqtt.messages import DEFAULT_PORT, BrokerAddress, LinkError, Message, Subscription
+
+log = get_logger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 15.0
+
+
+def pauses(random_source: random.Random) -> Iterator[float]:
+    """Yield the seconds to wait before each new attempt: doubling, bounded, each with up to half of it as jitter."""
+    longest = FIRST_PAUSE_SECONDS
+    while True:
+        yield longest * (0.5 + random_source.random() / 2)
+        longest = min(2 * longest, LONGEST_PAUSE_SECONDS)
+
+
+class MqttLink:
+    """A connection that outlives the broker.
+
+    Parameters
+    ----------
+    address
+        The broker.
+    client_id
+        Stable name of this client at the broker.
+    subscriptions
+        Subscribed to after each connect.
+    births
+        Published after each connect, once subscriptions stand.
+    will
+        Left with the broker, which publishes it when this client vanishes.
+    on_connect
+        Called after each connect, once subscriptions stand; publish there what the broker may have forgotten.
+    max_queued
+        Received messages that may wait for the handler. When full, further ones with a quality of service of 0 are
+        dropped and logged; those of 1 wait at the broker, which sends only so many before they are acknowledged.
+    silence_seconds
+        A broker that sends nothing for so long, not even when asked for a sign of life, has hung: the connection is
+        given up, and another one tried.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        *,
+        client_id: str,
+        subscriptions: Sequence[Subscription] = (),
+        births: Sequence[Message] = (),
+        will: Message | None = None,
+        on_connect: Callable[[], Awaitable[None]] | None = None,
+        max_queued: int = 65_536,
+        silence_seconds: float = SILENCE_SECONDS,
+        random_source: random.Random | None = None,
+    ) -> None:
+        self.address = address
+        self.connected = asyncio.Event()
+        self.connects_total = 0
+        self.hangs_total = 0
+        """Times the broker was given up because it sent nothing any more."""
+        self.trouble: str | None = None
+        """Why there is no connection; None while there is one."""
+        self._client_id = client_id
+        self._subscriptions = list(subscriptions)
+        self._births = tuple(births)
+        self._will = will
+        self._on_connect = on_connect
+        self._max_queued = max_queued
+        self._silence = silence_seconds
+        self._random = random_source or random.Random()  # noqa: S311 - jitter is no secret
+        self._connection: Connection | None = None
+
+    async def run(self, handle: Callable[[Message], Awaitable[None]]) -> None:
+        """Keep the connection and call `handle` for each message, one after another, until cancelled."""
+
+        async def take(messages: Sequence[Message]) -> None:
+            for message in messages:
+                await handle(message)
+
+        await self.run_in_bursts(take)
+
+    async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        """Keep the connection and call `take` with messages that came together, until cancelled.
+
+        They are acknowledged when it has returned.
+        """
+        waiting = pauses(self._random)
+        while True:
+            try:
+                await self._connect_and_receive(take)
+            except LinkError as error:
+                if self.connected.is_set():
+                    waiting = pauses(self._random)
+                self.connected.clear()
+                self.trouble = error.message
+                if self._connection is not None and self._connection.hung:
+                    self.hangs_total += 1
+                self._connection = None
+                pause = next(waiting)
+                log.warning(
+                    "broker is away", broker=str(self.address), error=str(error), next_try_seconds=round(pause, 2)
+                )
+                await asyncio.sleep(pause)
+            finally:
+                self.connected.clear()
+                self._connection = None
+
+    async def publish(self, message: Message) -> None:
+        """Publish, and with a quality of service of 1 wait until the broker has it.
+
+        Raises
+        ------
+        LinkError
+            If there is no connection, or it breaks first.
+        """
+        connection = self._connection
+        if connection is None:
+            raise LinkError(f"not connected to the broker at {self.address}")
+        await connection.publish(message)
+
+    async def subscribe(self, subscription: Subscription) -> None:
+        """Subscribe now (when connected) and after every later connect."""
+        self._subscriptions.append(subscription)
+        if self._connection is not None:
+            await self._connection.subscribe([subscription])
+
+    async def _connect_and_receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        async with connect(
+            self.address,
+            client_id=self._client_id,
+            will=self._will,
+            max_queued=self._max_queued,
+            silence_seconds=self._silence,
+        ) as connection:
+            self._connection = connection
+            # Who answers a birth must find us listening.
+            if self._subscriptions:
+                await connection.subscribe(self._subscriptions)
+            for birth in self._births:
+                await connection.publish(birth)
+            self.connects_total += 1
+            self.connected.set()
+            self.trouble = None
+            log.info("connected to the broker", broker=str(self.address), client=self._client_id)
+            if self._on_connect is not None:
+                await self._on_connect()
+            await connection.receive(take)
+
+
+__all__ = [
+    "DEFAULT_PORT",
+    "SILENCE_SECONDS",
+    "BrokerAddress",
+    "LinkError",
+    "Message",
+    "MqttLink",
+    "Subscription",
+    "pauses",
+]

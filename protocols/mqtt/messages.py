@@ -1,0 +1,45 @@
+"""What is said over MQTT, and where: the words that :mod:`protocols.mqtt.link` and its client library share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from protocols.errors import FjordError
+
+DEFAULT_PORT = 1883
+
+
+class LinkError(FjordError):
+    """A message could not be handed to the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where the broker is, and as whom to connect. The password never appears in a representation or a log."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message to publish or that has been received. One is made for each packet, so it has to be quick to make."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A topic filter and its quality of service."""
+
+    filter: str
+    qos: int = 1

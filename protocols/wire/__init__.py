@@ -1,0 +1,1 @@
+"""What is sent between machines: frames, packets, batches, demands, programs, topics."""

@@ -1,0 +1,388 @@
+"""Batches: the tuples a proxy forwards to the cluster, column by column, and their acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from protocols.errors import FrameError
+from protocols.wire.frames import MEBIBYTE, VERSION, Counter, Frame, FrameDecoder, Microseconds, Name, Value, encode
+from protocols.wire.programs import Measure
+from protocols.wire.streams import Field, FieldName, FieldType, StreamSchema
+
+MAX_BATCH_BYTES = 8 * MEBIBYTE
+MAX_BATCH_ROWS = 1_000_000
+
+START_COLUMN = "fjord_start_us"
+"""Instant of the sample, in microseconds of application time."""
+MOTE_COLUMN = "fjord_mote"
+"""The mote it comes from."""
+
+DEFAULT_RATE_COLUMN = "fjord_default_rate"
+"""True for a sample that the mote would have taken at its default period too.
+
+A faster rate that one query asks for must not change what the others see: a query without SAMPLE reads these only.
+"""
+
+FORM_COLUMN = "fjord_form"
+"""NULL for a sample. Aggregates of samples, and events in them, name the form in which queries asked for them."""
+EXCEPT_COLUMN = "fjord_except"
+"""Of a sample: the forms, with spaces between them, whose aggregates it is part of already; NULL for none."""
+PANE_COLUMN = "fjord_pane_us"
+"""Of an aggregate: how much time before its stamp it covers. Of an event: how long it lasted after its stamp."""
+SAMPLES_COLUMN = "fjord_samples"
+"""Of an aggregate: how many samples, or events, it is made of."""
+EXPECTED_COLUMN = "fjord_expected"
+"""How many samples a mote was due to take in a pane; NULL for a row that tells something else."""
+MISSING_COLUMN = "fjord_missing"
+"""How many of these neither the proxy nor, for all the proxy knows, the mote looked at."""
+
+_NUMBERS: dict[FieldType, np.dtype[np.generic]] = {
+    FieldType.INTEGER: np.dtype("<i8"),
+    FieldType.REAL: np.dtype("<f8"),
+    FieldType.BOOLEAN: np.dtype("u1"),
+}
+MEASURES_TOLD = (Measure.COUNT, Measure.SUM, Measure.MIN, Measure.MAX)
+"""What queries ask of aggregates."""
+_OFFSETS = np.dtype("<i4")
+_TOP_TWO_BITS, _CONTINUES = 0xC0, 0x80
+"""UTF-8: a byte whose top two bits are 10 continues a character."""
+
+Order = npt.NDArray[np.intp]
+"""Places of rows."""
+Values = Sequence[Value] | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+
+ColumnName = Annotated[str, Meta(min_length=1, max_length=96, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
+
+
+class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One column of a batch as little-endian buffers.
+
+    Parameters
+    ----------
+    name
+        A field of the stream, or one of Fjord's own columns above.
+    type
+        Its type: integer and real take 8 bytes a row, boolean 1.
+    present
+        One byte a row, 1 where there is a value and 0 for NULL; empty if there is no NULL.
+    data
+        The values; for text the UTF-8 bytes of all values, one after another.
+    offsets
+        For text: rows + 1 four-byte offsets into `data`; else empty.
+    unit
+        Of the values, as announced by the motes that measured them; empty for none. A batch may wait for long, and they
+        may announce another meanwhile.
+    """
+
+    name: ColumnName
+    type: FieldType
+    present: bytes
+    data: bytes
+    offsets: bytes = b""
+    unit: Annotated[str, Meta(max_length=32)] = ""
+
+    def values(self, rows: int) -> list[Value]:
+        """Return the column as Python values, None for NULL.
+
+        Raises
+        ------
+        FrameError
+            With reason ``shape`` if the buffers do not hold `rows` rows.
+        """
+        check_column(self, rows)
+        found: list[Value]
+        if self.type is FieldType.TEXT:
+            offsets = np.frombuffer(self.offsets, _OFFSETS).tolist()
+            found = [self.data[a:b].decode() for a, b in pairwise(offsets)]
+        else:
+            numbers = np.frombuffer(self.data, _NUMBERS[self.type])
+            found = (numbers.astype(bool) if self.type is FieldType.BOOLEAN else numbers).tolist()
+        if not self.present:
+            return found
+        present = np.frombuffer(self.present, np.uint8)
+        return [value if there else None for value, there in zip(found, present.tolist(), strict=True)]
+
+
+class Batch(Frame, frozen=True):
+    """Proxy to cluster: consecutive tuples of one stream.
+
+    Parameters
+    ----------
+    proxy
+        Who sends it; must be the proxy of the topic.
+    epoch
+        Drawn at random when a proxy begins without its spool, so that sequence numbers never mean two things.
+    stream
+        Of which stream the tuples are.
+    sequence
+        Counts the batches of this proxy, epoch and stream from 1, without gaps.
+    watermark_us
+        No tuple in a later batch of this proxy and stream is stamped before this instant.
+    sampling
+        True if the proxy expects more tuples of this stream; if not, nobody need wait for its watermark.
+    rows
+        Number of tuples; 0 if only the watermark moves.
+    columns
+        Those of :func:`wire_fields`: Fjord's own, then every field of the stream as the proxy's motes announce it,
+        fixed ones included; the names say which is which, not the order. If not all tuples are samples that count for
+        everybody, also those of :func:`aggregate_fields`; and if some tell how many samples are missing,
+        :data:`COMPLETENESS_FIELDS`.
+    """
+
+    proxy: Name
+    epoch: Annotated[str, Meta(min_length=1, max_length=64)]
+    stream: Name
+    sequence: Annotated[int, Meta(ge=1, lt=2**62)]
+    watermark_us: Microseconds
+    sampling: bool
+    rows: Annotated[int, Meta(ge=0, le=MAX_BATCH_ROWS)]
+    columns: Annotated[tuple[Column, ...], Meta(max_length=1_600)]
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            check_column(column, self.rows)
+
+
+class Rejection(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A batch the cluster will never take; the proxy counts it and goes on with the next."""
+
+    sequence: Counter
+    reason: Annotated[str, Meta(max_length=512)]
+
+
+class Ack(Frame, frozen=True):
+    """Cluster to proxy: everything up to and including `through` is stored for good (or in `rejected`).
+
+    A proxy that receives an ack lower than what it has sent, twice in a row, sends again from there.
+    """
+
+    proxy: Name
+    epoch: Annotated[str, Meta(min_length=1, max_length=64)]
+    stream: Name
+    through: Counter
+    rejected: Annotated[tuple[Rejection, ...], Meta(max_length=64)] = ()
+
+
+class Resumption(Frame, frozen=True):
+    """Proxy to cluster: no batch of a stream before `first` will come any more, for the proxy has none of them.
+
+    All of them were acknowledged: the answer to acks that are lower than earlier ones, as the cluster has lost what it
+    had. Or all but the last were, and that one is damaged in the proxy's spool. The cluster goes on with `first`.
+    """
+
+    proxy: Name
+    epoch: Annotated[str, Meta(min_length=1, max_length=64)]
+    stream: Name
+    first: Counter
+
+
+def check_column(column: Column, rows: int) -> None:
+    """Check that the buffers of `column` hold exactly `rows` rows.
+
+    Raises
+    ------
+    FrameError
+        With reason ``shape``.
+    """
+
+    def refuse(what: str) -> FrameError:
+        return FrameError("shape", f"column {column.name!r}: {what}")
+
+    if column.present:
+        present = np.frombuffer(column.present, np.uint8)
+        if present.size != rows or (rows and int(present.max()) > 1):
+            raise refuse(f"presence of {present.size} rows in a batch of {rows}, each 0 or 1")
+    if column.type is not FieldType.TEXT:
+        expected = rows * _NUMBERS[column.type].itemsize
+        if len(column.data) != expected or column.offsets:
+            raise refuse(f"{len(column.data)} bytes of {column.type.value} for {rows} rows, expected {expected}")
+        return
+    if len(column.offsets) != (rows + 1) * _OFFSETS.itemsize:
+        raise refuse(f"{len(column.offsets)} bytes of offsets for {rows} rows")
+    offsets = np.frombuffer(column.offsets, _OFFSETS)
+    if int(offsets[0]) != 0 or int(offsets[-1]) != len(column.data) or bool((np.diff(offsets) < 0).any()):
+        raise refuse("offsets do not cut its text")
+    try:
+        text = column.data.decode()
+    except UnicodeDecodeError as error:
+        raise refuse("text is not UTF-8") from error
+    if len(text) != len(column.data):
+        _check_cuts(column, offsets, refuse_with=refuse("offsets cut inside a character"))
+
+
+def _check_cuts(column: Column, offsets: npt.NDArray[np.int32], *, refuse_with: FrameError) -> None:
+    raw = np.frombuffer(column.data + b"\0", np.uint8)
+    if bool(((raw[offsets] & _TOP_TWO_BITS) == _CONTINUES).any()):
+        raise refuse_with
+
+
+def make_column(name: str, kind: FieldType, values: Values, order: Order | None = None, unit: str = "") -> Column:
+    """Return the column that holds `values` (already checked against the field's type), None for NULL.
+
+    Parameters
+    ----------
+    name, kind, unit
+        As in :class:`Column`.
+    values
+        One per row. An array has no NULL.
+    order
+        The places of the values in the order in which they are to stand; None leaves them as they are.
+    """
+    if isinstance(values, np.ndarray):
+        return Column(name, kind, b"", _ordered(values, _NUMBERS[kind], order), unit=unit)
+    known = None not in values
+    present = b"" if known else _ordered([value is not None for value in values], np.dtype(np.uint8), order)
+    if kind is not FieldType.TEXT:
+        filled = values if known else [0 if value is None else value for value in values]
+        return Column(name, kind, present, _ordered(filled, _NUMBERS[kind], order), unit=unit)
+    encoded = {value: b"" if value is None else str(value).encode() for value in set(values)}  # most texts stand often
+    pieces = [encoded[value] for value in values]
+    if order is not None:
+        pieces = [pieces[place] for place in order.tolist()]
+    offsets = np.zeros(len(pieces) + 1, _OFFSETS)
+    np.cumsum(list(map(len, pieces)), out=offsets[1:])
+    return Column(name, kind, present, b"".join(pieces), offsets.tobytes(), unit)
+
+
+def _ordered(values: Values, kind: np.dtype[np.generic], order: Order | None) -> bytes:
+    numbers = np.array(values, kind)
+    return (numbers if order is None else numbers[order]).tobytes()
+
+
+def make_columns(
+    schema: StreamSchema,
+    starts_us: Sequence[int] | npt.NDArray[np.int64],
+    motes: Sequence[str],
+    at_default_rate: Sequence[bool] | npt.NDArray[np.bool_],
+    values: Mapping[FieldName, Sequence[Value]],
+    *,
+    order: Order | None = None,
+) -> tuple[Column, ...]:
+    """Return the columns of a batch in the order of the wire: those of Fjord, then the stream's fields.
+
+    A field that `values` lacks is NULL in every row. `order` is as in :func:`make_column`.
+    """
+    nothing: list[Value] = [None] * len(starts_us)
+    return (
+        make_column(START_COLUMN, FieldType.INTEGER, starts_us, order),
+        make_column(MOTE_COLUMN, FieldType.TEXT, motes, order),
+        make_column(DEFAULT_RATE_COLUMN, FieldType.BOOLEAN, at_default_rate, order),
+        *(
+            make_column(field.name, field.type, values.get(field.name, nothing), order, field.unit)
+            for field in schema.fields
+        ),
+    )
+
+
+def aggregate_columns(
+    schema: StreamSchema, values: Mapping[str, Sequence[Value]], rows: int, order: Order | None = None
+) -> tuple[Column, ...]:
+    """Return the columns of :func:`aggregate_fields`, as :func:`make_columns` does."""
+    nothing: list[Value] = [None] * rows
+    return tuple(
+        make_column(field.name, field.type, values.get(field.name, nothing), order)
+        for field in aggregate_fields(schema)
+    )
+
+
+def wire_fields(schema: StreamSchema) -> tuple[Field, ...]:
+    """Return name and type of every column a batch of this stream has, in order."""
+    return (
+        Field(START_COLUMN, FieldType.INTEGER),
+        Field(MOTE_COLUMN, FieldType.TEXT),
+        Field(DEFAULT_RATE_COLUMN, FieldType.BOOLEAN),
+        *schema.fields,
+    )
+
+
+def measure_column(measure: Measure, field: FieldName) -> str:
+    """Return the column that holds a measure of a field.
+
+    Examples
+    --------
+    >>> measure_column(Measure.SUM, "speed")
+    'fjord_sum_speed'
+    """
+    return f"fjord_{measure.value}_{field}"
+
+
+@lru_cache(maxsize=1024)
+def aggregate_fields(schema: StreamSchema) -> tuple[Field, ...]:
+    """Return name and type of the columns that tell aggregates and events from samples, in order."""
+    return (
+        Field(FORM_COLUMN, FieldType.TEXT),
+        Field(EXCEPT_COLUMN, FieldType.TEXT),
+        Field(PANE_COLUMN, FieldType.INTEGER),
+        Field(SAMPLES_COLUMN, FieldType.INTEGER),
+        *(
+            Field(measure_column(measure, field.name), FieldType.INTEGER if measure is Measure.COUNT else field.type)
+            for field in schema.sampled
+            if field.type in (FieldType.INTEGER, FieldType.REAL)
+            for measure in MEASURES_TOLD
+        ),
+    )
+
+
+COMPLETENESS_FIELDS = (Field(EXPECTED_COLUMN, FieldType.INTEGER), Field(MISSING_COLUMN, FieldType.INTEGER))
+"""Name and type of the columns that tell how many samples were expected and are missing, in order."""
+
+
+def encode_batch(batch: Batch) -> bytes:
+    """Return the bytes of a batch.
+
+    Raises
+    ------
+    FrameError
+        With reason ``size`` if it is larger than a batch may be.
+    """
+    payload = encode(batch)
+    if len(payload) > MAX_BATCH_BYTES:
+        raise FrameError(
+            "size",
+            f"batch of {batch.rows:,} rows has {len(payload):,} bytes, the limit is {MAX_BATCH_BYTES:,}",
+            hint="cut it into smaller batches",
+        )
+    return payload
+
+
+decode_batch = FrameDecoder(Batch, max_bytes=MAX_BATCH_BYTES)
+decode_ack = FrameDecoder(Ack, max_bytes=64 * 1024)
+decode_resumption = FrameDecoder(Resumption, max_bytes=64 * 1024)
+
+__all__ = [
+    "COMPLETENESS_FIELDS",
+    "DEFAULT_RATE_COLUMN",
+    "EXCEPT_COLUMN",
+    "EXPECTED_COLUMN",
+    "FORM_COLUMN",
+    "MISSING_COLUMN",
+    "MOTE_COLUMN",
+    "PANE_COLUMN",
+    "SAMPLES_COLUMN",
+    "START_COLUMN",
+    "VERSION",
+    "Ack",
+    "Batch",
+    "Column",
+    "Rejection",
+    "Resumption",
+    "aggregate_columns",
+    "aggregate_fields",
+    "check_column",
+    "decode_ack",
+    "decode_batch",
+    "decode_resumption",
+    "encode_batch",
+    "make_column",
+    "make_columns",
+    "measure_column",
+    "wire_fields",
+]

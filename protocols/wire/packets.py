@@ -1,0 +1,320 @@
+"""What motes and proxies say to each other over the radio: packets, announcements, control."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from protocols.errors import FrameError, TopicError
+from protocols.wire.frames import (
+    KIBIBYTE,
+    VERSION,
+    Counter,
+    DurationMicroseconds,
+    Frame,
+    FrameDecoder,
+    Microseconds,
+    Name,
+    PeriodMicroseconds,
+    PositiveMicroseconds,
+    Value,
+)
+from protocols.wire.programs import MOST_PARTS, SamplingProgram
+from protocols.wire.streams import FieldName, StreamSchema
+from protocols.wire.topics import check_name
+
+MAX_PACKET_BYTES = 64 * KIBIBYTE
+MAX_ANNOUNCEMENT_BYTES = 16 * KIBIBYTE
+MAX_CONTROL_BYTES = 16 * KIBIBYTE
+MAX_PROGRAM_BYTES = 15 * KIBIBYTE
+"""Of a program, so that it fits into a control frame with other instructions."""
+
+PartNumber = Annotated[int, Meta(ge=0, lt=MOST_PARTS)]
+ProgramNumber = Annotated[int, Meta(ge=0, lt=2**32)]
+SampleValue = int | float | Annotated[str, Meta(max_length=1024)] | bool | None
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0, gc=False):
+    """One sample.
+
+    Parameters
+    ----------
+    age_us
+        The packet's ``clock_us`` minus the instant of the sample; smaller numbers are fewer bytes on the air.
+    values
+        The sampled fields, in the order of the program the packet names: those of the parts that send it.
+    parts
+        Which parts of the program send it: one bit each, the first part the lowest.
+    """
+
+    age_us: DurationMicroseconds
+    values: Annotated[tuple[SampleValue, ...], Meta(max_length=256)]
+    parts: Annotated[int, Meta(ge=1, lt=2**MOST_PARTS)] = 1
+
+
+class Health(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """What the mote spent since it booted, and what is left. All counters include this packet's announcement of it.
+
+    Parameters
+    ----------
+    battery
+        Share of the battery that is left, 0 to 1; None if the mote cannot tell.
+    samples, packets
+        Samples taken and packets sent.
+    transmit_us, listen_us
+        Time the radio spent sending and listening.
+    """
+
+    battery: Annotated[float, Meta(ge=0, le=1)] | None
+    samples: Counter
+    packets: Counter
+    transmit_us: Counter
+    listen_us: Counter
+
+
+class Partial(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """Partial aggregates of one pane.
+
+    Parameters
+    ----------
+    age_us
+        The packet's ``clock_us`` minus the pane's stamp: its last instant, or that of the change of program that
+        ended it. A pane that is still open so holds back no promise.
+    pane_us
+        How long the pane is.
+    measures
+        For each field of the program, in order, the measures the program asks for, in order; a minimum or maximum over
+        no value is NULL. Panes without a sample that counts are not sent.
+    samples
+        How many samples count in the pane.
+    part
+        Which part of the program it is of.
+    """
+
+    age_us: DurationMicroseconds
+    pane_us: PositiveMicroseconds
+    measures: Annotated[tuple[tuple[int | float | None, ...], ...], Meta(max_length=256)]
+    samples: Counter = 0
+    part: PartNumber = 0
+
+
+class VehicleEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
+    """A vehicle passed the sensor (papers/fjords.md section 6).
+
+    Parameters
+    ----------
+    age_us
+        The packet's ``clock_us`` minus the instant at which the vehicle's front arrived.
+    passing_us
+        Time from then until its rear left.
+    part
+        Which part of the program it is of.
+    """
+
+    age_us: DurationMicroseconds
+    passing_us: DurationMicroseconds
+    part: PartNumber = 0
+
+
+class VehicleTally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
+    """How many vehicles arrived in an interval.
+
+    Parameters
+    ----------
+    age_us
+        The packet's ``clock_us`` minus the interval's stamp: its last instant, or that of the change of program that
+        ended it.
+    every_us
+        How long the interval is.
+    vehicles
+        How many.
+    part
+        Which part of the program it is of.
+    """
+
+    age_us: DurationMicroseconds
+    every_us: PositiveMicroseconds
+    vehicles: Counter
+    part: PartNumber = 0
+
+
+Record = Sample | Health | Partial | VehicleEvent | VehicleTally
+"""What a packet may contain; the first element of each record is its kind."""
+
+
+class Packet(Frame, frozen=True, gc=False):
+    """Mote to proxy.
+
+    It, and the samples in it, are made of plain values: the garbage collector need not look at them.
+
+    Parameters
+    ----------
+    mote
+        Who sends it; must be the mote of the topic. :data:`decode_packet` checks that it is a name.
+    boot
+        How often the mote has booted.
+    sequence
+        Counts the packets of this boot from 0; a gap is a loss.
+    clock_us
+        The mote's sample clock when it sent the packet.
+    promise_us
+        No sample in a later packet is stamped before this instant: the mote's own low watermark.
+    listen_us
+        The radio listens this long after the packet; 0 if it does not.
+    program
+        Number of the program the mote runs, which acknowledges it.
+    records
+        What the program reports, in stamp order, and now and then the mote's health.
+    """
+
+    mote: Annotated[str, Meta(min_length=1, max_length=64)]
+    boot: Counter
+    sequence: Counter
+    clock_us: Microseconds
+    promise_us: Microseconds
+    listen_us: Annotated[int, Meta(ge=0, le=60_000_000)]
+    program: ProgramNumber
+    records: Annotated[tuple[Record, ...], Meta(max_length=4096)]
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples of the packet."""
+        return tuple(record for record in self.records if isinstance(record, Sample))
+
+
+class Announcement(Frame, frozen=True):
+    """Mote to proxy, after a reboot and when asked: what the mote is.
+
+    Parameters
+    ----------
+    mote
+        Who sends it; must be the mote of the topic.
+    boot
+        How often the mote has booted.
+    kind
+        Type of sensor, as people call it (``loop``).
+    stream
+        The stream it feeds, with all its fields.
+    properties
+        Values of the stream's fixed fields.
+    default_period_us
+        Sample period for queries that do not ask for one.
+    minimum_period_us
+        The fastest it can sample.
+    device
+        Its device profile, for the energy model: the name of a preset; empty if it does not say.
+    battery_joules
+        Usable energy of a full battery; None for mains, or if it does not say.
+    lifetime_us
+        How long its owner wants a full battery to last, whatever queries ask; 0 for no such wish.
+    replays
+        Whether it replays what was recorded, on a clock that is not meant to be the time of day.
+    """
+
+    mote: Name
+    boot: Counter
+    kind: Annotated[str, Meta(max_length=64)]
+    stream: StreamSchema
+    properties: dict[FieldName, SampleValue]
+    default_period_us: PeriodMicroseconds
+    minimum_period_us: PeriodMicroseconds
+    device: Annotated[str, Meta(max_length=64)] = ""
+    battery_joules: Annotated[float, Meta(gt=0, le=1e12)] | None = None
+    lifetime_us: DurationMicroseconds = 0
+    replays: bool = False
+
+
+class RunProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
+    """Run this program from now on.
+
+    Parameters
+    ----------
+    program
+        What to run; replaces the program before it.
+    not_before_us
+        The first sample is not stamped before this instant, nor before what the mote has already promised.
+    """
+
+    program: SamplingProgram
+    not_before_us: Microseconds
+
+
+class SendAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """Say what you are: the proxy does not know this mote."""
+
+
+class AdjustClock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """Move the sample clock. Only the first of a listen window counts, so that repeating it does no harm.
+
+    Parameters
+    ----------
+    by_us
+        Forward, or, if negative, back: the mote then waits with its next sample until its clock is there again, so that
+        no instant is sampled twice and no promise is broken.
+    """
+
+    by_us: Microseconds
+
+
+Instruction = RunProgram | SendAnnouncement | AdjustClock
+
+
+def is_too_long(program: SamplingProgram) -> bool:
+    """Return whether a program does not fit into a control frame."""
+    return len(msgspec.msgpack.encode(program)) > MAX_PROGRAM_BYTES
+
+
+class Control(Frame, frozen=True):
+    """Proxy to mote, only within a listen window. Repeating it does no harm."""
+
+    mote: Name
+    instructions: Annotated[tuple[Instruction, ...], Meta(min_length=1, max_length=16)]
+
+
+class PacketDecoder(FrameDecoder[Packet]):
+    """Decodes packets. It looks at a mote's name when it is new: matching takes as long as the rest of a packet."""
+
+    def __init__(self) -> None:
+        super().__init__(Packet, max_bytes=MAX_PACKET_BYTES)
+
+    def __call__(self, payload: bytes | bytearray | memoryview) -> Packet:
+        """Return the packet in `payload`; raises as :class:`protocols.wire.frames.FrameDecoder` does."""
+        packet = super().__call__(payload)
+        _check_mote(packet.mote)
+        return packet
+
+
+@lru_cache(maxsize=65_536)
+def _check_mote(mote: str) -> None:
+    try:
+        check_name(mote)
+    except TopicError as error:
+        raise FrameError("shape", f"packet does not fit its format: {error.message} - at `$[1]`") from error
+
+
+decode_packet = PacketDecoder()
+decode_announcement = FrameDecoder(Announcement, max_bytes=MAX_ANNOUNCEMENT_BYTES)
+decode_control = FrameDecoder(Control, max_bytes=MAX_CONTROL_BYTES)
+
+__all__ = [
+    "VERSION",
+    "AdjustClock",
+    "Announcement",
+    "Control",
+    "Health",
+    "Packet",
+    "Partial",
+    "Record",
+    "RunProgram",
+    "Sample",
+    "SendAnnouncement",
+    "Value",
+    "VehicleEvent",
+    "VehicleTally",
+    "decode_announcement",
+    "decode_control",
+    "decode_packet",
+]

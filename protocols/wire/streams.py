@@ -1,0 +1,146 @@
+"""Stream schemas: the fields of a stream, their types and units."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from protocols.errors import SchemaError
+from protocols.wire.frames import Name, Value
+
+_SHOWN = 40
+"""Letters of a value that an error message shows."""
+
+RESERVED_PREFIX = "fjord_"
+"""Field names that begin so belong to Fjord's own columns."""
+
+LONGEST_UNIT = 32
+MOST_FIELDS = 256
+
+FieldName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
+
+
+class FieldType(StrEnum):
+    """What a field holds. The words are those of FjordSQL; each has one meaning on every machine."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    """64 bit, signed."""
+    REAL = "real"
+    """64 bit IEEE 754."""
+    TEXT = "text"
+    """Unicode."""
+
+
+class Field(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One field of a stream.
+
+    Parameters
+    ----------
+    name
+        As written in queries; letters, digits and ``_``.
+    type
+        What it holds.
+    unit
+        Unit of measure as text (``mph``, ``degC``), empty for none.
+    fixed
+        True if the value is a property of the mote (its position, its segment) and not sampled: it is announced once
+        and never costs radio time.
+    """
+
+    name: FieldName
+    type: FieldType
+    unit: Annotated[str, Meta(max_length=LONGEST_UNIT)] = ""
+    fixed: bool = False
+
+
+class StreamSchema(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Name and fields of a stream. The time stamp is not a field (papers/pipes_algebra.md section 0.8).
+
+    Raises
+    ------
+    SchemaError
+        If two fields have one name (compared without case), or a name is reserved.
+    """
+
+    name: Name
+    fields: Annotated[tuple[Field, ...], Meta(min_length=1, max_length=MOST_FIELDS)]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for field in self.fields:
+            folded = field.name.casefold()
+            if folded in seen:
+                raise SchemaError(f"stream {self.name!r} has two fields named {field.name!r}")
+            if folded.startswith(RESERVED_PREFIX):
+                raise SchemaError(
+                    f"field {field.name!r} of stream {self.name!r} has a reserved name",
+                    hint=f"names that begin with {RESERVED_PREFIX!r} are Fjord's own",
+                )
+            seen.add(folded)
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of all fields, in order."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def sampled(self) -> tuple[Field, ...]:
+        """The fields a mote has to sample."""
+        return tuple(field for field in self.fields if not field.fixed)
+
+    @property
+    def fixed(self) -> tuple[Field, ...]:
+        """The fields that are properties of the mote."""
+        return tuple(field for field in self.fields if field.fixed)
+
+    def field(self, name: str) -> Field:
+        """Return the field called `name`.
+
+        Raises
+        ------
+        SchemaError
+            If there is none; names those there are.
+        """
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise SchemaError(
+            f"stream {self.name!r} has no field {name!r}", hint=f"its fields are {', '.join(self.field_names)}"
+        )
+
+
+def check_value(field: Field, value: Value) -> Value:
+    """Return `value` as `field` holds it; a whole number is taken for a real one.
+
+    Raises
+    ------
+    SchemaError
+        If the value is of another type or does not fit 64 bits.
+    """
+    if value is None:
+        return None
+    match field.type:
+        case FieldType.REAL if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool)):
+            return float(value)
+        case FieldType.INTEGER if isinstance(value, int) and not isinstance(value, bool):
+            if -(2**63) <= value < 2**63:
+                return value
+        case FieldType.BOOLEAN if isinstance(value, bool):
+            return value
+        case FieldType.TEXT if isinstance(value, str):
+            return value
+        case _:
+            pass
+    raise SchemaError(f"field {field.name!r} holds {field.type.value}, not {_shorten(value)}")
+
+
+def _shorten(value: Value) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -1,0 +1,199 @@
+"""The MQTT topics of Fjord, built and parsed in one place.
+
+========================================  =========================  =======  ================================
+topic                                     from -> to                 kept     payload
+========================================  =========================  =======  ================================
+``motes/<proxy>/<mote>/packet``           mote -> proxy              no       ``packets.Packet``
+``motes/<proxy>/<mote>/announcement``     mote -> proxy              no       ``packets.Announcement``
+``motes/<proxy>/<mote>/control``          proxy -> mote              no       ``packets.Control``
+``proxies/<proxy>/batches``               proxy -> cluster           no       ``batches.Batch``
+``proxies/<proxy>/acks``                  cluster -> proxy           no       ``batches.Ack``
+``proxies/<proxy>/resumptions``           proxy -> cluster           no       ``batches.Resumption``
+``proxies/<proxy>/status``                proxy -> all               yes      ``catalog.Status``
+``proxies/<proxy>/clock``                 proxy -> cluster           no       ``catalog.ProxyClock``
+``proxies/<proxy>/spool``                 proxy -> cluster           no       ``catalog.ProxySpool``
+``proxies/<proxy>/streams/<stream>``      proxy -> all               yes      ``catalog.StreamOffer``
+``proxies/<proxy>/motes/<mote>``          proxy -> all               yes      ``catalog.MoteEntry``
+``proxies/<proxy>/demands/<stream>``      proxy -> all               yes      see ``demand_reports``
+``clusters/<cluster>/status``             cluster -> all             yes      ``catalog.Status``
+``demands/<stream>``                      cluster -> proxies         yes      ``demands.StreamDemand``
+``results/<query>``                       cluster -> subscribers     no       JSON, see docs/reference/protocol.md
+``errors/<query>``                        cluster -> subscribers     no       JSON, see docs/reference/protocol.md
+========================================  =========================  =======  ================================
+
+Every topic starts with ``fjord/v1/``. "Kept" means an MQTT retained message.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from protocols.errors import TopicError
+
+PREFIX = "fjord/v1"
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.\-]{0,62}[A-Za-z0-9])?")
+
+
+def check_name(name: str, what: str = "name") -> str:
+    """Return `name` if it may be part of a topic, else raise.
+
+    A name has 1 to 64 ASCII letters, digits, ``_``, ``.`` or ``-``, and begins and ends with a letter or digit, so that
+    it is safe in topics, file names and metric labels alike.
+
+    Raises
+    ------
+    TopicError
+        If the name has another form.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise TopicError(
+            f"{what} {name[:80]!r} cannot be part of a topic",
+            hint="use 1 to 64 letters, digits, '_', '.' or '-', beginning and ending with a letter or digit",
+        )
+    return name
+
+
+def packet(proxy: str, mote: str) -> str:
+    """Topic of the packets of one mote; ``+`` may stand for any mote."""
+    return f"{PREFIX}/motes/{_part(proxy)}/{_part(mote)}/packet"
+
+
+def announcement(proxy: str, mote: str) -> str:
+    """Topic on which a mote says what it is."""
+    return f"{PREFIX}/motes/{_part(proxy)}/{_part(mote)}/announcement"
+
+
+def control(proxy: str, mote: str) -> str:
+    """Topic on which a proxy speaks to a mote, in its listen windows only."""
+    return f"{PREFIX}/motes/{_part(proxy)}/{_part(mote)}/control"
+
+
+def batches(proxy: str) -> str:
+    """Topic of the batches of a proxy."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/batches"
+
+
+def acks(proxy: str) -> str:
+    """Topic on which the cluster acknowledges batches of a proxy."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/acks"
+
+
+def resumptions(proxy: str) -> str:
+    """Topic on which a proxy says from where on it still has batches that the cluster acknowledged and lost."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/resumptions"
+
+
+def proxy_status(proxy: str) -> str:
+    """Topic of a proxy's birth and death."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/status"
+
+
+def proxy_clock(proxy: str) -> str:
+    """Topic on which a proxy says what its clock shows."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/clock"
+
+
+def proxy_spool(proxy: str) -> str:
+    """Topic on which a proxy says how much waits in its spool."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/spool"
+
+
+def stream_offer(proxy: str, stream: str) -> str:
+    """Topic on which a proxy offers a stream."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/streams/{_part(stream)}"
+
+
+def mote_entry(proxy: str, mote: str) -> str:
+    """Topic of the catalog entry of one mote."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/motes/{_part(mote)}"
+
+
+def demand_report(proxy: str, stream: str) -> str:
+    """Topic on which a proxy says which demands on a stream it leaves out."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/demands/{_part(stream)}"
+
+
+def cluster_status(cluster: str) -> str:
+    """Topic of a cluster's birth and death."""
+    return f"{PREFIX}/clusters/{_part(cluster)}/status"
+
+
+def demand(stream: str) -> str:
+    """Topic of what all queries together demand of a stream."""
+    return f"{PREFIX}/demands/{_part(stream)}"
+
+
+def results(query: str) -> str:
+    """Topic of a query's result rows."""
+    return f"{PREFIX}/results/{_part(query)}"
+
+
+def query_errors(query: str) -> str:
+    """Topic of a query's errors."""
+    return f"{PREFIX}/errors/{_part(query)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedTopic:
+    """A topic taken apart: its kind (the function that builds it) and the names in it, in order."""
+
+    kind: str
+    names: tuple[str, ...]
+
+
+def parse(topic: str) -> ParsedTopic:
+    """Take a topic apart.
+
+    Raises
+    ------
+    TopicError
+        If it is none of the topics above.
+
+    Examples
+    --------
+    >>> parse("fjord/v1/motes/roadside/m7/packet")
+    ParsedTopic(kind='packet', names=('roadside', 'm7'))
+    """
+    if not topic.startswith(PREFIX + "/"):
+        raise TopicError(f"{topic[:120]!r} is not a topic of Fjord", hint=f"topics start with {PREFIX}/")
+    levels = topic[len(PREFIX) + 1 :].split("/")
+    kind: str
+    names: tuple[str, ...]
+    match levels:
+        case ["motes", proxy, mote, ("packet" | "announcement" | "control") as kind]:
+            names = (proxy, mote)
+        case ["proxies", proxy, ("batches" | "acks" | "resumptions") as kind]:
+            names = (proxy,)
+        case ["proxies", proxy, "status"]:
+            kind, names = "proxy_status", (proxy,)
+        case ["proxies", proxy, "clock"]:
+            kind, names = "proxy_clock", (proxy,)
+        case ["proxies", proxy, "spool"]:
+            kind, names = "proxy_spool", (proxy,)
+        case ["proxies", proxy, "streams", stream]:
+            kind, names = "stream_offer", (proxy, stream)
+        case ["proxies", proxy, "motes", mote]:
+            kind, names = "mote_entry", (proxy, mote)
+        case ["proxies", proxy, "demands", stream]:
+            kind, names = "demand_report", (proxy, stream)
+        case ["clusters", cluster, "status"]:
+            kind, names = "cluster_status", (cluster,)
+        case ["demands", stream]:
+            kind, names = "demand", (stream,)
+        case ["results", query]:
+            kind, names = "results", (query,)
+        case ["errors", query]:
+            kind, names = "query_errors", (query,)
+        case _:
+            raise TopicError(
+                f"{topic[:120]!r} is not a topic of Fjord", hint="see docs/reference/protocol.md for the list"
+            )
+    for name in names:
+        check_name(name, f"name in topic {topic[:120]!r},")
+    return ParsedTopic(kind, names)
+
+
+def _part(name: str) -> str:
+    return name if name == "+" else check_name(name)
