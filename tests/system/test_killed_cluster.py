@@ -30,6 +30,14 @@ def wait_for_rows(api: ApiClient, count: int, *, seconds: float = 180.0) -> None
         time.sleep(0.2)
 
 
+def wait_until_all_is_answered(api: ApiClient, *, seconds: float = 60.0) -> None:
+    """Return when no stored row waits for its answer: no answer can come after that."""
+    deadline = time.monotonic() + seconds
+    while (lag := api.status()["lag"]) is not None and lag["rows"]:
+        assert time.monotonic() < deadline, lag
+        time.sleep(0.2)
+
+
 def test_kill_minus_nine_loses_and_doubles_nothing(tmp_path: Path) -> None:
     with Children(tmp_path / "logs") as children:
         parts = Parts.on_free_ports(children, tmp_path)
@@ -46,7 +54,7 @@ def test_kill_minus_nine_loses_and_doubles_nothing(tmp_path: Path) -> None:
             doomed.process.wait(20)
             parts.start_cluster()
             wait_for_rows(api, ROWS)
-            time.sleep(1.0)
+            wait_until_all_is_answered(api)
             rows = api.results("averages", limit=10_000)
             assert_all_averages(rows)
             status = api.status()
