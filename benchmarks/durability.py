@@ -1,10 +1,10 @@
-"""What acknowledgements that are on disk cost: the same ingest with and without syncing, in turn.
+"""What it costs to sync before acknowledging: the same ingest with and without syncing, in turn.
 
-* full: as many batches as fit, eight proxies on each of four streams, 32 batches in flight: batches per second;
-* sparse: one batch every 50 ms: how long it waits for its acknowledgement;
+* full: eight proxies on each of four streams keep 32 batches in flight: batches per second;
+* sparse: one batch every 50 ms: time until its acknowledgement;
 * results: one micro-batch after another, with Spark's log and state: milliseconds until its results are stored.
 
-Commits are as often as in a cluster, so batches that come meanwhile share one.
+Commits are as frequent as in a cluster, so batches that arrive during one share the next.
 
     python benchmarks/durability.py [--quick] [--json] [--rounds 7] [--seconds 4] [--folder .]
 """
@@ -76,12 +76,12 @@ def main() -> None:
 
 
 class Contender:
-    """The ingest, and the store of results, with or without syncing; and what was measured of them.
+    """The ingest and the store of results, with or without syncing, and their measurements.
 
     Parameters
     ----------
     name
-        To report it by.
+        Its name in the report.
     syncs
         Whether it syncs.
     """
@@ -111,7 +111,7 @@ class Contender:
 
 @contextlib.contextmanager
 def counted_syncs(*, really: bool) -> Iterator[Callable[[], int]]:
-    """Count syncs, and do them or not."""
+    """Count syncs, and carry them out or skip them."""
     sync, done = os.fsync, [0]
 
     def counting(descriptor: int) -> None:
@@ -203,7 +203,7 @@ def columns() -> tuple[Column, ...]:
 
 
 def store_results(folder: Path, count: int) -> list[float]:
-    """Store the results of so many micro-batches as a Fjord in Spark does; return the milliseconds each took."""
+    """Store the results of so many micro-batches as Spark's queries do; return the milliseconds each took."""
     checkpoint, results = folder / "checkpoint", ResultsTable(str(folder / "results"), "f")
     for log in ("offsets", "commits", *(f"state/{number}" for number in range(STATE_FILES))):
         (checkpoint / log).mkdir(parents=True)

@@ -1,8 +1,8 @@
 """A cluster under steady load for an hour: whether memory stays flat, answers keep up, and nothing is lost or doubled.
 
 Starts broker, proxy and cluster with Spark as separate processes, adds queries of all kinds, lets motes sample in real
-time, and subscribes to all results. Every few seconds: resident memory of each part, disk, lag, rows in and out. In the
-end, what was answered is compared with what DuckDB makes of what was sampled.
+time, and subscribes to all results. Every few seconds it records resident memory of each part, disk, lag, rows in and
+out. At the end it compares the answers with those that DuckDB computes from the samples.
 
     python benchmarks/endurance.py [--quick] [--json] [--minutes 60] [--rate 2000] [--queries 100] [--folder .]
 """
@@ -44,12 +44,12 @@ STREAM = (
     f"SOURCE mqtt('{PROXY}')"
 )
 LOOKS = 720
-"""At the parts, in a whole run at most; not more often than every two seconds."""
+"""Records of the parts in a whole run, at most; not more often than every two seconds."""
 DISK_EVERY = 5
 LAST_ROWS_SECONDS = 60.0
-"""Without a row for this long, nothing more is waited for."""
+"""After this long without a row, the run ends."""
 MORE_ROWS_SECONDS = 1.0
-"""Once everything is answered: for rows that should not come."""
+"""How long to wait, once all answers are there, for rows that should not come."""
 SETTLED, LAST = (0.25, 0.35), (0.9, 1.0)
 """Parts of the run whose medians are compared."""
 QUICK_SECONDS, QUICK_QUERIES = 10.0, 30
@@ -109,7 +109,7 @@ class Received:
     repeated: int = 0
     missing: int = 0
     lags: list[float] = field(default_factory=list)
-    """Of rows of queries without a window, since somebody looked: seconds from the sample to the row."""
+    """Rows of queries without a window since the last record: seconds from the sample to the row."""
 
     @classmethod
     def of(cls, asked: Sequence[Query]) -> Received:
@@ -152,15 +152,15 @@ class Run:
     Parameters
     ----------
     parts
-        Where they run.
+        The processes.
     asked
         The queries.
     motes
-        What samples.
+        The motes.
     received
-        What comes out.
+        The results.
     quiet
-        Whether to say nothing on the way.
+        Whether to print no progress.
     """
 
     parts: Parts
@@ -181,7 +181,7 @@ class Run:
         return cls(parts, asked, Motes(link, PROXY, max(1, round(rate / TUPLES_PER_MOTE))), Received.of(asked), quiet)
 
     async def run(self, seconds: float) -> Run:
-        """Start everything, sample for so long, and wait until all is answered."""
+        """Start all parts, sample for so long, and wait for all answers."""
         began = time.monotonic()
         children, port = {"broker": await asyncio.to_thread(self.parts.start_broker)}, free_port()
         children["cluster"] = await asyncio.to_thread(self.parts.start_cluster)
@@ -242,11 +242,11 @@ class Run:
             self.looks.append(found)
             self.parts.children.check()
             if len(self.looks) % max(1, round(30 / every)) == 1:
-                told = ("rows_sent", "rows_received", "lag_s", *(f"{name}_mib" for name in MEMORY_OF))
-                self._say(f"{found['at_s']:.0f} s: " + ", ".join(f"{name} {found.get(name)}" for name in told))
+                shown = ("rows_sent", "rows_received", "lag_s", *(f"{name}_mib" for name in MEMORY_OF))
+                self._say(f"{found['at_s']:.0f} s: " + ", ".join(f"{name} {found.get(name)}" for name in shown))
 
     async def _wait_for_rows(self) -> None:
-        """Wait until everything is answered, or nothing more comes."""
+        """Wait until all answers are there, or no more rows come."""
         rows, since = self.received.rows, time.monotonic()
         while self._wrong() and time.monotonic() < since + LAST_ROWS_SECONDS:
             await asyncio.sleep(0.2)

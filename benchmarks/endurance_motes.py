@@ -1,7 +1,7 @@
-"""The motes of benchmarks/endurance.py: what they sample follows from their number and the sample's, so it is known.
+"""The motes of benchmarks/endurance.py: their samples follow from the numbers of mote and sample, so they are known.
 
-They do what their proxy wants, as long as that is to send every sample: they announce themselves, listen after a packet
-until they have a program, and then sample in real time. One task sends for all, evenly spread.
+They run only programs that send every sample: they announce themselves, listen after a packet until they have a
+program, and then sample in real time. One task sends for all of them, evenly spread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def values_of(mote: Numbers, tick: Numbers) -> dict[str, Numbers | npt.NDArray[np.float64]]:
-    """Return what motes measure, given their numbers and how many periods have passed since 1970."""
+    """Return the values of motes with these numbers, so many periods after 1970."""
     mixed = (tick * 2_654_435_761 + mote * 40_503) % 4_294_967_291
     return {"lane": mixed % LANES, "speed": (mixed // 7 % 400) / 4.0, "flow": mixed // 11 % FLOWS}
 
@@ -52,9 +52,9 @@ class Mote:
     Parameters
     ----------
     number
-        Tells it from the others.
+        Identifies it.
     first, following
-        Ticks: the first it has sampled, and the next it will.
+        Ticks: the first one it sampled, and the next one.
     """
 
     number: int
@@ -87,16 +87,16 @@ class Motes:
     proxy: str
     count: int
     sent: int = 0
-    """Tuples that the broker has taken."""
+    """Tuples that the broker has accepted."""
     late_seconds: float = 0.0
-    """How far behind real time they are: the machine, or the broker, is too slow."""
+    """How far behind real time they are because the machine or the broker is too slow."""
     motes: list[Mote] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.motes = [Mote(number) for number in range(self.count)]
 
     async def hear(self, message: Message) -> None:
-        """Take what the proxy says to one of them."""
+        """Carry out the proxy's instructions to one of them."""
         control = decode_control(message.payload)
         mote = self.motes[int(control.mote.removeprefix("m"))]
         for each in control.instructions:
@@ -117,11 +117,11 @@ class Motes:
 
     async def _announce(self, mote: Mote) -> None:
         properties = {"sensor": mote.name, "segment": mote.number % SEGMENTS}
-        said = Announcement(VERSION, mote.name, 1, "loop", TRAFFIC, properties, PERIOD_US, PERIOD_US)
-        await self.link.publish(Message(topics.announcement(self.proxy, mote.name), encode(said)))
+        announcement = Announcement(VERSION, mote.name, 1, "loop", TRAFFIC, properties, PERIOD_US, PERIOD_US)
+        await self.link.publish(Message(topics.announcement(self.proxy, mote.name), encode(announcement)))
 
     async def begin(self) -> None:
-        """Say what all are, as soon as the proxy asks, and ask until all know what to do."""
+        """Announce all motes when the proxy asks, and send empty packets until all have a program."""
         while any(mote.program is None for mote in self.motes):
             for mote in self.motes:
                 if mote.program is None:
@@ -143,7 +143,7 @@ class Motes:
             number += 1
 
     async def end(self, seconds: float) -> None:
-        """Promise that nothing comes for so long, so that windows end now."""
+        """Promise no samples for so long, so that windows end now."""
         for mote in self.motes:
             now_us = _now_us()
             await self._send(mote, now_us, (), promise_us=now_us + round(seconds * 1e6))

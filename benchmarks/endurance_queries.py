@@ -1,7 +1,7 @@
-"""The queries of benchmarks/endurance.py, and what they should have answered, by DuckDB.
+"""The queries of benchmarks/endurance.py, and their expected answers, computed by DuckDB.
 
-Each answer is reduced to three figures that do not depend on how rows are cut in time: how many rows there were (of
-queries without a window), how long they were valid, and the sum of their numbers, weighted by that.
+Each answer is reduced to three figures that do not depend on how rows are cut in time: the number of rows (of
+queries without a window), how long they were valid in all, and the sum of their numbers, weighted by validity.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Query:
     Parameters
     ----------
     name
-        Of it.
+        Its name.
     sql
-        In FjordSQL.
+        Its text in FjordSQL.
     select
-        What DuckDB computes of ``tuples``: a row per row and slide, numbers only.
+        DuckDB's query over ``tuples``: a row per row and slide, numbers only.
     slide_us
         For how long each of these rows is valid.
     """
@@ -48,7 +48,7 @@ class Query:
 
 @dataclass(slots=True)
 class Answer:
-    """What a query has answered, or should have."""
+    """The answer of a query, actual or expected."""
 
     valid_us: int = 0
     weighted: float = 0.0
@@ -143,7 +143,7 @@ def _in_windows(size: int, slide: int) -> str:
 
 
 def expected(asked: Sequence[Query], motes: Sequence[Mote]) -> dict[str, Answer]:
-    """Return what queries should have answered to all that motes have sampled."""
+    """Return the expected answers to all samples of the motes."""
     numbers = np.concatenate([np.full(mote.following - mote.first, mote.number) for mote in motes])
     ticks = np.concatenate([np.arange(mote.first, mote.following) for mote in motes])
     tuples = pa.table({"stamp": ticks * PERIOD_US, "segment": numbers % SEGMENTS, **values_of(numbers, ticks)})

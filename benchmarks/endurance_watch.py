@@ -1,4 +1,4 @@
-"""What benchmarks/endurance.py sees of the parts while they run: memory, processor time, disk, rows and lag."""
+"""Memory, processor time, disk, rows and lag of the parts of benchmarks/endurance.py while they run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DISK_OF = ("proxy", "streams", "results", "checkpoint")
 
 
 class Watch:
-    """Looks at the parts.
+    """Measures the parts.
 
     Parameters
     ----------
     children
-        By what they are: broker, proxy and cluster. Spark's Java and Python workers are the cluster's own children.
+        By name: broker, proxy and cluster. Spark's Java and Python workers are children of the cluster.
     folder
         Of all their data.
     api
@@ -43,12 +43,12 @@ class Watch:
         self._began = time.monotonic()
 
     def look(self, *, disk: bool) -> dict[str, Any]:
-        """Return what is to be seen now; sizes in MiB.
+        """Return the present figures; sizes in MiB.
 
         Parameters
         ----------
         disk
-            Whether to look at the disk, too: that takes longer.
+            Whether to measure the disk, too, which takes longer.
         """
         found: dict[str, Any] = {"at_s": round(time.monotonic() - self._began, 1)}
         found |= self._processes()

@@ -1,13 +1,13 @@
-"""What push-down saves: life of motes with it against raw sampling at the same answers, and how well that is foreseen.
+"""How much push-down prolongs the life of motes at the same answers, and how well that is predicted.
 
 The highway example: magnetometers at 180 Hz whose users count vehicles, or want each passage; and loops with all mixes
-of five standing queries. Programs are those the proxy chooses. Draws are simulated sample by sample, once motes have
-taken up their programs, and predicted in closed form from values looked at here and there. That both kinds of program
-give the same answers is shown by tests/system/test_push_down.py.
+of five standing queries. The proxy's search chooses the programs. Draws are simulated sample by sample, once motes have
+taken up their programs, and predicted in closed form from a few observed values. tests/system/test_push_down.py shows
+that both kinds of program give the same answers.
 
 `life_gain_count`, `life_gain_events`: life with push-down over life without. `predicted_error`: the largest relative
 difference between predicted and simulated draw. `worst_over_optimum`: the dearest program chosen for random demands,
-over the cheapest of all programs that answer them (1 is the optimum).
+over the cheapest of all programs that serve them (1 is the optimum).
 
     python benchmarks/energy.py [--quick] [--json]
 """
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def measure_vehicles(minutes: float) -> dict[str, dict[str, Any]]:
-    """Return life gains for users who count vehicles, who want each passage, and both."""
+    """Return life gains for a query that counts vehicles, one for each passage, and both."""
     fleet = load_fleet(HIGHWAY / "vehicles.toml")
     count, passages = load_queries(HIGHWAY / "vehicles.sql", fleet.motes[0].description.stream)
     found = {}
@@ -116,7 +116,7 @@ def _road() -> Road:
 
 
 def _vehicles_per_second(fleet: FleetPlan, minutes: float) -> float:
-    """Return how many vehicles pass a mote, as one that tells each of them would."""
+    """Return how many vehicles pass a mote per second, by a program that reports each of them."""
     (_, passages) = load_queries(HIGHWAY / "vehicles.sql", fleet.motes[0].description.stream)
     program = FleetFolding(fleet, [passages]).merged(fleet.motes[0]).program
     return _simulated(_road(), fleet, program, minutes)[1]
@@ -181,7 +181,7 @@ def measure_mixes(hours: float, simulated: int) -> list[dict[str, Any]]:
 
 
 class _Shifted:
-    """A world looked at from the beginning of the simulation on."""
+    """A world in which time counts from the beginning of the simulation."""
 
     def __init__(self, world: Traffic) -> None:
         self.motes = world.motes
@@ -195,7 +195,7 @@ def _names(mix: Sequence[AskingQuery]) -> list[str]:
 
 
 def worst_over_optimum(sets: int) -> float:
-    """Return the worst ratio of what the search finds to the cheapest program there is, over random sets of needs."""
+    """Return the worst ratio of the program found to the cheapest one, over random sets of needs."""
     dice = random.Random(7)  # noqa: S311 - no secret
     worst = 1.0
     for _ in range(sets):
@@ -256,7 +256,7 @@ def print_report(report: dict[str, Any]) -> None:
 
 def plot(vehicles: dict[str, dict[str, Any]], mixes: list[dict[str, Any]], path: Path) -> None:
     """Draw the gains."""
-    import matplotlib as mpl  # noqa: PLC0415 - only who plots needs it
+    import matplotlib as mpl  # noqa: PLC0415 - only plots need it
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""A Fjord in Spark, without proxies and broker: stream tables are filled directly, plans written directly.
+"""Fjord's queries in Spark, without proxies and broker: stream tables and plans are written directly.
 
-What it tells of micro-batches is of those that keep no state: all queries that are measured here are of that kind.
+Its figures of micro-batches are those of the Spark query without state: all queries measured here run in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from hosted_fjord import READINGS, append
+from hosted_dataflow import READINGS, append
 from pyspark.sql import SparkSession
 
 from cluster.physical.lowering import lower
@@ -27,16 +27,16 @@ from cluster.storage.stream_tables import StreamTable
 
 
 class FjordInSpark:
-    """One running Fjord.
+    """Fjord's two Spark queries, running.
 
     Parameters
     ----------
     spark
         The session.
     folder
-        For its tables, plans and checkpoint.
+        Holds its tables, plans and checkpoint.
     max_rows
-        Of one micro-batch.
+        The most rows of one micro-batch.
     """
 
     def __init__(self, spark: SparkSession, folder: Path, *, max_rows: int = 4_000_000) -> None:
@@ -58,7 +58,7 @@ class FjordInSpark:
         self._fjord.wait_until_idle()
 
     def run_plan(self, queries: Sequence[PlannedQuery], *, after_version: int | None = None) -> None:
-        """Let these queries run from now on; queries that are new begin after a version of the stream's table."""
+        """Run these queries from now on; new ones begin after a version of the stream's table."""
         self.epoch += 1
         version = self.table.version if after_version is None else after_version
         self._plans.write(lower(Plan(self.epoch, tuple(queries), {READINGS.name: version})))
@@ -68,7 +68,7 @@ class FjordInSpark:
         append(self.table, rows, watermark_us)
 
     def wait(self) -> float:
-        """Wait until everything stored has been answered; return the seconds that took."""
+        """Wait until all stored rows are answered; return the seconds it took."""
         began = time.perf_counter()
         self._fjord.wait_until_idle()
         return time.perf_counter() - began
@@ -81,7 +81,7 @@ class FjordInSpark:
 
     @property
     def answered_version(self) -> int:
-        """The stream table's version up to which everything has been answered."""
+        """The version of the stream's table up to which all rows are answered."""
         progress = self._progress
         if progress is None:
             return 0

@@ -1,4 +1,4 @@
-"""Many queries in one plan: against one Fjord per query, against plain Spark, and against one query alone.
+"""Many queries in one plan: against one plan per query, against plain Spark, and against one query alone.
 
 After figures 8 and 9 of the Fjords paper (papers/fjords.md section 5): tuples per second, and cost per query, against
 the number of queries. Each query wants a thousandth of the stream.
@@ -20,16 +20,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Where Spark's workers run, operators use one thread each; so they do here.
+# In Spark's workers operators use one thread each, and so they do here.
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 import psutil
 from fjord_in_spark import FjordInSpark
 from folding_in_spark import STEP_US, adding, keeping_up, over_plain_spark, shared_windows
-from hosted_fjord import (
+from hosted_dataflow import (
     READINGS,
-    HostedFjord,
+    HostedDataflow,
     append,
     filter_queries,
     planned,
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def in_spark(spark: Any, folder: Path, say: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
-    """Measure everything that takes Spark but the micro-batches."""
+    """Measure everything that needs Spark except the micro-batches."""
     report: dict[str, Any] = {}
     rows = 200_000 if quick else 2_000_000
     for count in (4,) if quick else (32, 128):
@@ -103,7 +103,7 @@ def in_spark(spark: Any, folder: Path, say: Callable[[str], None], *, quick: boo
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the machine and versions on which the figures depend."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -121,10 +121,10 @@ def _processor() -> str:
 
 
 def folded_and_separate(folder: Path, counts: tuple[int, ...], *, sampled: int) -> list[dict[str, float]]:
-    """Return, by number of queries, tuples per second of one Fjord with all and of a Fjord for each (figure 8).
+    """Return, by number of queries, tuples per second of one plan with all and of a plan for each (figure 8).
 
-    Both run the same hosts in one process; of the Fjords for each, at most `sampled` are run, and counted as many times
-    as there are.
+    Both run the same hosts in one process. Of the plans for single queries, at most `sampled` are run, and their time
+    is scaled to the number of queries.
     """
     table = StreamTable(str(folder / "streams" / READINGS.name), READINGS)
     for number in range(VERSIONS):
@@ -133,10 +133,10 @@ def folded_and_separate(folder: Path, counts: tuple[int, ...], *, sampled: int) 
     for count in counts:
         texts = filter_queries(count)
         queries = [planned(text, number) for number, text in enumerate(texts, 1)]
-        folded = HostedFjord(folder, queries)
+        folded = HostedDataflow(folder, queries)
         folded_s = _median_micro_batch(folded)
         chosen = queries[:: max(1, count // sampled)][:sampled]
-        separate = [HostedFjord(folder, [query]) for query in chosen]
+        separate = [HostedDataflow(folder, [query]) for query in chosen]
         separate_s = sum(_median_micro_batch(each) for each in separate) * count / len(chosen)
         for each in separate:
             for name, answered in each.answers.items():
@@ -155,8 +155,8 @@ def folded_and_separate(folder: Path, counts: tuple[int, ...], *, sampled: int) 
     return curve
 
 
-def _median_micro_batch(fjord: HostedFjord) -> float:
-    seconds = [fjord.micro_batch(version, version * BATCH_ROWS * STEP_US) for version in range(1, VERSIONS + 1)]
+def _median_micro_batch(dataflow: HostedDataflow) -> float:
+    seconds = [dataflow.micro_batch(version, version * BATCH_ROWS * STEP_US) for version in range(1, VERSIONS + 1)]
     return statistics.median(seconds[1:])  # the first one builds the plan
 
 
@@ -196,7 +196,7 @@ def plot(report: dict[str, Any], path: Path) -> None:
     curve = report["figure_8"]
     counts = [point["queries"] for point in curve]
     figure, (cost, rate, total) = plt.subplots(1, 3, figsize=(15, 4.2))
-    for kind, label in (("folded", "one Fjord for all"), ("separate", "one Fjord for each")):
+    for kind, label in (("folded", "one plan for all"), ("separate", "a plan for each")):
         cost.loglog(counts, [point[f"{kind}_ms_per_query"] for point in curve], "o-", label=label)
         rate.loglog(counts, [point[f"{kind}_tuples_per_s"] for point in curve], "o-", label=label)
         total.loglog(counts, [point[f"{kind}_tuples_per_s"] * point["queries"] for point in curve], "o-", label=label)

@@ -11,7 +11,7 @@ from typing import Any
 import plain_spark
 import polars as pl
 from fjord_in_spark import FjordInSpark
-from hosted_fjord import AGGREGATES, WINDOWS, filter_queries, planned, readings, window_query
+from hosted_dataflow import AGGREGATES, WINDOWS, filter_queries, planned, readings, window_query
 
 from cluster.plan.epoch import PlannedQuery
 
@@ -44,16 +44,16 @@ def shared_windows(spark: Any, folder: Path, rows: int, *, rounds: int) -> dict[
 
 
 def over_plain_spark(spark: Any, folder: Path, count: int, rows: int, *, keys: int, turns: int) -> dict[str, float]:
-    """Return how much faster one Fjord answers `count` queries than as many Spark queries, over the same rows.
+    """Return how much faster Fjord answers `count` queries than as many Spark queries do, over the same rows.
 
-    Each query wants one in `keys` rows. Spark's queries are given everything at once, which suits them best.
+    Each query selects one in `keys` rows. Spark's queries get all rows at once, which suits them best.
     """
     parts = [readings(rows // 8, first=number * (rows // 8), keys=keys) for number in range(8)]
     (folder / "rows").mkdir(parents=True)
     for number, part in enumerate(parts):
         part.write_parquet(folder / "rows" / f"{number}.parquet")
     texts = filter_queries(count, keys=keys)
-    # Both once before, so that neither pays for the other's first use of Spark.
+    # Run both once before, so that neither pays for the first use of Spark.
     _fjord_seconds(spark, folder / "warm", texts[:1], parts)
     plain_spark.run_all(spark, texts[:1], folder / "rows", folder / "warm-plain")
     ours = [_fjord_seconds(spark, folder / f"fjord-{turn}", texts, parts) for turn in range(turns)]
@@ -74,8 +74,8 @@ def over_plain_spark(spark: Any, folder: Path, count: int, rows: int, *, keys: i
 def adding(spark: Any, folder: Path, count: int, *, among: int, times: int = 5) -> dict[str, float]:
     """Return how long it takes to add a query to a live stream: in Fjord among `among`, in plain Spark among `count`.
 
-    From SQL text to the first stored answer; each added query wants everything. Micro-batches are counted that begin
-    after the query was added or dropped: one is always under way.
+    From SQL text to the first stored answer; each added query selects all rows. Only micro-batches that begin
+    after the query was added or dropped are counted, because one is always under way.
     """
     added = [f"SELECT k, x FROM readings WHERE k >= {-number}" for number in range(times)]
     first = itertools.count(0, 1000)
@@ -134,7 +134,7 @@ def _micro_batches_until_silent(fjord: FjordInSpark, queries: list[PlannedQuery]
 
 
 def _check_answers(fjord: FjordInSpark, queries: list[PlannedQuery]) -> None:
-    """See that queries that were there all the time have the answers Polars finds, whoever came and went."""
+    """Check the answers of queries that ran all the time against Polars, whichever queries came and went."""
     stream, answers = pl.SQLContext(readings=pl.scan_delta(fjord.table.root).collect()), fjord.answers()
     for text, query in zip(filter_queries(len(queries)), queries, strict=True):
         expected = stream.execute(text, eager=True).height

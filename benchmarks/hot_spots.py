@@ -1,7 +1,7 @@
-"""Where a running cluster and its proxy spend their time, as py-spy sees it.
+"""Where a running cluster and its proxy spend their time, recorded by py-spy.
 
 Starts the demonstration's parts with its queries, and once there are answers, samples the stacks of two parts at the
-same time: of the proxy, and of the cluster with all Python workers that Spark has started. Java is not seen.
+same time: the proxy, and the cluster with all Python workers that Spark has started. Java is not recorded.
 
     python benchmarks/hot_spots.py [--duration 60s] [--motes 64] [--format speedscope|flamegraph] [--folder FOLDER]
 """
@@ -32,7 +32,7 @@ HINT = "py-spy must be allowed to look into other processes: as root, or with sy
 
 
 def main() -> None:
-    """Record, and say where the recordings are."""
+    """Record, and print where the recordings are."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--duration", default="60s", help="how long to sample, once there are answers")
     arguments.add_argument("--motes", type=int, default=64)
@@ -81,10 +81,10 @@ def record(recordings: list[tuple[Child, Path]], seconds: int, form: str) -> Non
         )
         for subject, file in recordings
     ]  # fmt: skip
-    said = [each.communicate()[0] for each in running]
-    for each, words in zip(running, said, strict=True):
+    outputs = [each.communicate()[0] for each in running]
+    for each, output in zip(running, outputs, strict=True):
         if each.returncode:
-            sys.exit(f"{words.partition('Stack backtrace')[0].rstrip()}\nhint: {HINT}")
+            sys.exit(f"{output.partition('Stack backtrace')[0].rstrip()}\nhint: {HINT}")
 
 
 if __name__ == "__main__":

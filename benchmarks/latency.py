@@ -1,4 +1,4 @@
-"""From a sample on a mote to its row on the result topic: how long it takes.
+"""Latency from a sample on a mote to its row on the result topic.
 
 Starts broker, cluster, proxy and motes as separate processes, adds one query that passes every sample on, and
 measures, for each row, the time from the sample's instant (motes sample in real time) to its arrival at a subscriber.
@@ -70,7 +70,7 @@ def main() -> None:
 async def measure(
     broker: BrokerAddress, api: ApiClient, children: Children, seconds: float
 ) -> dict[str, list[tuple[float, float]]]:
-    """Return, by query, (when it arrived, how long it took) in seconds; measuring begins after a while."""
+    """Return, by query, each row's (arrival, latency) in seconds; measuring begins after a warm-up."""
     delays: dict[str, list[tuple[float, float]]] = {"samples": [], "windows": []}
     began = time.monotonic() + SETTLE_SECONDS
 
@@ -119,12 +119,12 @@ def describe(delays: dict[str, list[tuple[float, float]]], motes: int, seconds: 
 
 
 def share(ordered: list[float], part: float) -> float:
-    """Return the value below which this part of the values lies."""
+    """Return the quantile of the values at this share."""
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def plot(delays: dict[str, list[tuple[float, float]]], path: Path) -> None:
-    """Draw every row's delay over time, and how the delays are distributed."""
+    """Draw every row's delay over time, and the distribution of the delays."""
     import matplotlib as mpl  # noqa: PLC0415 - only when there is something to draw
 
     mpl.use("Agg")

@@ -37,7 +37,7 @@ LAST_WAIT_SECONDS = 180.0
 
 
 async def run_live(folder: Path, *, motes: int, settle: float, seconds: float) -> dict[str, Any]:
-    """Run motes until all have their program and have settled, and then for so long; return what was measured."""
+    """Run motes until all have their program and have settled, and then for so long; return the measurements."""
     broker = BrokerAddress(port=free_port())
     with Children(folder) as children:
         child = children.start("broker", ["broker", "--port", str(broker.port)])
@@ -97,7 +97,7 @@ def _counted(fleet: Fleet) -> tuple[tuple[int, int], float, int]:
 
 
 def _virtual_mw(motes: int, seconds: float) -> float:
-    """Return the mean draw of the same motes in virtual time, over as long a stretch long after their start."""
+    """Return the mean draw of the same motes in virtual time, over an equal period long after their start."""
     world = Traffic(motes, seed=1, default_period_us=10_000_000)
     programs = {each.name: TENTH_HERTZ for each in world.motes}
     fleet = VirtualFleet(world, programs, VirtualSettings(find_profile(PRESET)))

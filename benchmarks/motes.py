@@ -1,9 +1,9 @@
-"""How fast motes are simulated, and whether many live ones keep their schedule.
+"""How fast the simulation of motes is, and whether many live motes keep their schedule.
 
-Virtual time: 1,000 motes for each of the paper's three programs through 30 days, energy only; then again for twice as
-long, to see whether memory grows with time. Also motes sample by sample, as a rate. Seconds are those of the processor,
-so that the figure is for one core. Live: 10,000 motes at 0.1 Hz in one process over a broker, beside the same motes in
-virtual time; a late tick is a sample taken more than a second after its instant. Draws figure 11 of the paper as well.
+Virtual time: 1,000 motes with each of the paper's three programs through 30 days, energy only; then again for twice as
+long, to see whether memory grows with time. Also whole motes, sample by sample, as a rate. Times are processor time,
+so that the figures are for one core. Live: 10,000 motes at 0.1 Hz in one process over a broker, beside the same motes
+in virtual time; a late tick is a sample taken more than a second after its instant. Also draws figure 11 of the paper.
 
     python benchmarks/motes.py [--quick] [--json] [--motes 1000] [--days 30] [--live-motes 10000]
 """
@@ -119,7 +119,7 @@ async def live(motes: int, seconds: float) -> dict[str, Any]:
 
 
 def peak_mebibytes() -> float:
-    """Return the most memory this process has had."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -2,7 +2,7 @@
 
 Two queries, from their text, over a million tuples of a thousand keys: a grouped aggregate over a sliding window and an
 equi-join of two windowed streams. Fjord gets them in batches, as from a stream, and keeps intervals and watermarks; the
-comparison is one Polars expression over all tuples at once, written for just this question. Both answers are compared.
+comparison is one Polars expression over all tuples at once, written for just this query. Both answers are compared.
 
     python benchmarks/operators.py [--quick] [--json]
 """
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def made(count: int, *, seed: int, first: int = 0) -> pl.DataFrame:
-    """Return `count` tuples in the order of their stamps, number `first` and on: START, END, k, x."""
+    """Return `count` tuples from number `first` on, in the order of their stamps: START, END, k, x."""
     dice = np.random.default_rng(seed + first)
     stamps = (np.arange(first, first + count) * (SECOND_US // TUPLES_PER_SECOND)).astype(np.int64)
     stamps += dice.integers(0, SECOND_US // TUPLES_PER_SECOND, count)
@@ -110,7 +110,7 @@ class Running:
         self._top = [operator_of(step) for step in fragment.subscribers[0].finish]
 
     def feed(self, streams: Streams, watermark_us: int) -> pl.DataFrame:
-        """Take a batch of each stream; return the rows that are final by now."""
+        """Process a batch of each stream; return the rows that are final now."""
         for exchange, scan, operators in self._pipelines:
             columns = [column.name for column in scan.columns if column != COVERED_BY]
             batch = Batch(streams[scan.stream].select(START, END, *columns), watermark_us)
@@ -129,7 +129,7 @@ class Running:
 
 
 def _fragment(query: PlannedQuery) -> Fragment:
-    """Return what runs a query; if it shares no panes, as if no other query could ever join it."""
+    """Return the fragment of a query; without shared panes, as if no other query could ever share it."""
     if pane_query_of(query.node) is not None:
         (fragment,) = lower(Plan(1, (query,))).fragments
         return fragment
@@ -160,7 +160,7 @@ def aggregate_by_hand(streams: Streams) -> pl.DataFrame:
 
 
 def join_by_hand(streams: Streams) -> pl.DataFrame:
-    """Readings with the events of their key less than 10 s later: met within stretches of 10 s, then compared."""
+    """Readings with the events of their key less than 10 s later: joined within intervals of 10 s, then compared."""
     size_us = 10 * SECOND_US
     stretch = pl.col(START) // size_us
     readings = streams["readings"].lazy().with_columns(pl.concat_list(stretch, stretch + 1).alias("stretch"))
@@ -203,7 +203,7 @@ def compare(
 
 
 def check(name: str, ours: pl.DataFrame, hand: pl.DataFrame) -> None:
-    """Stop if the two do not say the same; a fast wrong answer is worth nothing."""
+    """Stop if the two answers differ: a fast wrong answer is worth nothing."""
     if name == "aggregate":
         sums = [(each.height, each["n"].sum(), round(float(each["mean"].sum()), 3)) for each in (ours, hand)]
     else:
@@ -216,7 +216,7 @@ def check(name: str, ours: pl.DataFrame, hand: pl.DataFrame) -> None:
 
 
 def memory_of(tuples: int, *, quiet: bool) -> list[tuple[int, float]]:
-    """Return (tuples fed, resident MiB) while both queries run over ever new batches."""
+    """Return (tuples fed, resident MiB) while both queries run over new batches."""
     process = psutil.Process()
     queries = [Running(AGGREGATE), Running(JOIN)]
     samples: list[tuple[int, float]] = []
@@ -235,7 +235,7 @@ def memory_of(tuples: int, *, quiet: bool) -> list[tuple[int, float]]:
 
 
 def flatness(resident: list[tuple[int, float]]) -> dict[str, float]:
-    """Compare the second quarter of the samples with the last one: growth would show there."""
+    """Compare the second quarter of the samples with the last one, which shows any growth."""
     sizes = [size for _, size in resident]
     quarter = len(sizes) // 4
     second, last = statistics.median(sizes[quarter : 2 * quarter]), statistics.median(sizes[-quarter:])

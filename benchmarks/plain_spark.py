@@ -1,4 +1,4 @@
-"""What a user of Spark would write: one Structured Streaming query per user query, over the same rows."""
+"""The same queries in plain Spark: one Structured Streaming query per user query, over the same rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = "fjord_start_us long, fjord_mote string, fjord_default_rate boolean, k 
 
 
 def run_all(spark: SparkSession, queries: list[str], rows: Path, folder: Path) -> tuple[float, dict[str, int]]:
-    """Start a streaming query per query, wait until all have read everything; return seconds and rows per query."""
+    """Start a streaming query per query, and wait until all have read all rows; return seconds and rows per query."""
     began = time.perf_counter()
     running = [_start(spark, text, rows, folder / f"q{number}") for number, text in enumerate(queries, 1)]
     for query in running:

@@ -1,8 +1,8 @@
 """A stream joined with a relation as a user of Spark would write it: Structured Streaming's stream-static join.
 
 python benchmarks/plain_spark_join.py FOLDER TURNS FILES:MICRO_BATCHES ...: in each case the stream is in so many files
-of FOLDER/rows-FILES, and read in so many micro-batches; the relation is in FOLDER/places.parquet. It runs in a process
-of its own, with Spark's own settings: those of Fjord's session make it faster.
+of FOLDER/rows-FILES, and read in so many micro-batches; the relation is in FOLDER/places.parquet. The benchmark runs in
+a process of its own, with Spark's default settings: those of Fjord's session make it faster.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(folder: Path, turns: int, cases: Sequence[tuple[int, int]]) -> None:
 
 
 def session(folder: Path) -> Any:
-    """Return a session as Spark makes it, with one shuffle partition per core: its usual 200 would be slower."""
+    """Return a default Spark session, but with one shuffle partition per core: the default of 200 would be slower."""
     use_java(find_java())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -69,18 +69,18 @@ def session(folder: Path) -> Any:
 
 
 def join(spark: Any, data: Path, folder: Path, *, how: str, files: int, micro_batches: int) -> tuple[float, int]:
-    """Run the join over everything; return the seconds that the micro-batches took, and rows answered.
+    """Run the join over all rows; return the seconds that the micro-batches took, and the number of answer rows.
 
     Parameters
     ----------
     spark
         The session.
     data
-        Where the stream's Parquet files and the relation's are.
+        The folder of the Parquet files of stream and relation.
     folder
-        For answers and checkpoint.
+        Holds answers and checkpoint.
     how
-        Which join Spark is told to use: one of :data:`WAYS`.
+        The join that Spark is to use: one of :data:`WAYS`.
     files, micro_batches
         Into how many files the stream is cut, and in how many micro-batches these are read: as many, or one.
     """

@@ -1,12 +1,13 @@
 """A whole proxy against a bare subscriber: packets per second through the broker, what is lost, and memory.
 
-In the same run and in turn, a publisher that keeps ahead sends the same packets, with a quality of service of 1, to
+In the same run and in turn, a publisher sends the same packets, with a quality of service of 1, to
 
 * bare: an aiomqtt 2 subscriber that only counts them;
-* link: Fjord's own link to the broker, that only counts them;
-* proxy: a whole proxy, with its stores on disk, 300 queries on the motes' stream, and who acknowledges its batches.
+* link: Fjord's own link to the broker, which only counts them;
+* proxy: a whole proxy, with its stores on disk, 300 queries on the motes' stream, and a process that acknowledges
+  its batches.
 
-The broker's processor time is measured too: one core of it is the most that any of them can be given.
+The broker's processor time is measured too: one core of it is the upper limit for all of them.
 
     python benchmarks/proxy.py [--quick] [--json] [--rounds 7] [--packets 60000] [--motes 1000]
 """
@@ -76,7 +77,7 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: rounds, packets in each to each contender, and motes that send them."""
+    """The size of a run: rounds, packets in each round to each contender, and motes that send them."""
 
     rounds: int
     packets: int
@@ -85,7 +86,7 @@ class Size:
 
 @dataclass
 class Contender:
-    """One that takes packets: its processes, and what was measured of it in each round."""
+    """A receiver of packets: its processes, and its measurements in each round."""
 
     name: str
     process: multiprocessing.process.BaseProcess
@@ -99,7 +100,7 @@ class Contender:
 
 
 async def throughput(folder: Path, size: Size) -> tuple[list[Contender], dict[str, Any]]:
-    """Let all take turns; return what was measured of each, and the report."""
+    """Let all take turns; return the contenders with their measurements, and the report."""
     async with running_broker(engine="mosquitto") as broker:
         with ExitStack() as stack:
             contenders = [
@@ -120,7 +121,7 @@ def start(stack: ExitStack, run: Callable[..., None], port: int, name: str, *mor
 def start_process(
     stack: ExitStack, run: Callable[..., None], *arguments: object
 ) -> multiprocessing.process.BaseProcess:
-    """Start a process that ends when the last of its arguments says so."""
+    """Start a process that ends when the stop event in its last argument is set."""
     process = context.Process(target=run, args=arguments, daemon=True)
     process.start()
     stack.callback(process.join, TIME_LIMIT_SECONDS)
@@ -131,7 +132,7 @@ def start_process(
 
 
 def take_turns(stack: ExitStack, port: int, contenders: list[Contender], size: Size) -> None:
-    """Make all ready, and measure each in each round."""
+    """Prepare all contenders, and measure each in each round."""
     proxy = contenders[-1]
     start_process(stack, run_acknowledger, port, proxy.name, proxy.shared)
     for each in contenders:
@@ -148,7 +149,7 @@ def take_turns(stack: ExitStack, port: int, contenders: list[Contender], size: S
 
 
 def measure_round(contender: Contender, port: int, size: Size) -> None:
-    """Send packets to one contender and note how it went."""
+    """Send packets to one contender and record the measurements."""
     began = context.Value("d", 0.0)
     which = (contender.name, size.motes, contender.sent, size.packets)
     contender.sent += size.packets
@@ -180,7 +181,7 @@ def used_us(process: psutil.Process) -> float:
 
 
 def wait_for(reached: Callable[[], bool], problem: str, *, fail: bool = True) -> None:
-    """Wait until something is reached; after too long, fail or only say so."""
+    """Wait for a condition; after too long, fail or only print the problem."""
     deadline = time.monotonic() + TIME_LIMIT_SECONDS
     while not reached():
         if time.monotonic() > deadline:

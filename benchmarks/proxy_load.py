@@ -1,6 +1,6 @@
-"""The packets of benchmarks/proxy.py, and the publisher that sends them as fast as they are taken.
+"""The packets of benchmarks/proxy.py, and the publisher that sends them as fast as they are received.
 
-The publisher writes frames that were encoded beforehand, so that it takes as little of the machine as can be.
+The publisher writes frames that were encoded beforehand, so that it uses as little of the machine as possible.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SAMPLES_PER_PACKET = 3
 UNACKNOWLEDGED = 1_000
 """Messages the publisher has sent and the broker has not acknowledged, at most."""
 AHEAD = 20_000
-"""Messages sent and not yet taken by who is measured, at most: far fewer than the broker keeps."""
+"""Messages sent and not yet processed by the contender, at most: far fewer than the broker keeps."""
 AT_ONCE = 100
 PAUSE_SECONDS = 0.002
-"""Between looks at acknowledgements: the broker would else wake the publisher for each one, at the cost of both."""
+"""Pause between reads of acknowledgements: the broker would otherwise wake the publisher for each, which costs both."""
 BEGAN_US = 1_700_000_000 * SECOND_US
 TRAFFIC = StreamSchema(
     "traffic",
@@ -46,18 +46,18 @@ LONGEST_ONE_BYTE_LENGTH = 127
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the processes of a contender tell each other, in memory, so that telling costs nothing.
+    """State that the processes of a contender share in memory, so that sharing it costs nothing.
 
     Parameters
     ----------
     taken
-        Messages taken.
+        Messages received.
     ready
-        1 when it listens; for a proxy, more by one for each announcement taken.
+        1 when it listens; a proxy adds one for each announcement received.
     rows
         Rows acknowledged to a proxy.
     stop
-        Set when it is to end.
+        Set when the process must end.
     """
 
     taken: Synchronized[int]
@@ -72,7 +72,7 @@ def mote_name(place: int) -> str:
 
 
 def announcement(place: int) -> Announcement:
-    """Return what a mote says of itself."""
+    """Return a mote's announcement."""
     properties = {"segment": place % 50}
     return Announcement(VERSION, mote_name(place), 1, "loop", TRAFFIC, properties, SECOND_US, SECOND_US)
 
@@ -116,16 +116,16 @@ def packets(proxy: str, motes: int, first: int, count: int) -> list[bytes]:
 
 
 def announcements(proxy: str, motes: int) -> list[bytes]:
-    """Return the frames in which all motes say what they are, with the demand before them."""
-    said = [
+    """Return the frames of the demand and of all motes' announcements."""
+    announced = [
         frame(topics.announcement(proxy, mote_name(place)), encode(announcement(place)), place)
         for place in range(motes)
     ]
-    return [frame(topics.demand(TRAFFIC.name), encode(demand()), motes, retain=True), *said]
+    return [frame(topics.demand(TRAFFIC.name), encode(demand()), motes, retain=True), *announced]
 
 
 class Publisher:
-    """A client that does nothing but write frames it was given, as fast as they are acknowledged and taken."""
+    """A client that only writes given frames, as fast as they are acknowledged and received."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -136,7 +136,7 @@ class Publisher:
             raise ConnectionError("the broker refuses the publisher")
 
     def publish(self, frames: Sequence[bytes], taken: Synchronized[int]) -> None:
-        """Publish all and wait until the broker has them; `taken` counts what has arrived of all frames ever sent."""
+        """Publish all and wait until the broker has them; `taken` counts all frames that ever arrived."""
         count, sent, bytes_acknowledged = len(frames), 0, 0
         before = taken.value
         while bytes_acknowledged < 4 * count:
@@ -151,7 +151,7 @@ class Publisher:
                     bytes_acknowledged += len(self._socket.recv(65_536))
 
     def close(self) -> None:
-        """Say farewell."""
+        """Disconnect."""
         self._socket.sendall(b"\xe0\x00")
         self._socket.close()
 

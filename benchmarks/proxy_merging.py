@@ -46,14 +46,14 @@ def merging(queries: int = 1_000, sensors: int = 1_000, rounds: int = 3) -> dict
 
 
 def _demands(count: int, dice: random.Random) -> list[QueryDemand]:
-    """Return demands of which hardly two are alike: other periods, fields, bands, sensors, panes."""
+    """Return demands of which hardly two are alike in periods, fields, bands, sensors and panes."""
     found = []
     for number in range(count):
         period_us = dice.choice([None, 2, 5, 10, 30, 60])
         period_us = None if period_us is None else period_us * SECOND
         fields = tuple(sorted(dice.sample(["speed", "flow"], dice.randint(1, 2))))
         aggregated = dice.random() < 0.5  # noqa: PLR2004 - a coin
-        # Whoever wants every sample gets all the others theirs: then there is nothing to choose.
+        # A demand for every sample would serve all the others: then there is nothing to choose.
         banded = dice.random() < (0.5 if aggregated else 0.99)
         bands = (Band("speed", high=float(dice.randint(50, 600)) / 10),) if banded else ()
         segment = dice.randrange(SEGMENTS)

@@ -1,6 +1,6 @@
-"""Those that take the packets of benchmarks/proxy.py, each for a process of its own.
+"""Receivers of the packets of benchmarks/proxy.py, each for a process of its own.
 
-A bare subscriber, Fjord's link alone, a whole proxy, and who acknowledges the proxy's batches.
+A bare subscriber, Fjord's link alone, a whole proxy, and the process that acknowledges the proxy's batches.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def run_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
     """Run a whole proxy, as `fjord proxy` does."""
 
     async def serve() -> None:
-        # Motes are not heard while others have their turn: none of them may count as silent for that, nor as one that
-        # does not begin, without which the stream goes on. Their clocks are made up.
+        # Motes send nothing while other contenders have their turn: none may count as silent for that, nor as a mote
+        # that does not begin, without which the stream goes on. Their clocks are made up.
         settings = ProxySettings(
             name=proxy,
             broker=f"127.0.0.1:{port}",

@@ -1,4 +1,4 @@
-"""Streams that meet relations: what many users of one lookup cost each, and a large relation against plain Spark.
+"""Streams joined with relations: the cost per user of one shared lookup, and a large relation against plain Spark.
 
 python benchmarks/relations.py [--quick] [--json]
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# Where Spark's workers run, operators use one thread each; so they do here.
+# In Spark's workers operators use one thread each, and so they do here.
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 from fjord_in_spark import FjordInSpark
 from folding import machine
-from hosted_fjord import READINGS, HostedFjord, append, change_places, planned, readings
+from hosted_dataflow import READINGS, HostedDataflow, append, change_places, planned, readings
 from rich.console import Console
 
 from cluster.spark.session import SessionSettings, open_session
@@ -34,7 +34,7 @@ from cluster.storage.stream_tables import StreamTable
 RESULTS = Path(__file__).parent / "results"
 STEP_US = 1_000
 MICRO_BATCHES = (20, 8)
-"""Into how many the stream of the join is cut: 100,000 tuples each, about what a second brings, or 250,000."""
+"""Numbers of files for the stream of the join: 100,000 tuples each, about those of a second, or 250,000."""
 
 JOIN = "SELECT r.k, r.x, p.name FROM readings AS r, places AS p WHERE r.k = p.key AND r.x > p.high"
 
@@ -83,9 +83,9 @@ def main() -> None:
 
 
 def users(folder: Path, *, rounds: int) -> list[dict[str, float]]:
-    """Return, by number of users, what Q2 costs each; every user knows other segments and finds other speeds slow.
+    """Return, by number of users, the cost of Q2 for each; every user has other segments and another limit of speed.
 
-    A minute of 640 sensors' samples, one in two seconds, is a micro-batch; what is counted is the processor's time.
+    A micro-batch is a minute of 640 sensors' samples, one in two seconds; the cost is processor time.
     """
     a_minute = 640 * 30
     step_us = 60_000_000 // a_minute
@@ -105,35 +105,35 @@ def users(folder: Path, *, rounds: int) -> list[dict[str, float]]:
     curve, alone = [], None
     for count in USERS:
         queries = [planned(text, number) for number, text in enumerate(texts[:count], 1)]
-        fjord = HostedFjord(folder, queries)
-        costs = [_processor_seconds(fjord, version) for version in range(1, rounds + 1)]
+        dataflow = HostedDataflow(folder, queries)
+        costs = [_processor_seconds(dataflow, version) for version in range(1, rounds + 1)]
         median_s = statistics.median(costs[2:])  # the first ones build plan and tables
-        alone = alone or fjord.answers["q1"]
-        if fjord.answers["q1"] != alone:
-            raise SystemExit(f"q1 has {alone} rows alone, and {fjord.answers['q1']} among {count}")
+        alone = alone or dataflow.answers["q1"]
+        if dataflow.answers["q1"] != alone:
+            raise SystemExit(f"q1 has {alone} rows alone, and {dataflow.answers['q1']} among {count}")
         curve.append(
             {
                 "users": count,
                 "processor_ms": round(median_s * 1000, 2),
                 "ms_per_query": round(median_s * 1000 / count, 3),
-                "answers": sum(fjord.answers.values()),
+                "answers": sum(dataflow.answers.values()),
             }
         )
     return curve
 
 
-def _processor_seconds(fjord: HostedFjord, version: int) -> float:
+def _processor_seconds(dataflow: HostedDataflow, version: int) -> float:
     began = time.process_time()
-    fjord.micro_batch(version, version * 60_000_000)
+    dataflow.micro_batch(version, version * 60_000_000)
     return time.process_time() - began
 
 
 def large_relation(folder: Path, tuples: int, rows: int, *, cuts: Sequence[int], turns: int) -> list[dict[str, float]]:
-    """Return how much faster a stream of tuples meets a relation of so many rows than in plain Spark, at its best.
+    """Return how much faster a stream is joined with a relation of so many rows than in plain Spark, at its best.
 
-    Either reads the stream in so many micro-batches, as it would come, and in the last case all at once. A tuple has
-    one partner in the relation, and one in a thousand pairs is an answer. Either has done all of the first case before
-    anything is measured, for a stream goes on; the start of a query is not counted. Each case is taken so many times;
+    Both read the stream in so many micro-batches, as it would come, and in the last case all at once. A tuple has
+    one partner in the relation, and one in a thousand pairs is an answer. Both run the first case once before
+    the measurements, because a stream goes on; the start of a query is not counted. Each case is repeated, and the
     medians count.
     """
     places = _places(rows)

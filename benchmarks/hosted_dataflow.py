@@ -1,4 +1,4 @@
-"""A Fjord's own work, without Spark's: a plan on the local host, micro-batch by micro-batch."""
+"""Fjord's work without Spark's: a plan on the local host, micro-batch by micro-batch."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ BUCKETS = 4
 
 
 def planned(text: str, number: int) -> PlannedQuery:
-    """Return a query as a plan holds it."""
+    """Return a query in the form that plans hold."""
     node: Node = rewrite(translate(text, CATALOG).node).node
     return PlannedQuery(f"q{number}", number, node)
 
 
 def filter_queries(count: int, *, keys: int = KEYS) -> list[str]:
-    """Queries that each want one in `keys` tuples: half of them one key, half of them a range of values."""
+    """Return queries that each select one in `keys` tuples: half of them by a key, half by a range of values."""
     return [
         f"SELECT k, x FROM readings WHERE k = {number * 7 % keys}"
         if number % 2
@@ -62,7 +62,7 @@ def window_query(aggregate: str, size: int, slide: int) -> str:
 
 
 def readings(count: int, *, first: int = 0, step_us: int = 1_000, keys: int = KEYS) -> pl.DataFrame:
-    """Return rows as a stream table holds them: keys and values evenly drawn, stamps in order."""
+    """Return rows of a stream table: keys and values drawn uniformly, stamps in order."""
     dice = np.random.default_rng(1 + first)
     stamps = (np.arange(first, first + count) * step_us).astype(np.int64)
     columns = {
@@ -82,21 +82,21 @@ def append(table: StreamTable, rows: pl.DataFrame, watermark_us: int) -> None:
 
 
 def change_places(folder: Path, rows: pl.DataFrame) -> None:
-    """Give the relation its next version, for all that comes."""
+    """Write the relation's next version, which holds for all later tuples."""
     versions = RelationVersions(folder / "relations" / PLACES.identity)
     versions.prepare(rows)
     versions.commit(rows, {})
 
 
-class HostedFjord:
+class HostedDataflow:
     """A plan on the local host, over stream tables.
 
     Parameters
     ----------
     folder
-        With the stream tables in ``streams``, and relations in ``relations``.
+        Holds the stream tables in ``streams``, and relations in ``relations``.
     queries
-        What runs, all from the beginning.
+        The queries, all from the beginning of the stream.
     """
 
     def __init__(self, folder: Path, queries: Sequence[PlannedQuery]) -> None:
