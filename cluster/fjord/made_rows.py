@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from cluster.fjord.operators.join_condition import equal_columns
 from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Schema
+from cluster.language.context import MOST_READINGS
 from cluster.language.quantities import written
-from cluster.language.readings import MOST_READINGS
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow
 from cluster.physical.operations import Operation

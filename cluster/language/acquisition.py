@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from cluster.language.catalog import BaseStream
-    from cluster.language.scope import Context, ScopeColumn
+    from cluster.language.context import Context
+    from cluster.language.scope import ScopeColumn
     from cluster.language.syntax import EventsClause, SampleClause, Within
 
 OWN = "every stream {} has a {} of its own"

@@ -11,8 +11,8 @@ from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
 from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, FUNCTIONS
 
 if TYPE_CHECKING:
+    from cluster.language.context import Context
     from cluster.language.errors import FjordSqlError
-    from cluster.language.scope import Context
 
 QUANTIFIERS = ("EXISTS", "ALL", "ANY")
 """What is written like a function of a subquery."""

@@ -26,15 +26,15 @@ from cluster.language.words import FOREIGN_OPERATORS, QUOTES
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
-    from cluster.language.expressions import Checker
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
+    from cluster.language.operand_checks import OperandChecker
 
 
 MOST_DECIMALS = 300
 """The most that ROUND takes; few reals have more."""
 
 
-def check_function(checker: Checker, call: exp.Expr) -> Typed:
+def check_function(checker: OperandChecker, call: exp.Expr) -> Typed:
     """Return a call of a function of :data:`FUNCTIONS`, resolved and typed.
 
     Raises
@@ -83,7 +83,7 @@ def _nullable(function: Function, typed: list[Typed]) -> bool:
     return not function.null_if_null or any(each.nullable for each in typed)
 
 
-def _arguments_of(checker: Checker, call: exp.Expr, function: Function) -> list[exp.Expr]:
+def _arguments_of(checker: OperandChecker, call: exp.Expr, function: Function) -> list[exp.Expr]:
     arguments: list[exp.Expr] = []
     for slot in function.slots:
         value = call.args.get(slot)
@@ -115,7 +115,7 @@ def _rebuilt(call: exp.Expr, function: Function, arguments: list[exp.Expr]) -> e
     return type(call)(**parts, **flags)
 
 
-def check_case(checker: Checker, case: exp.Case | exp.If) -> Typed:
+def check_case(checker: OperandChecker, case: exp.Case | exp.If) -> Typed:
     """Return CASE or IF, resolved and typed; IF becomes CASE.
 
     Raises
@@ -154,7 +154,7 @@ def check_case(checker: Checker, case: exp.Case | exp.If) -> Typed:
     )
 
 
-def check_cast(checker: Checker, cast: exp.Cast) -> Typed:
+def check_cast(checker: OperandChecker, cast: exp.Cast) -> Typed:
     """Return CAST or TRY_CAST, resolved and typed; both give NULL for what cannot be converted.
 
     Raises

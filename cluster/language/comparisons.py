@@ -13,7 +13,7 @@ from cluster.language.syntax import place_of
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
 
 Value = bool | int | float | str
 Operator = Literal["=", "<", "<=", ">", ">=", "in", "is null", "is not null"]

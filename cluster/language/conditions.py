@@ -22,7 +22,8 @@ from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
-    from cluster.language.scope import Context, Scope
+    from cluster.language.context import Context
+    from cluster.language.scope import Scope
     from cluster.language.subqueries import Operand, Subqueries
     from cluster.language.typing_rules import Typed
 

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
 from cluster.language.calls import check_case, check_cast, check_function, unsupported
 from cluster.language.errors import did_you_mean
 from cluster.language.functions import Family
-from cluster.language.mismatches import converted, reconciled
+from cluster.language.operand_checks import OperandChecker
 from cluster.language.syntax import Slot, Within
-from cluster.language.typing_rules import (
-    Typed,
-    TypeMismatchError,
-    belongs,
-    clashing_units,
-    common_type,
-    common_unit,
-)
+from cluster.language.typing_rules import Typed, common_type, common_unit
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
-
-if TYPE_CHECKING:
-    from cluster.language.scope import Context, Scope
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
@@ -35,12 +24,10 @@ LONGEST_PATTERN = 1_000
 """Characters of a pattern of LIKE."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checker:
+class Checker(OperandChecker):
     """Checks expressions against one scope."""
 
-    scope: Scope
-    context: Context
+    __slots__ = ()
 
     def check(self, expression: exp.Expr) -> Typed:
         """Return `expression`, resolved and typed.
@@ -55,46 +42,6 @@ class Checker:
         if rule is None:
             raise unsupported(self.context, expression)
         return rule(self, expression)
-
-    def check_as(self, expression: exp.Expr, family: Family, hint: str | None = None) -> Typed:
-        """Return `expression`, resolved and typed, if it belongs to `family`; `hint` is for the error if it does not.
-
-        Raises
-        ------
-        FjordSqlError
-            As :meth:`check`, or if it does not.
-        """
-        return self.belonging(self.check(expression), expression, family, hint)
-
-    def belonging(self, typed: Typed, expression: exp.Expr, family: Family, hint: str | None = None) -> Typed:
-        """Return what an expression is, if it belongs to `family`, as :meth:`check_as` does.
-
-        Raises
-        ------
-        FjordSqlError
-            If it does not.
-        """
-        if not belongs(typed.type, family):
-            found = typed.type.value if typed.type else "null"
-            reason = f"{family.value} was expected here, but this is {found}"
-            raise self.context.error(expression, reason, hint or converted(typed.type, family))
-        return typed
-
-    def common(self, at: exp.Expr, operands: list[Typed], *, action: str) -> FieldType | None:
-        """Return the common type of `operands`; warns when their units differ.
-
-        Raises
-        ------
-        FjordSqlError
-            If they have none.
-        """
-        try:
-            found = common_type(operand.type for operand in operands)
-        except TypeMismatchError as mismatch:
-            raise self.context.error(at, f"cannot {action}: {mismatch}", reconciled(at, operands)) from None
-        if units := clashing_units(operands):
-            self.context.warn(f"{self.context.source_text(at)} mixes {units[0]} and {units[1]}")
-        return found
 
     def column(self, reference: exp.Column) -> Typed:
         """Return the column a name means."""

@@ -23,10 +23,11 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
+from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.quantities import duration_us, read_quantity, row_count
-from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stream_items import with_history
 from cluster.language.syntax import (
     Bounds,
@@ -119,7 +120,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
             raise context.error(reference, f"there is no stream {reference.name!r}", hint)
         alias = alias or reference.name
         context.reads.add(entry.name)
-        context.readings.add(entry.readings if isinstance(entry, DerivedStream) else 1, reference, context)
+        context.add_readings(entry.readings if isinstance(entry, DerivedStream) else 1, reference)
         if isinstance(entry, BaseStream):
             base, stamp = True, entry.stamp
             node: Node = _source(entry, item, context, stamped=stamped)

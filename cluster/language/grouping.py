@@ -11,12 +11,13 @@ from sqlglot import exp
 from cluster.expressions.walks import columns_read
 from cluster.language.algebra import Aggregate, AggregateCall, Distinct, Node, Output, Project, schema_of
 from cluster.language.arguments import called, without_distinct, wrong_number
+from cluster.language.context import Context
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
 from cluster.language.matching_keys import MatchingKeys
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
-from cluster.language.scope import Context, Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import QUERIES, Completeness, ErrorBound, Slot, span_of
 from protocols.wire.streams import FieldType
 

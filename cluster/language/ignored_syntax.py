@@ -17,7 +17,7 @@ from cluster.language.text_words import words_of
 from cluster.language.words import ALIAS_EXPECTED, FOREIGN_OPERATORS, UNQUOTED
 
 if TYPE_CHECKING:
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
 
 WORDS: dict[tuple[type[exp.Expr], str], tuple[str, str | None]] = {
     (exp.CTE, "materialized"): ("MATERIALIZED", "whatever several queries have in common runs once anyway"),

@@ -9,11 +9,12 @@ from sqlglot import exp
 
 from cluster.language.algebra import Join, Lookup, Node, Scalar, schema_of
 from cluster.language.conditions import conjunction
+from cluster.language.context import Context
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem
 from cluster.language.functions import Family
 from cluster.language.plans import renamed_apart
-from cluster.language.scope import Context, Scope, ScopeItem
+from cluster.language.scope import Scope, ScopeItem
 from cluster.language.syntax import conjuncts, holds_query
 
 

@@ -12,7 +12,7 @@ from cluster.language.errors import suggest
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
     from cluster.language.syntax import Quantity
 
 DURATION_UNITS: dict[str, int] = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
     from cluster.language.syntax import CreateRelationStatement
 
 SHORTEST_REFRESH_US = 1_000_000

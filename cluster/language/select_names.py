@@ -9,7 +9,7 @@ from sqlglot import exp
 from cluster.language.syntax import StreamItem
 
 if TYPE_CHECKING:
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
 
 SHORT = 60
 """Characters of an expression that is worth repeating."""

@@ -13,13 +13,13 @@ from cluster.language.acquisition import LEAVE_OUT, OWN, with_lifetime
 from cluster.language.algebra import Distinct, Node, Output
 from cluster.language.catalog import CatalogError, DerivedStream
 from cluster.language.conditions import Conditions
+from cluster.language.context import Readings
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem, sample_item, tolerate, translate_item
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.joins import join_items
 from cluster.language.plans import project, scalar_of
-from cluster.language.readings import Readings
 from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.set_operations import combine
 from cluster.language.subqueries import Subqueries
@@ -28,7 +28,8 @@ from cluster.language.zip_joins import zip_items
 from protocols.wire.streams import RESERVED_PREFIX
 
 if TYPE_CHECKING:
-    from cluster.language.scope import Context, ScopeColumn
+    from cluster.language.context import Context
+    from cluster.language.scope import ScopeColumn
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 NAME_SHAPE = "letters from A to Z, digits and _, a letter first; 64 characters at most"

@@ -12,7 +12,7 @@ from cluster.language.plans import column_scalar, project
 from cluster.language.typing_rules import TypeMismatchError, common_type
 
 if TYPE_CHECKING:
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
     from protocols.wire.streams import FieldType
 
 

@@ -39,7 +39,7 @@ from cluster.language.algebra import History, Node, Source
 from cluster.language.quantities import duration_us, read_quantity
 
 if TYPE_CHECKING:
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
     from cluster.language.syntax import SinceClause
 
 

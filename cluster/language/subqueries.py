@@ -22,7 +22,8 @@ from cluster.language.typing_rules import Typed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cluster.language.scope import Context, Scope
+    from cluster.language.context import Context
+    from cluster.language.scope import Scope
 
 
 class SelectTranslator(Protocol):

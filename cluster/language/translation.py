@@ -14,6 +14,7 @@ from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.comments import unclosed, without_comments
 from cluster.language.comparisons import value_of
+from cluster.language.context import Context
 from cluster.language.dialect import FjordSQL, tokens_of
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
@@ -22,7 +23,6 @@ from cluster.language.parsing import FjordSqlParser
 from cluster.language.plans import reads_relations_only
 from cluster.language.readable_text import check_numbers, readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
-from cluster.language.scope import Context
 from cluster.language.selects import NAME, NAME_SHAPE, Translator
 from cluster.language.syntax import (
     CreateDerived,

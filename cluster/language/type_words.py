@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
 
 TYPE_WORDS: Mapping[str, FieldType] = {
     **dict.fromkeys(("BOOLEAN", "BOOL"), FieldType.BOOLEAN),

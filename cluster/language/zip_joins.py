@@ -18,7 +18,7 @@ from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.algebra import ZipKind
-    from cluster.language.scope import Context
+    from cluster.language.context import Context
 
 APART = "apart_us"
 """The column with the stamp on the right minus that on the left; behind a number if the name is taken."""

@@ -19,13 +19,14 @@ from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.accepted_syntax import ONE_SHOT_QUESTIONS
 from cluster.language.catalog import Catalog
+from cluster.language.context import Context
 from cluster.language.dialect import FjordSQL, FjordSqlGenerator
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.functions import AGGREGATES
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import NO_NUMBER
-from cluster.language.scope import Context, unique_name
+from cluster.language.scope import unique_name
 from cluster.language.selects import NAME
 from cluster.language.syntax import span_of, too_deep
 from cluster.language.type_words import TYPE_WORDS, written_type

@@ -8,11 +8,11 @@ import pytest
 
 from cluster.errors import ClusterError
 from cluster.language.accepted_syntax import DECLARATION_SYNTAX, QUERY_SYNTAX, accepted_triples, occurrences
+from cluster.language.context import Context
 from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError
 from cluster.language.functions import AGGREGATES, FUNCTIONS
 from cluster.language.parsing import FjordSqlParser
-from cluster.language.scope import Context
 from cluster.language.selects import Translator
 from cluster.language.translation import parse_statement, translate, translate_derived
 from tests.cluster.language.fixture_files import pairs

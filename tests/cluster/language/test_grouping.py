@@ -16,11 +16,12 @@ from cluster.language.algebra import (
     Tolerance,
     inputs_of,
 )
+from cluster.language.context import Context
 from cluster.language.dialect import parse_scalar
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
 from cluster.language.plans import plain_column
-from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of
 from cluster.plan.expressions import read_scalar

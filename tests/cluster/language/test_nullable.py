@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cluster.language.catalog import Catalog
+from cluster.language.context import Context
 from cluster.language.dialect import parse_scalar
 from cluster.language.expressions import Checker
-from cluster.language.scope import Context, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from protocols.wire.streams import FieldType
 
 TYPES = {"i": FieldType.INTEGER, "r": FieldType.REAL, "t": FieldType.TEXT, "b": FieldType.BOOLEAN}

@@ -1,0 +1,108 @@
+"""What one translation has throughout: its text, the catalog, the warnings, and how often it has read streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cluster.language.comments import without_comments
+from cluster.language.errors import FjordSqlError, shortened
+from cluster.language.syntax import span_of
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from cluster.language.catalog import Catalog
+
+MOST_READINGS = 1_000
+"""Streams and relations that a query may read, each counted as often as it does."""
+
+
+@dataclass(slots=True)
+class Readings:
+    """How often a query has read streams and relations so far, with WITH and derived streams written out.
+
+    This is an upper bound on copies of a tuple. A name for a query that uses another name twice doubles the number;
+    twenty such names make it a million. Plans share what is named twice, so they stay small; the rows that they make do
+    not.
+    """
+
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Context:
+    """What one translation has throughout: the text (for errors), the catalog, and the warnings that it collects."""
+
+    text: str
+    catalog: Catalog
+    registered: bool = False
+    """True if the text was accepted before, perhaps by an earlier version: what it meant then, it goes on to mean."""
+    warnings: list[str] = field(default_factory=list)
+    reads: set[str] = field(default_factory=set)
+    """Names of the streams read so far, and of those that WITH defines."""
+    readings: Readings = field(default_factory=Readings)
+    from_clauses: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """What FROM of a SELECT is with a catalog: by identity of both, with both (selects.py)."""
+    lasting: set[tuple[int, int]] = field(default_factory=set)
+    """Places of the LIFETIMEs that are about a stream: not each of its streams has another, nearer one."""
+    operands: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """What subqueries are right of the tuples of a plan: by identity of both, with both (subqueries.py)."""
+
+    _words: str | None = field(default=None, repr=False)
+
+    @property
+    def words(self) -> str:
+        """The text with spaces for comments, in which words are looked for."""
+        if self._words is None:
+            self._words = without_comments(self.text)
+        return self._words
+
+    def add_readings(self, readings: int, at: exp.Expr) -> None:
+        """Count a name in FROM that stands for so many.
+
+        Raises
+        ------
+        FjordSqlError
+            If those are too many in all.
+        """
+        self.readings.count += readings
+        if self.readings.count > MOST_READINGS:
+            raise self.error(
+                at,
+                f"with every name written out, this query reads streams {self.readings.count:,} times or more; at most "
+                f"{MOST_READINGS:,} are possible",
+                "what doubles with every step can be computed at once: multiply instead of repeating UNION ALL",
+            )
+
+    def error(self, at: exp.Expr, reason: str, hint: str | None = None) -> FjordSqlError:
+        """Return an error about the text that `at` was read from."""
+        place: exp.Expr | None = at
+        span = None
+        while place is not None and (span := span_of(place)) is None:
+            place = place.parent
+        start, end = span or (0, len(self.text))
+        return FjordSqlError(reason, text=self.text, start=start, end=end, hint=hint)
+
+    def refuse_ignored(self, at: exp.Expr, reason: str, hint: str | None = None) -> None:
+        """Refuse what would be ignored; in what was registered, it always has been, and there is a warning.
+
+        Raises
+        ------
+        FjordSqlError
+            As :meth:`error`, unless the text was accepted before.
+        """
+        if not self.registered:
+            raise self.error(at, reason, hint)
+        self.warn(f"{self.source_text(at)} is ignored: {reason}")
+
+    def warn(self, message: str) -> None:
+        """Remember a warning, once."""
+        short = shortened(message)
+        if short not in self.warnings:
+            self.warnings.append(short)
+
+    def source_text(self, expression: exp.Expr) -> str:
+        """Return the text that `expression` was read from, as far as it is known."""
+        span = span_of(expression)
+        return self.text[span[0] : span[1]] if span else expression.sql()
