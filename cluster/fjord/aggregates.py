@@ -20,7 +20,7 @@ from cluster.fjord.batch import START
 from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.fjord.scaled_reals import SCALE, between_values, different, mean_of, scaled
-from cluster.language.algebra import AggregateCall
+from cluster.language.columns import AggregateCall
 from cluster.language.plans import plain_column
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
 from protocols.wire.programs import Measure

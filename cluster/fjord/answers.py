@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.counters import Counters
 from cluster.fjord.instantiation import operator_of
-from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.physical.nodes import Fragment, Subscriber
 from cluster.physical.operations import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 from cluster.physical.rules.finishing import Finish

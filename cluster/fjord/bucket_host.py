@@ -25,7 +25,7 @@ from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.algebra import QUERY_GROUP
+from cluster.language.columns import QUERY_GROUP
 from cluster.physical.nodes import Fragment
 from cluster.physical.operations import RIGHT
 

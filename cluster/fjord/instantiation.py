@@ -36,7 +36,7 @@ from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.zipping import Zip
 from cluster.fjord.queues import Queue
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Schema
+from cluster.language.columns import Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Operation

@@ -19,7 +19,7 @@ from functools import wraps
 from typing import TypeVar
 
 from cluster.fjord.operators.join_condition import equal_columns
-from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Schema
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Schema
 from cluster.language.context import MOST_READINGS
 from cluster.language.quantities import written
 from cluster.physical import operations as kinds

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import Scalar, Schema
+from cluster.language.columns import Scalar, Schema
 from cluster.plan.predicate_intervals import Conditions, Interval, Intervals, Value, extract_ranges
 from protocols.wire.streams import FieldType
 

@@ -21,7 +21,8 @@ from cluster.fjord.real_values import settled_scan
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot, is_scan
-from cluster.language.algebra import Node, Relation, identity_of, schema_of
+from cluster.language.algebra import Node, Relation, schema_of
+from cluster.language.columns import identity_of
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of, slices_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.text.byte_sizes import format_byte_size

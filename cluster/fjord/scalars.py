@@ -20,7 +20,7 @@ from cluster.expressions.nodes import Binary, Column, Expression, bare
 from cluster.fjord.scalar_functions import POLARS_TYPES
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalar_rules import value_of
-from cluster.language.algebra import Scalar
+from cluster.language.columns import Scalar
 
 __all__ = ["POLARS_TYPES", "compile_scalar"]
 

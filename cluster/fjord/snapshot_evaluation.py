@@ -14,16 +14,7 @@ from cluster.fjord.operators.lookup import Lookup as LookupOperator
 from cluster.fjord.operators.lookup import LookupTable
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import (
-    Aggregate,
-    Filter,
-    Lookup,
-    Node,
-    Project,
-    Relation,
-    inputs_of,
-    schema_of,
-)
+from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Relation, inputs_of, schema_of
 from cluster.physical.rules.operations import operation_of
 
 Scans = Mapping[Relation, pl.LazyFrame]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cluster.errors import PlanError
 from cluster.fjord.made_rows import KEYS_ASSUMED, RowFlow, RowFlows, groups_of, known_at_rates
-from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
 from protocols.text.byte_sizes import format_byte_size

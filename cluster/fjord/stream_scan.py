@@ -10,7 +10,7 @@ from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.instantiation import empty_rows
 from cluster.fjord.real_values import settled_rows
 from cluster.fjord.stored_rows import StoredRows
-from cluster.language.algebra import PASSING, Column, Schema
+from cluster.language.columns import PASSING, Column, Schema
 from protocols.wire.batches import DEFAULT_RATE_COLUMN, EXCEPT_COLUMN, FORM_COLUMN, PANE_COLUMN, SAMPLES_COLUMN
 from protocols.wire.streams import FieldType
 

@@ -15,7 +15,8 @@ from cluster.expressions.walks import from_below
 from cluster.fjord.scalar_functions import COMPARED
 from cluster.fjord.text_functions import LONGEST_TEXT
 from cluster.language import walks
-from cluster.language.algebra import Aggregate, Node, Project, Scalar, inputs_of
+from cluster.language.algebra import Aggregate, Node, Project, inputs_of
+from cluster.language.columns import Scalar
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
 

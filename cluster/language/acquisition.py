@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.language.algebra import PASSING, Column, Detector, Node, Source, Tolerance
+from cluster.language.algebra import Detector, Node, Source, Tolerance
+from cluster.language.columns import PASSING, Column
 from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, period_us, read_quantity, read_real, written
 from cluster.language.syntax import LifetimeClause, place_of

@@ -11,148 +11,15 @@ Nodes are shared: a plan is a graph in which equal parts may be one object (clus
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cluster.expressions import nodes as expressions
-from cluster.expressions.nodes import Expression
-from cluster.expressions.text import text_of
+from cluster.language.columns import AggregateCall, Column, Output, Scalar, Schema
 from cluster.shared_nodes import SharedNode, remembered
 from protocols.wire.streams import FieldType
-
-
-class Column(msgspec.Struct, frozen=True):
-    """A column of a node's output. The validity interval is not a column."""
-
-    name: str
-    type: FieldType
-    unit: str = ""
-
-
-Schema = tuple[Column, ...]
-
-STAMP = Column("fjord_stamp", FieldType.INTEGER, "us")
-"""The instant at which a tuple was sampled, as a column: a :class:`Source` has it where FIRST or LAST ask for it."""
-
-PASSING = Column("passing_us", FieldType.INTEGER, "us")
-"""How long an event lasted: the column of a :class:`Source` with a detector besides the fixed ones."""
-
-QUERY_GROUP = Column("fjord_member", FieldType.INTEGER)
-"""The query group that a row is for, where queries are folded; no query sees it (cluster/physical/rules)."""
-
-VISIBLE_FROM = Column("fjord_since", FieldType.INTEGER)
-"""The newest query's epoch when a tuple came, where queries share tuples: later queries do not see the tuple."""
-
-
-class Scalar:
-    """An expression and the type of its values. Immutable.
-
-    No struct of `msgspec`: how it is written depends on what for. Names are made of its text (:func:`identity_of`),
-    files hold its nodes (cluster/plan/stored_plans.py).
-
-    Parameters
-    ----------
-    expression
-        The expression.
-    type_
-        Of its values; that of NULL, which has none of its own, is what is wanted.
-    """
-
-    __slots__ = ("_hash", "expression", "type")
-
-    def __init__(self, expression: Expression, type_: FieldType) -> None:
-        self.expression: Final = expression
-        self.type: Final = type_
-        self._hash = hash((expression, type_))
-
-    @property
-    def sql(self) -> str:
-        """The expression as FjordSQL, for people, and for names that never change."""
-        return text_of(self.expression)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether `other` is the same expression."""
-        if self is other:
-            return True
-        if not isinstance(other, Scalar):
-            return NotImplemented
-        alike = self._hash == other._hash and self.type == other.type
-        return alike and self.expression == other.expression
-
-    def __hash__(self) -> int:
-        """Return a number that is the same for equal expressions."""
-        return self._hash
-
-    def __reduce__(self) -> tuple[type[Scalar], tuple[Expression, FieldType]]:
-        """Return how to make it again, in a process where hashes may be others."""
-        return Scalar, (self.expression, self.type)
-
-    def __repr__(self) -> str:
-        """Return it as it is written."""
-        return f"Scalar({self.sql!r}, {self.type.value})"
-
-
-def identity_of(value: object) -> bytes:
-    """Return a text that is the same for equal parts of plans only, to make names of; the same for ever.
-
-    Each expression in it is the text it is written as.
-    """
-    return msgspec.json.encode(value, enc_hook=_as_text)
-
-
-def _as_text(value: object) -> object:
-    if not isinstance(value, Scalar):
-        raise NotImplementedError(f"{type(value).__name__} is no part of a plan")
-    return {"sql": value.sql, "type": value.type}
-
-
-class Output(msgspec.Struct, frozen=True):
-    """A named expression of a projection."""
-
-    name: str
-    scalar: Scalar
-    unit: str = ""
-
-
-class AggregateCall(msgspec.Struct, frozen=True):
-    """One aggregate of an :class:`Aggregate` node.
-
-    Parameters
-    ----------
-    name
-        Of the output column.
-    function
-        Lower case: count, sum, avg, min, max, stddev, variance, median, quantile, first, last, completeness.
-    argument
-        None only for ``COUNT(*)`` and ``COMPLETENESS()``.
-    type
-        Of the result.
-    distinct
-        True to look at each value once.
-    parameter
-        The share, 0 to 1, of an approximate quantile; else None.
-    order
-        The column of stamps by which first and last go; else None. Of equal stamps the least value is first, the
-        greatest last, so that the answer does not depend on the order of arrival.
-    """
-
-    name: str
-    function: str
-    argument: Scalar | None
-    type: FieldType
-    distinct: bool = False
-    parameter: float | None = None
-    unit: str = ""
-    order: str | None = None
-
-    @property
-    def reads(self) -> tuple[Scalar, ...]:
-        """The expressions it reads of each tuple."""
-        argument = () if self.argument is None else (self.argument,)
-        return argument if self.order is None else (*argument, Scalar(expressions.Column(self.order), STAMP.type))
 
 
 class Tolerance(msgspec.Struct, frozen=True):

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
-from cluster.language.algebra import Column, Node, Schema, schema_of
+from cluster.language.algebra import Node, schema_of
+from cluster.language.columns import Column, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.reading import expression_of
-from cluster.language.algebra import AntiJoin, Filter, Node, Scalar, SemiJoin, Union
+from cluster.language.algebra import AntiJoin, Filter, Node, SemiJoin, Union
 from cluster.language.calls import unsupported
+from cluster.language.columns import Scalar
 from cluster.language.expressions import COMPARISONS, Checker, grouped
 from cluster.language.functions import Family
 from cluster.language.nesting import balanced

@@ -20,11 +20,11 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
-    Scalar,
     Source,
     TimeWindow,
     schema_of,
 )
+from cluster.language.columns import Scalar
 from cluster.language.functions import AGGREGATES
 from cluster.language.plans import plain_column, scalar_of
 from cluster.language.walks import nodes_of

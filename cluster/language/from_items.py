@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from cluster.language.acquisition import with_events, with_sample, with_sources, with_tolerance
 from cluster.language.algebra import (
-    STAMP,
     CountWindow,
     Dstream,
     Granularity,
@@ -23,6 +22,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
+from cluster.language.columns import STAMP
 from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.plans import never_null, reads_relations_only

@@ -135,7 +135,7 @@ class AggregateFunction:
     Parameters
     ----------
     name
-        As in :class:`cluster.language.algebra.AggregateCall`.
+        As in :class:`cluster.language.columns.AggregateCall`.
     parameter
         The family of its argument.
     result

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
-from cluster.language.algebra import Aggregate, AggregateCall, Distinct, Node, Output, Project, schema_of
+from cluster.language.algebra import Aggregate, Distinct, Node, Project, schema_of
 from cluster.language.arguments import called, without_distinct, wrong_number
+from cluster.language.columns import AggregateCall, Output
 from cluster.language.context import Context
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
@@ -24,7 +25,7 @@ from protocols.wire.streams import FieldType
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cluster.language.algebra import Scalar
+    from cluster.language.columns import Scalar
 
 
 @dataclass(frozen=True, slots=True)

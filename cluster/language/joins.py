@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from cluster.language.algebra import Join, Lookup, Node, Scalar, schema_of
+from cluster.language.algebra import Join, Lookup, Node, schema_of
+from cluster.language.columns import Scalar
 from cluster.language.conditions import conjunction
 from cluster.language.context import Context
 from cluster.language.expressions import Checker

@@ -18,7 +18,7 @@ from protocols.wire.streams import FieldType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster.language.algebra import Output, Scalar
+    from cluster.language.columns import Output, Scalar
 
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot, Within)
 """What counts as one; an error allowed on a column is no part of what an expression means."""

@@ -8,7 +8,8 @@ from sqlglot import exp, parser
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.arguments import unknown_function, without_distinct, wrong_number
+from cluster.language.arguments import wrong_number
+from cluster.language.call_parsing import LITERALS, ArgumentsError, CallParsing, PositionedParseError
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
@@ -47,32 +48,11 @@ STEPS_PER_TOKEN = 30
 MOST_STEPS = 10_000
 """How often the parser may go on or back: so often for each token, and so often besides. It needs about three."""
 
-LITERALS = (TokenType.NUMBER, TokenType.STRING)
 ENDS = (TokenType.COMMA, TokenType.R_PAREN, TokenType.WHEN, TokenType.ELSE, TokenType.END)
 """What ends an expression, whatever it is."""
 
-CASTS = ("CAST", "TRY_CAST")
-"""Of other functions, too, sqlglot makes a CAST."""
-
 SQLGLOT_TRIPS = (ParseError, ValueError, TypeError, LookupError, AttributeError)
 """What sqlglot raises on its way through text that is far from SQL, besides the errors it means to."""
-
-
-class PositionedParseError(ParseError):
-    """A parse error with the characters that it is about."""
-
-    def __init__(self, message: str, *, start: int, end: int) -> None:
-        super().__init__(message, errors=[{"description": message, "start": start, "end": end}])
-        self.start = start
-        self.end = end
-
-
-class ArgumentsError(PositionedParseError):
-    """A call with a wrong number of arguments; its place is known only where the call began."""
-
-    def __init__(self, name: str = "", *, start: int = 0, end: int = 0) -> None:
-        super().__init__("wrong number of arguments", start=start, end=end)
-        self.name = name
 
 
 def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
@@ -83,7 +63,7 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
     return refuse
 
 
-class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.Parser):
+class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallParsing, parser.Parser):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], Any]]] = {
@@ -130,22 +110,6 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
         """Raise an error if `token`, or the word before it, is a misspelled word of the language."""
         if (error := misspelled(self._stop(token.start))) is not None:
             raise error
-
-    def raise_error(self, message: str, token: Token | None = None) -> None:
-        """Raise what sqlglot found, with its place: what comes next, though it may name what it has read last."""
-        token = self._curr if token is None or token is self._prev else token
-        start, end = (token.start, token.end + 1) if token else (len(self.sql.rstrip()),) * 2
-        raise PositionedParseError(message, start=start, end=end)
-
-    def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
-        """Return `expression`, if it has all that it needs."""
-        if not expression.error_messages(args):
-            return expression
-        if isinstance(expression, exp.Between):
-            self.raise_error("Expected AND")
-        if args is not None or (isinstance(expression, exp.Func) and not isinstance(expression, exp.Binary | exp.Case)):
-            raise ArgumentsError
-        return super().validate_expression(expression, args)
 
     def _advance(self, times: int = 1) -> None:
         # sqlglot tries one thing after another: what may take long is counted by how often it goes on and back.
@@ -306,12 +270,6 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
             query.meta["word"] = self.expression(exp.Var(this=start.text), start)
         return query
 
-    def _spanning(self, start: Token | None, expression: exp.Expr | None) -> exp.Expr | None:
-        """Note on `expression` the text it was read from, for errors; sqlglot notes that of names and numbers only."""
-        if expression is not None and start and self._prev:
-            expression.meta["start"], expression.meta["end"] = start.start, self._prev.end
-        return expression
-
     def _parse_set_operations(self, this: exp.Expr | None) -> exp.Expr | None:
         query = super()._parse_set_operations(this)
         if isinstance(query, exp.Query):
@@ -321,67 +279,6 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, parser.
             if self._curr is not clause and self._match_set(self.SET_OPERATIONS, advance=False):
                 self.refuse("LIFETIME stands at the end of a query", token=clause, hint=LIFETIME_SHAPE)
         return query
-
-    def _parse_quantified(self) -> exp.Expr | None:
-        """Return ALL, SOME or EXISTS of a query, which may have parentheses of its own; sqlglot reads one pair only."""
-        predicate = self.SUBQUERY_PREDICATES.get(self._curr.token_type) if self._curr else None
-        place = self._index + 1
-        while place < len(self._tokens) and self._tokens[place].token_type == TokenType.L_PAREN:
-            place += 1
-        opened = self._index + 1 < place < len(self._tokens)
-        if predicate is None or not opened or self._tokens[place].token_type not in self.SUBQUERY_TOKENS:
-            return None
-        start = self._curr
-        self._advance(2)
-        query = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
-        self._match_r_paren()
-        return self._spanning(start, self.expression(predicate(this=query)))
-
-    def _parse_function_call(self, *arguments: Any, **options: Any) -> exp.Expr | None:
-        if (quantified := self._parse_quantified()) is not None:
-            return quantified
-        token, start = self._curr, self._index
-        try:
-            call = super()._parse_function_call(*arguments, **options)
-        except ArgumentsError as error:
-            if error.name:
-                raise
-            if token.text.upper() in CASTS:
-                self.raise_error("Expected AS")
-            last = self._curr if self._curr and self._curr.token_type == TokenType.R_PAREN else self._prev
-            if self._tokens[start + 2 : start + 3] and self._tokens[start + 2].token_type == TokenType.DISTINCT:
-                reason, hint = without_distinct(token.text)
-                self.refuse_span(reason, token.start, last.end + 1, hint=hint)
-            raise ArgumentsError(token.text, start=token.start, end=last.end + 1) from None
-        if isinstance(call, exp.Cast) and token.text.upper() not in CASTS:
-            reason, hint = unknown_function(token.text, elsewhere=True)
-            self.refuse_span(reason, token.start, self._prev.end + 1, hint=hint)
-        function = call
-        while function is not None and not isinstance(function, exp.Func | exp.Subquery):
-            function = function.this if isinstance(function.this, exp.Expr) else None
-        if function is not None:
-            function.meta.setdefault("called", token.text)
-        return call
-
-    def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:  # noqa: FBT001, FBT002 - sqlglot's
-        if not self._match(TokenType.L_PAREN, advance=False):
-            self.refuse("IN is followed by a list or a query in parentheses", hint="x IN (1, 2)")
-        literals = self._parse_literals()
-        return super()._parse_in(this, alias) if literals is None else exp.In(this=this, expressions=literals)
-
-    def _parse_literals(self) -> list[exp.Expr] | None:
-        """Return the numbers and texts in parentheses if there is nothing else in them: such lists may be long."""
-        found: list[exp.Expr] = []
-        for place in range(self._index + 1, len(self._tokens) - 1, 2):
-            token, behind = self._tokens[place], self._tokens[place + 1].token_type
-            if token.token_type not in LITERALS or behind not in (TokenType.COMMA, TokenType.R_PAREN):
-                return None
-            literal = exp.Literal(this=token.text, is_string=token.token_type == TokenType.STRING)
-            found.append(literal.update_positions(token))
-            if behind == TokenType.R_PAREN:
-                self._advance(place + 2 - self._index)
-                return found
-        return None
 
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
         # sqlglot overlooks it if nothing stands between two commas, or before the first one.

@@ -14,23 +14,22 @@ from cluster.language.algebra import (
     Filter,
     Join,
     Node,
-    Output,
     Project,
     Relation,
-    Scalar,
     SemiJoin,
     Source,
     Zip,
     inputs_of,
     schema_of,
 )
+from cluster.language.columns import Output, Scalar
 from cluster.language.scope import Names
 from cluster.shared_nodes import remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cluster.language.algebra import Column, Schema
+    from cluster.language.columns import Column, Schema
     from cluster.language.typing_rules import Typed
     from protocols.wire.streams import FieldType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cluster.language.algebra import Column, Schema
+from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison, WrittenComparison, comparisons_of
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.quantities import duration_us, read_quantity, written

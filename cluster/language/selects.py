@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.acquisition import LEAVE_OUT, OWN, with_lifetime
-from cluster.language.algebra import Distinct, Node, Output
+from cluster.language.algebra import Distinct, Node
 from cluster.language.catalog import CatalogError, DerivedStream
+from cluster.language.columns import Output
 from cluster.language.conditions import Conditions
 from cluster.language.context import Readings
 from cluster.language.expressions import Checker

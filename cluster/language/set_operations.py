@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.nodes import Cast
-from cluster.language.algebra import Column, Difference, Distinct, Intersection, Node, Output, Scalar, Union, schema_of
+from cluster.language.algebra import Difference, Distinct, Intersection, Node, Union, schema_of
+from cluster.language.columns import Column, Output, Scalar
 from cluster.language.plans import column_scalar, project
 from cluster.language.typing_rules import TypeMismatchError, common_type
 

@@ -166,21 +166,12 @@ QUERIES = (exp.Select, exp.SetOperation, exp.Subquery)
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     """Return the parts of `condition` that AND connects."""
-    return _connected(condition, exp.And)
-
-
-def disjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    """Return the parts of `condition` that OR connects."""
-    return _connected(condition, exp.Or)
-
-
-def _connected(condition: exp.Expr, connector: type[exp.Connector]) -> list[exp.Expr]:
     found: list[exp.Expr] = []
     waiting = [condition]
     while waiting:
         part = waiting.pop()
         part = part.unnest() if isinstance(part, exp.Paren) else part
-        if isinstance(part, connector):
+        if isinstance(part, exp.And):
             waiting += (part.expression, part.this)
         else:
             found.append(part)

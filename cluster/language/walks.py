@@ -31,8 +31,8 @@ def nodes_of(node: Node, *, within: Callable[[Node], bool] | None = None) -> Ite
             waiting.extend(reversed(inputs_of(current)))
 
 
-def from_below(node: Node, *, within: Callable[[Node], bool] | None = None) -> Iterator[Node]:
-    """Yield the nodes of a plan from the bottom up, left before right, each object once; parameters as above."""
+def from_below(node: Node) -> Iterator[Node]:
+    """Yield the nodes of a plan from the bottom up, left before right, each object once."""
     seen: set[int] = set()
     waiting = [(node, False)]
     while waiting:
@@ -42,8 +42,7 @@ def from_below(node: Node, *, within: Callable[[Node], bool] | None = None) -> I
         elif id(current) not in seen:
             seen.add(id(current))
             waiting.append((current, True))
-            if within is None or within(current):
-                waiting.extend((each, False) for each in reversed(inputs_of(current)))
+            waiting.extend((each, False) for each in reversed(inputs_of(current)))
 
 
 def parts_shared(node: Node) -> frozenset[int]:

@@ -12,7 +12,7 @@ import polars as pl
 
 from cluster.fjord.batch import NEVER, instant_text
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Schema
+from cluster.language.columns import Schema
 from protocols.text.plain_text import columns_of, printable
 from protocols.wire.streams import FieldType
 

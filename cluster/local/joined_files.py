@@ -9,7 +9,7 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, START
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Column, Schema
+from cluster.language.columns import Column, Schema
 from cluster.local.errors import TableFileError
 from cluster.local.stream_files import BATCH_ROWS, StreamFile, schema_of_fields
 from cluster.local.table_files import TableFile

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, START
-from cluster.language.algebra import Schema
+from cluster.language.columns import Schema
 from cluster.local.errors import TableFileError, explained
 from cluster.local.file_instants import instants
 from cluster.local.table_files import TableFile

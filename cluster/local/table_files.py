@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cluster.language.algebra import Column, Schema
+from cluster.language.columns import Column, Schema
 from cluster.local.column_values import read_as_a_whole, read_column, type_of, without_values
 from cluster.local.csv_files import numbered_records, scan_csv
 from cluster.local.errors import SHOWN_ROWS, TableFileError, explained

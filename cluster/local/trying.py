@@ -13,8 +13,9 @@ from cluster.fjord.answers import ERROR
 from cluster.fjord.batch import NEVER, START
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.fjord.text_growth import check_text
-from cluster.language.algebra import Node, Schema, Source, schema_of
+from cluster.language.algebra import Node, Source, schema_of
 from cluster.language.catalog import StaticRelation
+from cluster.language.columns import Schema
 from cluster.language.walks import nodes_of
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables, RelationRows

@@ -16,7 +16,7 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
-from cluster.language.algebra import AggregateCall, Scalar
+from cluster.language.columns import AggregateCall, Scalar
 from cluster.physical.operations import Exchange, Filter, Lookup, Measures, Operation, Project, Scan, Sink
 from cluster.plan.history import EVER_US
 from cluster.plan.pipelines import Host

@@ -9,20 +9,8 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from cluster.language.algebra import (
-    QUERY_GROUP,
-    STAMP,
-    VISIBLE_FROM,
-    AggregateCall,
-    Column,
-    Detector,
-    History,
-    Output,
-    Scalar,
-    Schema,
-    TableLookup,
-    ZipKind,
-)
+from cluster.language.algebra import Detector, History, TableLookup, ZipKind
+from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
 from protocols.wire.batches import EXCEPT_COLUMN
 from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cluster.language.algebra import AggregateCall, LookupKind, Scalar, TableLookup
+from cluster.language.algebra import LookupKind, TableLookup
+from cluster.language.columns import AggregateCall, Scalar
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan, Subscriber
 from cluster.physical.operations import Lookup, PlainOperation
 from cluster.physical.plan_changes import FragmentChange, NodeChange, PhysicalChange, Splice

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Output, Scalar
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Output, Scalar
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import COVERED_BY, MARKS, RIGHT

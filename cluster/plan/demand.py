@@ -8,8 +8,6 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from cluster.language.algebra import (
-    PASSING,
-    STAMP,
     Aggregate,
     AntiJoin,
     Difference,
@@ -23,7 +21,6 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
-    Scalar,
     SemiJoin,
     Source,
     TimeWindow,
@@ -32,6 +29,7 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.language.columns import PASSING, STAMP, Scalar
 from cluster.language.walks import nodes_of
 from cluster.plan.completeness import count_fingerprint, fields_read
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, names_of, substituted

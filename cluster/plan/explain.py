@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from cluster.language.algebra import (
     Aggregate,
-    AggregateCall,
     AntiJoin,
     CountWindow,
     Difference,
@@ -24,11 +22,9 @@ from cluster.language.algebra import (
     Join,
     Lookup,
     Node,
-    Output,
     PartitionedWindow,
     Project,
     Relation,
-    Scalar,
     SemiJoin,
     Source,
     TableLookup,
@@ -39,17 +35,12 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.language.columns import AggregateCall, Output, Scalar
 from cluster.language.plans import plain_column
-from cluster.language.translation import Query, translate
+from cluster.language.translation import Query
 from cluster.plan.relations_read import relations_of
-from cluster.plan.rewrite import Rewritten, rewrite
+from cluster.plan.rewrite import Rewritten
 from protocols.text.durations import format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cluster.language.catalog import Catalog
-    from cluster.plan.relations_read import RelationSize
 
 _PICTURES = {**{code: 0x2400 + code for code in range(32)}, 0x7F: 0x2421, 0x85: 0x2424, 0x2028: 0x2424, 0x2029: 0x2424}
 """Of control characters in texts: one that ends a line would end that of the operator."""
@@ -91,38 +82,6 @@ def explain(node: Node, *, schemas: bool = False) -> str:
 
     draw(node, "", "")
     return "\n".join(lines)
-
-
-def explain_query(
-    text: str,
-    catalog: Catalog,
-    *,
-    schemas: bool = False,
-    large: frozenset[str] = frozenset(),
-    sizes: Mapping[str, RelationSize] | None = None,
-) -> str:
-    """Return what a query means, which rules make it cheaper, and what runs in the end.
-
-    Parameters
-    ----------
-    text
-        The query.
-    catalog
-        The streams it may name.
-    schemas
-        As for :func:`explain`.
-    large
-        Identities of relations that are too large for the memory of every worker.
-    sizes
-        What is known of relations, by identity.
-
-    Raises
-    ------
-    FjordSqlError
-        If it is no query.
-    """
-    query = translate(text, catalog)
-    return explained(query, rewrite(query.node, large=large, sizes=sizes), schemas=schemas)
 
 
 def explained(query: Query, rewritten: Rewritten, *, schemas: bool = False) -> str:

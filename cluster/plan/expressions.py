@@ -9,7 +9,8 @@ from cluster.expressions.nodes import Binary, Expression, bare, grouped
 from cluster.expressions.walks import column_uses as uses_in
 from cluster.expressions.walks import columns_read, node_count
 from cluster.expressions.walks import substituted as with_columns
-from cluster.language.algebra import Output, Scalar, schema_of
+from cluster.language.algebra import schema_of
+from cluster.language.columns import Output, Scalar
 from cluster.language.plans import column_scalar
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType

@@ -16,15 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
-    Filter,
-    Lookup,
-    Node,
-    Project,
-    Relation,
-    Source,
-    TableLookup,
-)
+from cluster.language.algebra import Filter, Lookup, Node, Project, Relation, Source, TableLookup
 from cluster.language.plans import plain_column
 from cluster.language.walks import rebuilt
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of

@@ -28,9 +28,7 @@ from cluster.language.algebra import (
     Lookup,
     LookupKind,
     Node,
-    Output,
     Project,
-    Scalar,
     SemiJoin,
     Source,
     TableLookup,
@@ -41,6 +39,7 @@ from cluster.language.algebra import (
     with_inputs,
 )
 from cluster.language.bounds import OPERATOR_WORDS
+from cluster.language.columns import Output, Scalar
 from cluster.language.plans import column_scalar, project, reads_relations_only
 from cluster.language.scope import unique_name
 from cluster.language.walks import above

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.language.algebra import Filter, Lookup, Node, Project, Scalar, schema_of
+from cluster.language.algebra import Filter, Lookup, Node, Project, schema_of
+from cluster.language.columns import Scalar
 from cluster.language.plans import plain_column
 from cluster.plan.expressions import by_name, conjunction_of, conjuncts_of, substituted
 

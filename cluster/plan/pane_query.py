@@ -11,22 +11,8 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
-    STAMP,
-    Aggregate,
-    AggregateCall,
-    Column,
-    Filter,
-    Node,
-    Output,
-    Project,
-    Scalar,
-    Source,
-    TimeWindow,
-    Tolerance,
-    identity_of,
-    schema_of,
-)
+from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow, Tolerance, schema_of
+from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar, identity_of
 from cluster.language.plans import column_scalar
 from cluster.plan.expressions import conjunction_of, conjuncts_of, substituted
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from cluster.language.algebra import QUERY_GROUP, Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow
+from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow
+from cluster.language.columns import QUERY_GROUP
 from cluster.language.walks import nodes_of
 
 
-def is_pipeline(node: Node, *, windowed: bool = False) -> bool:
+def is_pipeline(node: Node) -> bool:
     """Return whether a plan is a stateless pipeline above a stream, with at most one window."""
+    windowed = False
     while isinstance(node, Filter | Project | TimeWindow):
         if isinstance(node, TimeWindow):
             if windowed:

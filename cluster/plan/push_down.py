@@ -15,7 +15,8 @@ from functools import lru_cache
 
 import msgspec
 
-from cluster.language.algebra import Detector, Scalar, Source
+from cluster.language.algebra import Detector, Source
+from cluster.language.columns import Scalar
 from cluster.language.plans import plain_column
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
 from cluster.plan.pane_query import PaneQuery

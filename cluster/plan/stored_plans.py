@@ -12,7 +12,8 @@ from sqlglot.errors import SqlglotError
 
 from cluster.errors import PlanError
 from cluster.expressions import storing
-from cluster.language.algebra import Node, Relation, Scalar, identity_of, inputs_of, with_inputs
+from cluster.language.algebra import Node, Relation, inputs_of, with_inputs
+from cluster.language.columns import Scalar, identity_of
 from cluster.language.errors import FjordSqlError
 from cluster.language.walks import from_below, written_out
 from cluster.plan.expressions import read_scalar

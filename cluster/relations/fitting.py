@@ -8,7 +8,7 @@ from operator import and_
 
 import polars as pl
 
-from cluster.language.algebra import Column, Schema
+from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison, Value
 from cluster.language.errors import suggest
 from cluster.language.relation_statements import MOST_COLUMNS

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from cluster.language.algebra import Column, Schema
+from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.secrets import masked
 from cluster.relations.fitting import POLARS_TYPES, matched, predicate, servable, settled

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import Identifier
 
-from cluster.language.algebra import Column, Schema
+from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.secrets import MASK, masked
 from cluster.relations.fitting import matched, polars_schema, servable, settled

@@ -10,7 +10,7 @@ from typing import Protocol
 import polars as pl
 
 from cluster.errors import ClusterError
-from cluster.language.algebra import Schema
+from cluster.language.columns import Schema
 from cluster.language.comparisons import Comparison
 from protocols.wire.streams import FieldType
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import polars as pl
 
-from cluster.language.algebra import Column, Schema
+from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.relations.fitting import POLARS_TYPES, matched, polars_schema, servable, settled
 from cluster.relations.source import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from cluster.relations.source import SourceSchemaError
 
 if TYPE_CHECKING:
-    from cluster.language.algebra import Schema
+    from cluster.language.columns import Schema
     from cluster.language.comparisons import Comparison
     from cluster.relations.source import SourceColumn
     from protocols.errors import FjordError

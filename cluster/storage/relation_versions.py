@@ -24,6 +24,8 @@ from cluster.storage.synced_files import make_folder, rename
 
 KEEP = 16
 """Versions that are kept however old they are."""
+KEEP_SECONDS = 3600.0
+"""Younger versions stay, however many there are: late tuples and replays may need them."""
 
 
 class RelationVersion(msgspec.Struct, frozen=True):
@@ -131,22 +133,20 @@ class RelationVersions:
             msgspec.structs.replace(last, number=last.number + 1, begins_us=dict(begins_us), failure=failure)
         )
 
-    def prune(self, *, keep: int = KEEP, older_than_seconds: float = 3600.0, now_seconds: float) -> int:
+    def prune(self, *, keep: int = KEEP, now_seconds: float) -> int:
         """Remove old versions; return how many.
 
         Parameters
         ----------
         keep
             How many stay in any case.
-        older_than_seconds
-            Younger ones stay too: late tuples and replays may need them.
         now_seconds
             Seconds since 1970.
         """
         old = [
             number
             for number in self.numbers()[:-keep]
-            if self._description(number).stat().st_mtime < now_seconds - older_than_seconds
+            if self._description(number).stat().st_mtime < now_seconds - KEEP_SECONDS
         ]
         for number in old:
             self._description(number).unlink()

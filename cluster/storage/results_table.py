@@ -38,7 +38,6 @@ RESULT_SCHEMA = pa.schema(
 )
 """`kind` is ``row`` or ``error``; `row` is the row as a JSON object, or the error's message as a JSON string."""
 
-ROW = "row"
 ERROR = "error"
 
 

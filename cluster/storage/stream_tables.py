@@ -41,6 +41,8 @@ ARROW_TYPES: dict[FieldType, pa.DataType] = {
     FieldType.REAL: pa.float64(),
     FieldType.TEXT: pa.string(),
 }
+COMMITS_MEASURED = 32
+"""Newest commits by which it is measured how many tuples come."""
 _WATERMARK = "watermark_us"
 _PROXIES = "proxies"
 _ROWS = "rows"
@@ -192,11 +194,11 @@ class StreamTable:
                 return 0
         return self._rows
 
-    def tuples_per_second(self, *, commits: int = 32) -> float | None:
+    def tuples_per_second(self) -> float | None:
         """Return how many tuples came per second of application time in the newest commits; None if that is unknown."""
         newest, rows = self.version, 0
         marks: list[int] = []
-        for version in range(max(1, newest - commits + 1), newest + 1):
+        for version in range(max(1, newest - COMMITS_MEASURED + 1), newest + 1):
             commit = self.log.read(version)
             mark = watermark_of(commit.metadata)
             if mark is None:

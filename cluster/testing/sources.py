@@ -12,7 +12,7 @@ import polars as pl
 from cluster.errors import ClusterError
 from cluster.fjord.batch import ALWAYS, NEVER, START
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Column, Schema
+from cluster.language.columns import Column, Schema
 from cluster.local.memory_tables import RelationRows
 from protocols.errors import SchemaError
 from protocols.text.durations import parse_duration_us

@@ -48,8 +48,8 @@ class MergedProgram:
         What the sensor is to run.
     reason
         One sentence.
-    milliwatts, raw_milliwatts
-        Mean draw; and of the program that would send every sample as it was taken, for the same answers.
+    milliwatts
+        Mean draw.
     stretched
         By how much sample periods are longer than asked for, to save the battery; 1 for not at all.
     lifetime_kept
@@ -63,7 +63,6 @@ class MergedProgram:
     program: SamplingProgram
     reason: str
     milliwatts: float = 0.0
-    raw_milliwatts: float = 0.0
     stretched: int = 1
     lifetime_kept: bool = True
     needs: tuple[tuple[Need, tuple[DemandClass, ...]], ...] = ()
@@ -170,7 +169,6 @@ class Merger:
             _carried(found.program),
             _reason(found, raw, classes, slow=slow, stretched=stretched, kept=kept),
             found.milliwatts,
-            raw.milliwatts,
             stretched,
             kept,
             tuple(asked.items()),
@@ -181,7 +179,7 @@ class Merger:
         listen = self.style.listen
         program = SLEEP if listen == SLEEP.listen else SamplingProgram(listen=listen)
         milliwatts = draw_of(program, traits, self.observed)
-        return MergedProgram(program, f"{why}: sleep", milliwatts, milliwatts)
+        return MergedProgram(program, f"{why}: sleep", milliwatts)
 
 
 def within_reach(needs: Sequence[Need], minimum_period_us: int, search: Search) -> tuple[tuple[Need, ...], bool]:

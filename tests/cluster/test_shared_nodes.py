@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.language.algebra import Column, Filter, Node, Relation, Source, Union, schema_of
+from cluster.language.algebra import Filter, Node, Relation, Source, Union, schema_of
 from cluster.language.bounds import unbounded_operator
+from cluster.language.columns import Column
 from cluster.language.instants import is_instantaneous
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.walks import above, from_below, levels, nodes_of, parts_shared, rebuilt, written_out

@@ -17,7 +17,7 @@ from cluster.fjord.aggregates import partial_columns, split_aggregate, with_scal
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import AggregateCall, Schema
+from cluster.language.columns import AggregateCall, Schema
 
 _KEY = "fjord_key"
 _CUT = "fjord_cut"

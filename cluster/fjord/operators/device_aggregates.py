@@ -17,7 +17,7 @@ from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
 from cluster.plan.expressions import conjunction_of
 from protocols.wire.batches import (
     EXPECTED_COLUMN,

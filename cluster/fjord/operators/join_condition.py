@@ -10,7 +10,7 @@ import polars as pl
 from cluster.expressions.conditions import all_of, equal_sides
 from cluster.expressions.nodes import Chain, Column, Expression, bare
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import Scalar
+from cluster.language.columns import Scalar
 from protocols.wire.streams import FieldType
 
 

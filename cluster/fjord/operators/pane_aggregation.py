@@ -21,7 +21,7 @@ from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Schema
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Schema
 from cluster.physical.operations import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 
 _FROM = "fjord_from"

@@ -7,7 +7,7 @@ import polars as pl
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
-from cluster.language.algebra import AggregateCall
+from cluster.language.columns import AggregateCall
 
 
 class PartialAggregate(Operator):

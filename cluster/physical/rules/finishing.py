@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
-    Filter,
-    Node,
-    Project,
-    Schema,
-    Source,
-    inputs_of,
-    with_inputs,
-)
+from cluster.language.algebra import Filter, Node, Project, Source, inputs_of, with_inputs
+from cluster.language.columns import Schema
 from cluster.physical import operations
 from cluster.physical.operations import MARKS
 from cluster.physical.rules.marks import handed_on

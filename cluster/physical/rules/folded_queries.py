@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cluster.language.algebra import QUERY_GROUP, VISIBLE_FROM, Aggregate, Node, Scalar
+from cluster.language.algebra import Aggregate, Node
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Scalar
 from cluster.physical.nodes import Fragment, OperatorNode, Subscriber
 from cluster.physical.operations import Sink
 from cluster.physical.rules.asked_of_sensors import asked_of_sensors

@@ -7,19 +7,13 @@ from msgspec.structs import replace
 from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import Binary, Call
 from cluster.language.algebra import (
-    QUERY_GROUP,
-    VISIBLE_FROM,
     Aggregate,
     AntiJoin,
-    Column,
     CountWindow,
     Join,
     Node,
-    Output,
     PartitionedWindow,
     Project,
-    Scalar,
-    Schema,
     SemiJoin,
     Source,
     Zip,
@@ -27,6 +21,7 @@ from cluster.language.algebra import (
     schema_of,
     with_inputs,
 )
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Column, Output, Scalar, Schema
 from cluster.language.plans import column_scalar
 from cluster.physical.operations import RIGHT
 from cluster.plan.expressions import conjunction_of, conjuncts_of

@@ -7,18 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.language.algebra import (
-    QUERY_GROUP,
-    VISIBLE_FROM,
-    Aggregate,
-    Filter,
-    Node,
-    Project,
-    Schema,
-    Source,
-    TimeWindow,
-)
+from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow
 from cluster.language.bounds import named_operator
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Schema
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.nodes import OperatorNode
 from cluster.physical.operations import (

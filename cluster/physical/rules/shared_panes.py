@@ -23,18 +23,8 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
-    QUERY_GROUP,
-    STAMP,
-    VISIBLE_FROM,
-    Aggregate,
-    AggregateCall,
-    Output,
-    Project,
-    Scalar,
-    Source,
-    schema_of,
-)
+from cluster.language.algebra import Aggregate, Project, Source, schema_of
+from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Output, Scalar
 from cluster.language.plans import column_scalar
 from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow, Reported, Subscriber
 from cluster.physical.operations import (

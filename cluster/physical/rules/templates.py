@@ -33,13 +33,13 @@ from cluster.language.algebra import (
     Lookup,
     Node,
     Project,
-    Scalar,
     Source,
     TimeWindow,
     Union,
     inputs_of,
     with_inputs,
 )
+from cluster.language.columns import Scalar
 from cluster.language.walks import nodes_of
 from cluster.plan.expressions import conjunction_of, conjuncts_of
 from cluster.plan.pane_query import without_acquisition_hints

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import AntiJoin, Distinct, Filter, Join, Lookup, Node, Project, Scalar, SemiJoin
+from cluster.language.algebra import AntiJoin, Distinct, Filter, Join, Lookup, Node, Project, SemiJoin
+from cluster.language.columns import Scalar
 from cluster.language.plans import project, reads_relations_only
 from cluster.plan.expressions import (
     columns_of,

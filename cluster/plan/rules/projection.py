@@ -13,7 +13,6 @@ from cluster.language.algebra import (
     Filter,
     Granularity,
     Node,
-    Output,
     PartitionedWindow,
     Project,
     Source,
@@ -21,6 +20,7 @@ from cluster.language.algebra import (
     Union,
     schema_of,
 )
+from cluster.language.columns import Output
 from cluster.language.plans import plain_column, project
 from cluster.plan.expressions import by_name, column_uses, columns_of, kept, names_of, substituted
 

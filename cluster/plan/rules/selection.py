@@ -17,10 +17,10 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
-    Scalar,
     TimeWindow,
     Union,
 )
+from cluster.language.columns import Scalar
 from cluster.plan.expressions import by_name, columns_of, conjunction_of, conjuncts_of, substituted
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from cluster.errors import ClusterError
-from cluster.language.algebra import Schema
+from cluster.language.columns import Schema
 from cluster.language.quantities import written
 from cluster.language.secrets import masked
 from cluster.relations.source import SourceAwayError, SourceStartingError

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from cluster.language.algebra import Schema
 from cluster.language.catalog import CatalogError, StaticRelation, kind_of
+from cluster.language.columns import Schema
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.secrets import masked

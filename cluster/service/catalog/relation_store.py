@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.errors import StorageError
-from cluster.language.algebra import Schema
 from cluster.language.catalog import StaticRelation
+from cluster.language.columns import Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement

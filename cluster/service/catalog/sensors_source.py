@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cluster.language.algebra import Column, Schema
+from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.relations.fitting import POLARS_TYPES, settled
 from cluster.relations.source import Limits, SourceColumn, SourceStartingError

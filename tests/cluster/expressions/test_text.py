@@ -15,7 +15,7 @@ from cluster.expressions.reading import expression_of
 from cluster.expressions.storing import restored, stored
 from cluster.expressions.text import LONGEST_WRITTEN, letters, text_of
 from cluster.expressions.walks import substituted
-from cluster.language.algebra import Scalar
+from cluster.language.columns import Scalar
 from cluster.language.dialect import parse_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.expressions.drawing import drawn

@@ -19,7 +19,7 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import AggregateCall
+from cluster.language.columns import AggregateCall
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.scalar_definition import wrapped

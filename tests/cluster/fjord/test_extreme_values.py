@@ -14,7 +14,7 @@ from sqlglot import exp
 from cluster.expressions import nodes
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
-from cluster.language.algebra import Column, Scalar
+from cluster.language.columns import Column, Scalar
 from cluster.language.dialect import parse_scalar
 from cluster.language.functions import FUNCTIONS
 from cluster.plan.expressions import read_scalar

@@ -19,7 +19,8 @@ from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.stored_rows import RowsInFile
 from cluster.fjord.stream_scan import StreamScan
-from cluster.language.algebra import Column, Filter, Output, Project, Relation
+from cluster.language.algebra import Filter, Project, Relation
+from cluster.language.columns import Column, Output
 from cluster.plan.expressions import read_scalar
 from cluster.storage.relation_versions import RelationVersions
 from protocols.wire.streams import FieldType

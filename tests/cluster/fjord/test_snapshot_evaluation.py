@@ -8,9 +8,7 @@ import pytest
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot
 from cluster.language.algebra import (
     Aggregate,
-    AggregateCall,
     AntiJoin,
-    Column,
     Difference,
     Distinct,
     Filter,
@@ -18,12 +16,12 @@ from cluster.language.algebra import (
     Join,
     Lookup,
     Node,
-    Output,
     Project,
     Relation,
     SemiJoin,
     Union,
 )
+from cluster.language.columns import AggregateCall, Column, Output
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import Column
 from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.functions import AGGREGATE_NAMES, FUNCTION_NAMES
 from cluster.language.quantities import DURATION_UNITS

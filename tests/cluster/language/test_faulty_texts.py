@@ -9,8 +9,8 @@ import pytest
 
 from cluster.errors import ClusterError
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import Column
 from cluster.language.catalog import StaticRelation
+from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import (
     CreateDerivedStream,

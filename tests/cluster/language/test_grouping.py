@@ -6,16 +6,8 @@ import pytest
 from msgspec import structs
 
 from cluster.language.acquisition import with_sources
-from cluster.language.algebra import (
-    Aggregate,
-    AggregateCall,
-    Column,
-    Node,
-    Project,
-    Source,
-    Tolerance,
-    inputs_of,
-)
+from cluster.language.algebra import Aggregate, Node, Project, Source, Tolerance, inputs_of
+from cluster.language.columns import AggregateCall, Column
 from cluster.language.context import Context
 from cluster.language.dialect import parse_scalar
 from cluster.language.errors import FjordSqlError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Column, Join, Lookup
+from cluster.language.algebra import Join, Lookup
 from cluster.language.catalog import StaticRelation
+from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from protocols.wire.streams import FieldType

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from cluster.language.algebra import Column
 from cluster.language.catalog import Catalog, CatalogError, StaticRelation
+from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
 from cluster.language.errors import FjordSqlError
 from cluster.language.relation_statements import CreateRelation, DropRelation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Column
 from cluster.language.catalog import StaticRelation
+from cluster.language.columns import Column
 from cluster.language.translation import translate
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG

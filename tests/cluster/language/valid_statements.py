@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.language.algebra import Column
 from cluster.language.catalog import StaticRelation
+from cluster.language.columns import Column
 from cluster.language.translation import translate_derived
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG as STREAMS

@@ -16,8 +16,8 @@ import polars as pl
 
 from cluster.fjord.batch import NEVER, START
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Column
 from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import rewrite

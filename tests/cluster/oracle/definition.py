@@ -23,9 +23,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from cluster.language.algebra import (
-    STAMP,
     Aggregate,
-    AggregateCall,
     AntiJoin,
     CountWindow,
     Difference,
@@ -39,8 +37,6 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
-    Scalar,
-    Schema,
     SemiJoin,
     Source,
     TimeWindow,
@@ -48,6 +44,7 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.language.columns import STAMP, AggregateCall, Scalar, Schema
 from cluster.language.dialect import parse_scalar
 from cluster.physical.rules.pipelines import stored_columns
 from protocols.wire.streams import FieldType

@@ -16,10 +16,8 @@ from cluster.language.algebra import (
     Join,
     Lookup,
     Node,
-    Output,
     Project,
     Relation,
-    Scalar,
     Source,
     Union,
     Zip,
@@ -27,6 +25,7 @@ from cluster.language.algebra import (
     schema_of,
     with_inputs,
 )
+from cluster.language.columns import Output, Scalar
 from cluster.language.plans import column_scalar
 from tests.cluster.oracle.definition import Row, Snapshots, Streams, evaluate
 from tests.cluster.zip_definition import zip_rows

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cluster.language.algebra import Column
 from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.columns import Column
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT

@@ -22,20 +22,19 @@ from hypothesis import strategies as st
 
 from cluster.language.algebra import (
     Aggregate,
-    AggregateCall,
     CountWindow,
     Difference,
     Distinct,
     Filter,
     Intersection,
     Node,
-    Output,
     PartitionedWindow,
     Project,
     Source,
     TimeWindow,
     Union,
 )
+from cluster.language.columns import AggregateCall, Output
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Bag, Snapshots, Streams

@@ -13,11 +13,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cluster.language.algebra import (
-    STAMP,
     Aggregate,
-    AggregateCall,
     AntiJoin,
-    Column,
     CountWindow,
     Difference,
     Distinct,
@@ -28,11 +25,8 @@ from cluster.language.algebra import (
     Istream,
     Join,
     Node,
-    Output,
     PartitionedWindow,
     Project,
-    Scalar,
-    Schema,
     SemiJoin,
     Source,
     TimeWindow,
@@ -41,6 +35,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.bounds import unbounded_operator
+from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar, Schema
 from cluster.language.instants import is_instantaneous
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.language.algebra import Column
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
+from cluster.language.columns import Column
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT

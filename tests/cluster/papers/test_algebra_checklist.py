@@ -29,10 +29,11 @@ from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
-from cluster.language.algebra import AggregateCall, Node, inputs_of
 from cluster.language.algebra import Filter as FilterNode
+from cluster.language.algebra import Node, inputs_of
 from cluster.language.algebra import TimeWindow as TimeWindowNode
 from cluster.language.catalog import Catalog, CatalogError
+from cluster.language.columns import AggregateCall
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import CreateStream, parse_statement, translate, translate_derived
 from cluster.plan.expressions import read_scalar

@@ -9,9 +9,7 @@ import pytest
 from cluster.fjord.acceptance import check_supported
 from cluster.language.algebra import (
     Aggregate,
-    AggregateCall,
     AntiJoin,
-    Column,
     CountWindow,
     Difference,
     Distinct,
@@ -21,7 +19,6 @@ from cluster.language.algebra import (
     Istream,
     Join,
     Node,
-    Output,
     PartitionedWindow,
     Project,
     SemiJoin,
@@ -29,6 +26,7 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
+from cluster.language.columns import AggregateCall, Column, Output
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.comparison import snapshots_of

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.language.algebra import Column
 from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.language.algebra import (
-    Aggregate,
-    AggregateCall,
-    Column,
-    Filter,
-    Node,
-    Output,
-    Project,
-    Scalar,
-    Source,
-    TimeWindow,
-)
+from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow
+from cluster.language.columns import AggregateCall, Column, Output, Scalar
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 

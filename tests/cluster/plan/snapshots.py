@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from cluster.language.algebra import (
     Aggregate,
-    AggregateCall,
     AntiJoin,
     CountWindow,
     Difference,
@@ -35,6 +34,7 @@ from cluster.language.algebra import (
     Zip,
     schema_of,
 )
+from cluster.language.columns import AggregateCall
 from cluster.language.dialect import parse_scalar
 from tests.cluster.zip_definition import zip_rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.expressions.walks import node_count
-from cluster.language.algebra import Scalar
+from cluster.language.columns import Scalar
 from cluster.plan.expressions import (
     MOST_NODES,
     column_uses,

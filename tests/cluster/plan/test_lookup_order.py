@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from cluster.language.algebra import Column, Node, Source, inputs_of
+from cluster.language.algebra import Node, Source, inputs_of
 from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.plan.lookup_order import partners_of
 from cluster.plan.relations_read import RelationSize, relations_of

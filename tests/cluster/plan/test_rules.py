@@ -6,7 +6,6 @@ import pytest
 
 from cluster.language.algebra import (
     AntiJoin,
-    Column,
     CountWindow,
     Difference,
     Distinct,
@@ -27,6 +26,7 @@ from cluster.language.algebra import (
     ZipKind,
     schema_of,
 )
+from cluster.language.columns import Column
 from cluster.language.walks import nodes_of
 from cluster.plan.rewrite import RULES
 from cluster.plan.rules import duplicates as d

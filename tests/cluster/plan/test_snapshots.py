@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from cluster.language.algebra import (
-    Column,
     CountWindow,
     Difference,
     Distinct,
@@ -18,6 +17,7 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
+from cluster.language.columns import Column
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import call, condition, grouped, pick, where
 from tests.cluster.plan.snapshots import Streams, evaluate

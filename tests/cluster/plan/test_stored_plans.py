@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Node, Union, identity_of
+from cluster.language.algebra import Node, Union
+from cluster.language.columns import identity_of
 from cluster.language.walks import written_out
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import Column, Node
+from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from cluster.physical.errors import UnsupportedPlanError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from cluster.language.algebra import Column
+from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement

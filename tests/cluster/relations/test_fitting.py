@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cluster.language.algebra import Column
+from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
 from cluster.relations.fitting import predicate, settled
 from protocols.wire.streams import FieldType

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cluster.language.algebra import Column
+from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
 from cluster.relations.fitting import all_columns
 from cluster.relations.source import Limits, SourceAwayError, SourceSchemaError, SourceTooLargeError

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
-from cluster.language.algebra import Column
+from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
 from cluster.language.errors import FjordSqlError
 from cluster.relations.fitting import all_columns

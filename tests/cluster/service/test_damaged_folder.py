@@ -10,7 +10,8 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.ingest.service import Ingest
-from cluster.language.algebra import Column, Source
+from cluster.language.algebra import Source
+from cluster.language.columns import Column
 from cluster.physical import plan_files
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host

@@ -16,7 +16,8 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import generate_latest
 
-from cluster.language.algebra import Column, Source
+from cluster.language.algebra import Source
+from cluster.language.columns import Column
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host
 from cluster.service.registry.lost_epochs import go_on_behind, named_epoch

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster.ingest.writer import StreamWriter
-from cluster.language.algebra import Column, Source
+from cluster.language.algebra import Source
+from cluster.language.columns import Column
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.publishing.publisher import Publisher

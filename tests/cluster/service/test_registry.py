@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import PlanError, StorageError, UnwritableError
-from cluster.language.algebra import Column, Source
+from cluster.language.algebra import Source
+from cluster.language.columns import Column
 from cluster.physical import plan_json
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.language.algebra import Column
 from cluster.language.catalog import CatalogError
+from cluster.language.columns import Column
 from cluster.relations.source import Limits
 from cluster.service.catalog.sensor_catalog import Connected, EntryPublished, SensorCatalog, sensors_relation
 from cluster.service.catalog.sensors_source import SensorsSource

@@ -13,8 +13,9 @@ from cluster.fjord.answers import ERROR
 from cluster.fjord.counters import Counters, added
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Column, Node
+from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.local.engine import LocalEngine
 from cluster.physical.lowering import lower

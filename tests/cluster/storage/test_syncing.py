@@ -14,7 +14,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from cluster.language.algebra import Column, Source
+from cluster.language.algebra import Source
+from cluster.language.columns import Column
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.plan_files import PlanFiles

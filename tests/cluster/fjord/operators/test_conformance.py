@@ -46,18 +46,8 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.zipping import Zip
-from cluster.language.algebra import (
-    QUERY_GROUP,
-    VISIBLE_FROM,
-    AggregateCall,
-    Column,
-    Node,
-    Output,
-    Relation,
-    Scalar,
-    Schema,
-    TableLookup,
-)
+from cluster.language.algebra import Node, Relation, TableLookup
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
 from cluster.plan.expressions import read_scalar
 from protocols.wire.batches import (
     EXCEPT_COLUMN,

@@ -21,20 +21,10 @@ from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.algebra import (
-    Aggregate,
-    AggregateCall,
-    Column,
-    Distinct,
-    Filter,
-    Node,
-    PartitionedWindow,
-    Source,
-    Union,
-    inputs_of,
-)
+from cluster.language.algebra import Aggregate, Distinct, Filter, Node, PartitionedWindow, Source, Union, inputs_of
 from cluster.language.algebra import CountWindow as CountWindowNode
 from cluster.language.algebra import Join as JoinNode
+from cluster.language.columns import AggregateCall, Column
 from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
