@@ -76,13 +76,6 @@ def test_sources_of_relations_know_nothing_of_plans_and_hosts():
     assert [line for folder in unaware for line in crossings(f"cluster/{folder}", ["cluster.relations"])] == []
 
 
-# Imports that close a circle, module and what it imports: each is to go, none is to come.
-CIRCULAR = {
-    ("cluster.service.server", "cluster.service.http.api"),
-    ("cluster.service.server", "cluster.service.http.metrics"),
-}
-
-
 def imports_within(package):
     """Each module of a package and the modules of the package that it imports, for its types too."""
     files = {".".join(each.relative_to(ROOT).with_suffix("").parts): each for each in (ROOT / package).rglob("*.py")}
@@ -97,15 +90,10 @@ def imports_within(package):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_modules_of_a_package_import_each_other_in_a_circle(package):
-    imports = imports_within(package)
     try:
-        TopologicalSorter(
-            {name: {each for each in found if (name, each) not in CIRCULAR} for name, found in imports.items()}
-        ).prepare()
+        TopologicalSorter(imports_within(package)).prepare()
     except CycleError as error:
         pytest.fail(" <- ".join(error.args[1]))
-    listed = {(name, each) for name, each in CIRCULAR if name.startswith(f"{package}.")}
-    assert {(name, each) for name, each in listed if each not in imports.get(name, ())} == set(), "they are gone"
 
 
 @pytest.mark.parametrize("package", ["protocols", "firmware_sim", "proxy"])

@@ -14,6 +14,8 @@ from protocols.wire.catalog import ClockFault
 
 MOST_PROXIES = 4_096
 """Clocks of further proxies are not looked at."""
+TOLERANCE_US = 60_000_000
+"""By which a clock may be wrong, unless another tolerance is given."""
 _READINGS = 3
 """So many are looked at together: one that came late makes no clock wrong."""
 
@@ -44,8 +46,8 @@ class ProxyClocks:
         How many are looked at.
     """
 
-    def __init__(self, tolerance_us: int, *, most_proxies: int = MOST_PROXIES) -> None:
-        self._tolerance_us = tolerance_us
+    def __init__(self, tolerance_us: int = TOLERANCE_US, *, most_proxies: int = MOST_PROXIES) -> None:
+        self.tolerance_us = tolerance_us
         self._most_proxies = most_proxies
         self._clocks: dict[str, _Clock] = {}
 
@@ -74,9 +76,9 @@ class ProxyClocks:
 
     def _fault(self, clock: _Clock) -> ClockFault | None:
         behind_us = min(clock.behind_us)
-        if behind_us < -self._tolerance_us:
+        if behind_us < -self.tolerance_us:
             return ClockFault.AHEAD
-        if behind_us > self._tolerance_us and len(clock.behind_us) == _READINGS:
+        if behind_us > self.tolerance_us and len(clock.behind_us) == _READINGS:
             return ClockFault.BEHIND
         return None
 

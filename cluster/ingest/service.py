@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from cluster.errors import StorageError, UnwritableError
 from cluster.ingest.offers import Declaration, Offers
@@ -23,7 +24,7 @@ from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from cluster.storage.synced_files import Troubles
 from protocols.errors import FrameError, ProtocolError
 from protocols.event_log import get_logger
-from protocols.mqtt.link import LinkError, Message, MqttLink, Subscription
+from protocols.mqtt.link import LinkError, Message, Subscription
 from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch, decode_resumption
 from protocols.wire.catalog import Presence, decode_proxy_clock, decode_proxy_spool, decode_status, decode_stream_offer
@@ -33,6 +34,19 @@ from protocols.wire.streams import StreamSchema
 log = get_logger(__name__)
 
 MAX_STREAMS = 1024
+
+
+class Link(Protocol):
+    """A connection to the broker."""
+
+    async def publish(self, message: Message) -> None:
+        """Publish a message.
+
+        Raises
+        ------
+        LinkError
+            If the broker is away.
+        """
 
 
 class Ingest:
@@ -48,9 +62,15 @@ class Ingest:
         Least time between two commits of a stream.
     silence_seconds
         A proxy that is offline for this long no longer holds back its streams' watermarks.
-    clock_tolerance_seconds
-        A proxy's clock that is further from the cluster's is reported; instants of streams that are further in the
-        future count as that much.
+    link
+        Carries acknowledgements to proxies; without one none are sent.
+    offers
+        The offers of all proxies.
+    proxy_clocks
+        The clocks of all proxies. Instants of streams that lie further in the future than these may be wrong count as
+        that much.
+    reserved_for
+        Returns what a name is reserved for, so that no proxy may offer a stream of this name; None if it is free.
     clock
         Seconds since 1970.
     needed
@@ -72,7 +92,10 @@ class Ingest:
         quarantine: Callable[[str, str, str, bytes], None],
         commit_interval_seconds: float = 0.1,
         silence_seconds: float = 30.0,
-        clock_tolerance_seconds: float = 60.0,
+        link: Link | None = None,
+        offers: Offers | None = None,
+        proxy_clocks: ProxyClocks | None = None,
+        reserved_for: Callable[[str], str | None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         needed: Callable[[str], int | None] = lambda _: None,
         troubles: Troubles | None = None,
@@ -85,8 +108,7 @@ class Ingest:
         self._budget = budget
         self._passed = passed
         self._clock = clock
-        self._clock_tolerance_us = round(clock_tolerance_seconds * 1e6)
-        self.proxy_clocks = ProxyClocks(self._clock_tolerance_us)
+        self.proxy_clocks = proxy_clocks or ProxyClocks()
         self.proxy_spools = ProxySpools()
         self._folder = folder
         self._quarantine = quarantine
@@ -95,15 +117,14 @@ class Ingest:
         self._troubles = troubles or Troubles()
         self._unwritten: dict[tuple[str, ...], Message] = {}
         """Offers of streams whose tables could not be made."""
-        self._link: MqttLink | None = None
+        self._link = link
+        self._reserved_for = reserved_for
         self._online: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
-        self.offers = Offers()
+        self.offers = offers or Offers()
         self.writers: dict[str, StreamWriter] = {}
         self.refused: dict[str, int] = {}
-        self.taken_by: Callable[[str], str | None] = lambda _: None
-        """What has a name already, besides streams with a table: no proxy may offer a stream of this name."""
         self._dropped = DroppedStreams(folder)
         self.damages: dict[str, Damage] = {}
         """By stream: what was wrong with its table when it was opened."""
@@ -132,13 +153,13 @@ class Ingest:
         What changes at these instants, with nothing awaited in between, changes for tuples that come later only; unless
         they are stamped in the future, which is not waited for.
         """
-        now_us, tolerance_us = self._now_us(), self._clock_tolerance_us
+        now_us, tolerance_us = self._now_us(), self.proxy_clocks.tolerance_us
         found = {name: writer.admission.next_us for name, writer in self.writers.items()}
         return {name: not_after(us, now_us, tolerance_us) for name, us in found.items() if us is not None}
 
-    def attach(self, link: MqttLink) -> None:
-        """Send acks over this link."""
-        self._link = link
+    def tables(self) -> Mapping[str, StreamTable]:
+        """Return the tables of all streams, by stream."""
+        return {name: writer.table for name, writer in self.writers.items()}
 
     async def run(self) -> None:
         """Commit for ever."""
@@ -263,9 +284,9 @@ class Ingest:
         name = offer.stream.name
         judged = self.offers.put(offer)
         if judged is None:
-            if (taken_by := self.taken_by(name)) is not None:
+            if (other := self._reserved_for(name)) is not None:
                 raise FrameError(
-                    "identity", f"there is a {taken_by} {name!r}: proxy {offer.proxy!r} cannot offer a stream"
+                    "identity", f"there is a {other} {name!r}: proxy {offer.proxy!r} cannot offer a stream"
                 )
             try:
                 self.declare(offer.stream)

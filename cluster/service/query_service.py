@@ -11,7 +11,7 @@ from functools import partial
 from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.acceptance import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
-from cluster.ingest.service import Ingest
+from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import Query
@@ -26,20 +26,21 @@ from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explained
 from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
+from cluster.service.catalog.relation_readers import RelationReaders
 from cluster.service.catalog.relation_refresh import RelationRefresher
 from cluster.service.catalog.relation_service import RelationService
-from cluster.service.catalog.relation_store import KnownRelation, RelationStore
+from cluster.service.catalog.relation_store import KnownRelation
+from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.stream_service import StreamService
-from cluster.service.looking_back import HistoryRead, beginning, history_of, history_text
+from cluster.service.history import HistoryRead, beginning, history_of, history_text
 from cluster.service.planning import PLANNING_SECONDS, Known, Planning
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.registry.registry import RegisteredQuery, Registry
 from cluster.service.registry.relation_registry import WaitingQuery
 from cluster.service.registry.waiting_queries import WaitingQueries
-from cluster.storage.stream_tables import StreamTable
 from protocols.event_log import get_logger
-from protocols.mqtt.link import LinkError, Message, MqttLink
+from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
@@ -63,20 +64,22 @@ class QueryService:
         Knows the streams and how far they have come.
     link
         Where demands are published.
+    names
+        The relations that queries may read, and the names of streams that no proxy may offer; known to the ingest too.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
     row_limits
         Queries that would make more rows than this are refused.
     relation_memory_bytes, buckets
         What one table of relations may take of a worker's memory; how many buckets there are downstream.
-    relations
-        The relations queries may read; by default those of the registry.
     history_rows
         About how many rows of history a micro-batch reads.
     planning_seconds
         How long a statement may be planned.
     demand_reports
-        What proxies say of demands that they leave out.
+        What proxies report of demands that they leave out.
+    before_change
+        Called before a query begins or ends.
     """
 
     def __init__(
@@ -84,16 +87,17 @@ class QueryService:
         name: str,
         registry: Registry,
         ingest: Ingest,
-        link: MqttLink,
+        link: Link,
+        names: ReservedNames,
         *,
         max_state_bytes: int = 4 * 1024**3,
         row_limits: RowLimits | None = None,
         relation_memory_bytes: int = MEMORY_BYTES,
         buckets: int = 4,
-        relations: RelationStore | None = None,
         history_rows: int = 500_000,
         planning_seconds: float = PLANNING_SECONDS,
         demand_reports: DemandReports | None = None,
+        before_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._name = name
         self._registry = registry
@@ -106,17 +110,17 @@ class QueryService:
         self._history_rows = history_rows
         self._lock = asyncio.Lock()
         self._planning = Planning(planning_seconds)
-        self.store = relations or RelationStore(registry.relations, registry.folder / "relations")
+        self._before_change = before_change
+        self._readers = RelationReaders(registry)
+        self.store = names.relations
         self.waiting = WaitingQueries(registry, self.store)
-        self.refresher = RelationRefresher(self.store, ingest.instants, used=lambda each: bool(self._readers(each)))
-        self.streams = StreamService(registry, ingest, self._lock, self.store, planning=self._planning)
+        self.refresher = RelationRefresher(self.store, ingest.instants, self._readers)
+        self.streams = StreamService(registry, ingest, self._lock, names, planning=self._planning)
         self.relations = RelationService(
-            self.store, registry, self.streams, self.refresher, self._lock, planning=self._planning
+            self.store, registry, self._readers, self.streams, self.refresher, lock=self._lock, planning=self._planning
         )
         self.demands = PublishedDemands()
         self.demand_reports = demand_reports or DemandReports()
-        self.before_start: Callable[[], None] = lambda: None
-        """Called before a query that has waited begins."""
 
     async def run(self) -> None:
         """Refresh relations, and start queries that wait for them, for ever."""
@@ -163,7 +167,7 @@ class QueryService:
                 query, node = await self._planning.run(lambda: known.understood(sql))
             subscriber = await self._check_state(name, node)
             for relation in self._relations_of(node):
-                if relation.built_in and not self._readers(relation):
+                if relation.built_in and not self._readers.of(relation):
                     await self.refresher.refresh(relation, wanted=True)
             self._check_demands(subscriber)
             if self.waiting.must_wait(node):
@@ -183,7 +187,6 @@ class QueryService:
                     understood = partial(self._known().understood, waiting.sql, registered=True)
                     query, node = await self._planning.run(understood, own=True)
                     self._check_demands(await self._check_state(waiting.name, node))
-                    self.before_start()
                     await self._start(waiting.name, waiting.sql, query, node, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
                 except ClusterError as error:
@@ -206,7 +209,9 @@ class QueryService:
                 log.info("query dropped", query=name)
                 return
             query, before = self._registry.query(name), self._registry.physical
-            self._registry.drop(name, self._positions(before.streams))
+            positions = self._positions(before.streams)
+            self._before_change()
+            self._registry.drop(name, positions)
             await self._publish_demands(set(before.by_query[query.identity].streams))
             log.info("query dropped", query=name, **diff(before, self._registry.physical).counts)
 
@@ -223,7 +228,7 @@ class QueryService:
         known, running = self._known(), self._registry.physical
         query, rewritten = await self._planning.run(lambda: known.rewritten(sql))
         node = rewritten.node
-        reads = self.history(beginning(node, 0, self._positions(streams_of(node)), self._tables))
+        reads = self.history(beginning(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
 
         def described() -> str:
             lookups = lookup_choices(node, known.sizes, memory_bytes=self._relation_memory_bytes, buckets=self._buckets)
@@ -240,7 +245,7 @@ class QueryService:
 
     def history(self, node: Node) -> tuple[HistoryRead, ...]:
         """Return what a query reads of the past, stream by stream, before it goes on live."""
-        return tuple(history_of(node, self._tables))
+        return tuple(history_of(node, self._ingest.tables()))
 
     async def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
         """Return, by stream, what a query of this name and text would need; nothing is started.
@@ -307,16 +312,14 @@ class QueryService:
     ) -> RegisteredQuery:
         streams = self._registry.physical.streams | streams_of(node)
         positions = self._positions(streams)
-        node = beginning(node, self._registry.plan.epoch + 1, positions, self._tables)
+        node = beginning(node, self._registry.plan.epoch + 1, positions, self._ingest.tables())
         before = self._registry.physical
+        self._before_change()
         registered = self._registry.add(name, sql, node, positions, query.reads, waited=waited)
         await self._publish_demands(streams_of(node))
         changes = diff(before, self._registry.physical).counts
         log.info("query added", query=registered.name, epoch=registered.since_epoch, **changes)
         return registered
-
-    def _readers(self, relation: KnownRelation) -> list[str]:
-        return self.relations.readers(relation)
 
     def _relations_of(self, node: Node) -> list[KnownRelation]:
         identities = {each.identity for each in relations_of(node)}
@@ -325,13 +328,10 @@ class QueryService:
     def _rates(self, streams: frozenset[str]) -> Mapping[str, float]:
         """Return how many tuples per second streams bring, as far as that is known."""
         known = self._registry.physical.streams | streams
-        tables = {stream: self._ingest.writers[stream].table for stream in known if stream in self._ingest.writers}
-        rates = {stream: table.tuples_per_second() for stream, table in tables.items()}
+        rates = {
+            stream: table.tuples_per_second() for stream, table in self._ingest.tables().items() if stream in known
+        }
         return {stream: rate for stream, rate in rates.items() if rate is not None}
-
-    @property
-    def _tables(self) -> Mapping[str, StreamTable]:
-        return {stream: writer.table for stream, writer in self._ingest.writers.items()}
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
         # A stream whose table was set aside is away until it is offered again; who reads it keeps the position.

@@ -1,11 +1,34 @@
-"""What subscribers are told when sensors sample less often than a query asked, so that their batteries last."""
+"""What results note when sensors sample less often than a query demands, so that their batteries last."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from cluster.plan.demand import streams_of
 from protocols.wire.catalog import MoteEntry
+
+if TYPE_CHECKING:
+    from cluster.service.catalog.sensor_catalog import SensorCatalog
+    from cluster.service.registry.registry import Registry
+
+
+def notes_of_queries(
+    registry: Registry, sensors: SensorCatalog, queries: Collection[str]
+) -> dict[str, dict[str, Any] | None]:
+    """Return the notes for the results of queries, as :func:`lifetime_notes` does.
+
+    Parameters
+    ----------
+    registry
+        Knows the queries that run.
+    sensors
+        Knows how sensors sample.
+    queries
+        Names of queries.
+    """
+    streams = {name: streams_of(node) for name, node in registry.nodes(queries).items()}
+    return lifetime_notes(sensors.snapshot()[0], streams)
 
 
 def lifetime_notes(

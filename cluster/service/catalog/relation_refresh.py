@@ -18,6 +18,7 @@ from cluster.language.columns import Schema
 from cluster.language.quantities import written
 from cluster.language.secrets import masked
 from cluster.relations.source import SourceAwayError, SourceStartingError
+from cluster.service.catalog.relation_readers import RelationReaders
 from cluster.service.catalog.relation_store import KnownRelation, RelationStore
 from cluster.service.catalog.sensors_source import SensorsSource
 from cluster.storage.relation_versions import RelationVersion
@@ -42,20 +43,19 @@ class RelationRefresher:
         The relations.
     instants
         Returns by stream an instant after all that is stored or being stored of it.
-    used
-        Whether any query reads a relation. The catalog of sensors makes versions only while one does.
+    readers
+        Knows whether a query reads a relation: the catalog of sensors gets new versions only while one does.
     """
 
     def __init__(
         self,
         store: RelationStore,
         instants: Callable[[], Mapping[str, int]],
-        *,
-        used: Callable[[KnownRelation], bool] = lambda _: True,
+        readers: RelationReaders,
     ) -> None:
         self._store = store
         self._instants = instants
-        self._used = used
+        self._readers = readers
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="relations")
         self.changed = asyncio.Event()
         """Set when a relation has got its first version, or can be read again."""
@@ -146,7 +146,9 @@ class RelationRefresher:
         columns, rows = await self.in_thread(lambda: _changed(relation), seconds=PATIENCE_SECONDS)
         last = relation.last
         built_in = relation.statement is None
-        needed = wanted or not built_in or last is None or columns != relation.columns or self._used(relation)
+        needed = (
+            wanted or not built_in or last is None or columns != relation.columns or bool(self._readers.of(relation))
+        )
         if rows is not None and needed:
             relation.preparing = True
             changed = rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from cluster.relations.source import (
     SourceSchemaError,
     SourceTooLargeError,
 )
+from cluster.service.catalog.relation_readers import RelationReaders
 from cluster.service.catalog.relation_refresh import RelationRefresher
 from cluster.service.catalog.relation_store import KnownRelation, RelationStore
 from cluster.service.catalog.stream_service import StreamService
@@ -52,7 +53,9 @@ class RelationService:
     store
         The relations there are.
     registry
-        Knows the queries that read them.
+        Knows the queries that run.
+    readers
+        Knows the queries that read relations.
     streams
         Knows all names.
     refresher
@@ -67,14 +70,16 @@ class RelationService:
         self,
         store: RelationStore,
         registry: Registry,
+        readers: RelationReaders,
         streams: StreamService,
         refresher: RelationRefresher,
-        lock: asyncio.Lock,
         *,
+        lock: asyncio.Lock,
         planning: Planning,
     ) -> None:
         self._store = store
         self._registry = registry
+        self._readers = readers
         self._streams = streams
         self._refresher = refresher
         self._lock = lock
@@ -124,7 +129,7 @@ class RelationService:
                 relation.estimate = await self._refresher.in_thread(source.estimate, seconds=FIRST_READ_SECONDS)
         if isinstance(relation.trouble, SourceSchemaError | SourceTooLargeError):
             async with self._lock:
-                if relation.last is None and not self.readers(relation):
+                if relation.last is None and not self._readers.of(relation):
                     self._store.drop(relation)
                     raise _about(statement, relation.trouble)
         return self.describe(relation)
@@ -141,7 +146,7 @@ class RelationService:
             relation = self.find(name)
             if relation.built_in:
                 raise CatalogError(f"relation {relation.name!r} is always there and cannot be dropped")
-            self._streams.catalog().without(relation.name, used_by=self.readers(relation))
+            self._streams.catalog().without(relation.name, used_by=self._readers.of(relation))
             self._store.drop(relation)
             log.info("relation dropped", relation=relation.name)
 
@@ -159,31 +164,16 @@ class RelationService:
             raise UnknownRelationError(f"there is no relation {name!r}", hint=suggest(name, names, what="there are"))
         return relation
 
-    def readers(self, relation: KnownRelation) -> list[str]:
-        """Return the names of the queries that read a relation, or wait to."""
-        return self._readers().get(relation.identity, [])
-
     def all(self) -> list[dict[str, Any]]:
         """Return the descriptions of all relations."""
-        readers = self._readers()
-        return [self._described(each, readers.get(each.identity, [])) for each in self._store.all()]
+        readers = self._readers.by_relation()
+        return [self._described(each, readers.get(each.identity, ())) for each in self._store.all()]
 
     def describe(self, relation: KnownRelation) -> dict[str, Any]:
         """Return what is known of a relation, without passwords."""
-        return self._described(relation, self.readers(relation))
+        return self._described(relation, self._readers.of(relation))
 
-    def _readers(self) -> dict[str, list[str]]:
-        """Return by identity of a relation the names of the queries that read it."""
-        found: dict[str, list[str]] = {}
-        for query in self._registry.queries():
-            for identity in {each.identity for each in relations_of(query.node)}:
-                found.setdefault(identity, []).append(query.name)
-        for waiting in self._registry.relations.waiting():
-            for identity in waiting.relations:
-                found.setdefault(identity, []).append(waiting.name)
-        return found
-
-    def _described(self, relation: KnownRelation, readers: list[str]) -> dict[str, Any]:
+    def _described(self, relation: KnownRelation, readers: Sequence[str]) -> dict[str, Any]:
         now = self._store.clock()
         freshness, last, statement = relation.freshness, relation.last, relation.statement
         age = freshness.age(now)
@@ -203,7 +193,7 @@ class RelationService:
             "stale_after": freshness.stale_seconds,
             "state": freshness.state(now).value,
             "reason": freshness.reason,
-            "used_by": readers,
+            "used_by": list(readers),
         }
 
     def stale_for(self, queries: Collection[str]) -> Mapping[str, dict[str, Any]]:

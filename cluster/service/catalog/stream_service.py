@@ -22,8 +22,7 @@ from cluster.language.translation import (
     translate_derived,
 )
 from cluster.plan.demand import streams_of
-from cluster.service.catalog.relation_store import RelationStore
-from cluster.service.catalog.unreadable_streams import UnreadableStreams
+from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.planning import Planning
 from cluster.service.registry.registry import Registry
 from protocols.errors import FjordError, TopicError
@@ -47,24 +46,22 @@ class StreamService:
         Keeps the tables of base streams.
     lock
         Held while queries or streams come or go.
-    relations
-        The relations, which queries may name too.
+    names
+        The relations, which queries may name too, and the names of streams that no proxy may offer.
     planning
         Where statements are understood.
     """
 
     def __init__(
-        self, registry: Registry, ingest: Ingest, lock: asyncio.Lock, relations: RelationStore, *, planning: Planning
+        self, registry: Registry, ingest: Ingest, lock: asyncio.Lock, names: ReservedNames, *, planning: Planning
     ) -> None:
         self._registry = registry
         self._ingest = ingest
-        self._relations = relations
-        ingest.taken_by = self._taken_by
+        self._names = names
         self._lock = lock
         self._planning = planning
         self._stamps: dict[str, str | None] = {}
-        self._derived: dict[str, DerivedStream] = {}
-        self.unreadable = UnreadableStreams()
+        self.unreadable = names.unreadable
         self._take_up_again(registry.created_streams())
         for each in self.unreadable.all():
             log.warning("stream cannot be read: drop it, and create it anew", stream=each.name, reason=each.reason)
@@ -72,13 +69,13 @@ class StreamService:
     @property
     def derived(self) -> list[DerivedStream]:
         """All derived streams, oldest first."""
-        return list(self._derived.values())
+        return list(self._names.derived.values())
 
     def catalog(self) -> Catalog:
         """Return what a query may name now."""
         base = [BaseStream(schema, self._stamps.get(name)) for name, schema in self._ingest.schemas.items()]
-        catalog = Catalog.of([*base, *self._derived.values()])
-        for relation in self._relations.entries():
+        catalog = Catalog.of([*base, *self._names.derived.values()])
+        for relation in self._names.relations.entries():
             # A stream that was there before the relation came to be built in keeps its name.
             if catalog.find(relation.name) is None:
                 catalog = catalog.with_stream(relation)
@@ -122,14 +119,6 @@ class StreamService:
         async with self._lock:
             self._drop(name)
 
-    def _taken_by(self, name: str) -> str | None:
-        """Return what has a name, if it is no stream that proxies could feed."""
-        if self._relations.find(name) is not None:
-            return "relation"
-        if self.unreadable.find(name) is not None:
-            return "stream that cannot be read called"
-        return "derived stream" if name.casefold() in {each.casefold() for each in self._derived} else None
-
     async def _create(self, statement: CreateStream | CreateDerivedStream) -> str:
         if (known := self.catalog().find(statement.name)) is not None:
             raise CatalogError(
@@ -157,7 +146,7 @@ class StreamService:
 
     def _undo(self, name: str) -> None:
         """Forget a stream that was just taken up, and that nothing can have used yet."""
-        if self._derived.pop(name, None) is None:
+        if self._names.derived.pop(name, None) is None:
             self._stamps.pop(name, None)
             self._ingest.forget(name)
 
@@ -191,7 +180,7 @@ class StreamService:
         return statement.name
 
     def _take_up_derived(self, derived: DerivedStream) -> str:
-        self._derived[derived.name] = derived
+        self._names.derived[derived.name] = derived
         return derived.name
 
     def _drop(self, name: str) -> str:
@@ -231,7 +220,7 @@ class StreamService:
             self._stamps.pop(entry.name, None)
         else:
             self._registry.drop_stream(entry.name)
-            self._derived.pop(entry.name)
+            self._names.derived.pop(entry.name)
         self.unreadable.remove(entry.name)
         log.info("stream dropped", stream=entry.name)
         return entry.name

@@ -1,7 +1,7 @@
-"""Which paths a data folder cannot have: those that the library of Delta tables takes for other ones.
+"""Opens a data folder for one process: checks its path, its format, and that no other cluster uses it.
 
-It reads a path as a URL, in which ``%41`` is an ``A`` and a backslash is a slash: tables would be looked for in another
-folder than the one they are written to.
+The library of Delta tables reads a path as a URL, in which ``%41`` is an ``A`` and a backslash is a slash: tables would
+be looked for in another folder than the one they are written to. So such paths are refused.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ClusterError, StorageError
+from cluster.service.data_folder.format import decide, look, settle
 
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f]")
 
@@ -40,8 +42,48 @@ def check_path(folder: Path) -> None:
         raise FolderPathError(folder, found[0])
 
 
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """A data folder that belongs to this process until it is closed.
+
+    Parameters
+    ----------
+    path
+        Where it is, with links followed.
+    lock
+        Handle of the file that is locked.
+    """
+
+    path: Path
+    lock: int
+
+    def close(self) -> None:
+        """Let other processes open it."""
+        os.close(self.lock)
+
+
+def open_folder(folder: Path) -> DataFolder:
+    """Open a data folder; it is made unless it is there.
+
+    Raises
+    ------
+    FolderPathError
+        If its path would be taken for another one.
+    FolderFormatError
+        If this program cannot use its format; it is not changed then.
+    StorageError
+        If another cluster uses it, or it cannot be made or written to.
+    """
+    path = folder.resolve()
+    check_path(path)
+    decide(path, look(path))  # before anything is written: a folder that is refused stays as it is
+    lock = lock_folder(path)
+    settle(path)
+    return DataFolder(path, lock)
+
+
 def lock_folder(folder: Path) -> int:
-    """Take the data folder for this process alone; it is made unless it is there.
+    """Lock a data folder for this process; it is made unless it is there.
 
     Raises
     ------

@@ -6,41 +6,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from pydantic import BaseModel, Field
 
 from cluster.fjord.batch import instant_text
-from cluster.plan.demand import streams_of
-from cluster.service.catalog.stream_offers import mismatches_of
 from cluster.service.http.api_token import carries
-from cluster.service.http.energy_routes import EnergyBooks, energy_routes
+from cluster.service.http.energy_routes import energy_routes
 from cluster.service.http.error_answers import RequestError, answer_errors, error_answer
+from cluster.service.http.plan_routes import plan_routes
+from cluster.service.http.query_routes import QueryDescriptions, query_routes
 from cluster.service.http.relation_routes import relation_routes
 from cluster.service.http.request_bodies import MOST_BYTES, BoundedBodies, RequestTooLargeError
 from cluster.service.http.sensor_routes import sensor_routes
-from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS, stream_routes
-from cluster.service.lag import LagBy, lag_of_fragment
-from cluster.service.registry.registry import RegisteredQuery
-from cluster.service.registry.relation_registry import WaitingQuery
-from protocols.wire import topics
+from cluster.service.http.status import status_of
+from cluster.service.http.stream_routes import stream_routes
 
 if TYPE_CHECKING:
-    from cluster.service.server import ClusterServer
+    from cluster.service.parts import ClusterParts
 
 
-class NewQuery(BaseModel):
-    """A query to start."""
-
-    sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
-    name: Annotated[str | None, Field(max_length=64)] = None
-
-
-def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | None) -> FastAPI:
+def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None) -> FastAPI:
     """Return the application.
 
     Parameters
     ----------
-    server
-        The cluster it speaks for.
+    parts
+        The cluster's.
     metrics
         What ``/metrics`` shows.
     token
@@ -55,60 +44,19 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
     too_large = error_answer(RequestTooLargeError(MOST_BYTES))
     api.add_middleware(BoundedBodies, most_bytes=MOST_BYTES, refusal=too_large)
     answer_errors(api)
-    energy = EnergyBooks(server)
-    server.queries.before_start = energy.close_period
-
-    @api.post("/v1/queries", status_code=201)
-    async def add_query(new: NewQuery) -> dict[str, Any]:
-        """Start a query, or let it wait until the relations it reads have been read for the first time."""
-        energy.close_period()
-        query, warnings = await server.queries.add(new.sql, new.name)
-        history = [] if isinstance(query, WaitingQuery) else server.queries.history(query.node)
-        read = [each.as_json() for each in history]
-        return {**_describe(query, server), "warnings": list(warnings), "history": read}
-
-    @api.get("/v1/queries")
-    async def list_queries() -> list[dict[str, Any]]:
-        """List running queries, oldest first, then those that wait."""
-        found: list[RegisteredQuery | WaitingQuery] = [*server.registry.queries(), *server.queries.waiting.all()]
-        lags = server.lags.now()
-        return [{**_describe(query, server), **_progress(query, server, lags)} for query in found]
-
-    @api.get("/v1/queries/{name}")
-    async def show_query(name: str) -> dict[str, Any]:
-        """Return one query."""
-        query = server.queries.waiting.find(name) or server.registry.query(name)
-        return {**_describe(query, server), **_progress(query, server, server.lags.now())}
-
-    @api.delete("/v1/queries/{name}", status_code=204)
-    async def drop_query(name: str) -> None:
-        """End a query."""
-        energy.close_period()
-        await server.queries.drop(name)
-
-    @api.post("/v1/explain")
-    async def explain(new: NewQuery) -> Response:
-        """Return how a query would be run, as text."""
-        return Response(await server.queries.explain(new.sql), media_type="text/plain; charset=utf-8")
-
-    @api.get("/v1/queries/{name}/results")
-    async def read_results(
-        name: str,
-        after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-    ) -> Response:
-        """Return rows with a higher sequence number than `after`: what a subscriber missed."""
-        return Response(await server.results_json(name, after, limit), media_type="application/json")
-
-    api.include_router(stream_routes(server))
-    api.include_router(relation_routes(server))
-    api.include_router(sensor_routes(server))
-    api.include_router(energy_routes(energy))
+    queries, registry, ingest, lags = parts.queries, parts.registry, parts.ingest, parts.lags
+    descriptions = QueryDescriptions(queries, registry, ingest, parts.results, lags)
+    api.include_router(query_routes(queries, registry, descriptions))
+    api.include_router(stream_routes(queries.streams, ingest, parts.budgets, lags))
+    api.include_router(plan_routes(registry, parts.engine))
+    api.include_router(relation_routes(queries.relations))
+    api.include_router(sensor_routes(parts.sensors))
+    api.include_router(energy_routes(queries, ingest, parts.sensors, parts.billing))
 
     @api.get("/v1/status")
     async def status() -> dict[str, Any]:
         """Return whether everything runs, and how fast."""
-        return server.status()
+        return status_of(parts)
 
     @api.get("/v1/quarantine")
     async def quarantine(limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[dict[str, Any]]:
@@ -121,7 +69,7 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
                 "origin": item.origin,
                 "content": item.content.hex(),
             }
-            for item in server.registry.quarantined(limit)
+            for item in registry.quarantined(limit)
         ]
 
     @api.get("/metrics")
@@ -130,44 +78,3 @@ def make_api(server: ClusterServer, metrics: CollectorRegistry, token: str | Non
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
     return api
-
-
-def _streams_of(query: RegisteredQuery | WaitingQuery) -> frozenset[str]:
-    return query.reads if isinstance(query, WaitingQuery) else streams_of(query.node)
-
-
-def _refused_demands(query: RegisteredQuery | WaitingQuery, server: ClusterServer) -> list[dict[str, Any]]:
-    """Return why sensors are not asked for what a query needs: by the cluster, where no proxy is named, or a proxy."""
-    streams = _streams_of(query)
-    left_out = server.queries.demands.left_out
-    own = [
-        {"stream": stream, "proxy": None, "online": True, "reason": left_out[stream][query.name]}
-        for stream in sorted(streams)
-        if query.name in left_out.get(stream, {})
-    ]
-    told = server.queries.demand_reports.of_query(query.name, streams)
-    return own + [{**each, "online": server.ingest.online(each["proxy"])} for each in told]
-
-
-def _progress(query: RegisteredQuery | WaitingQuery, server: ClusterServer, lags: LagBy) -> dict[str, Any]:
-    """Return how many rows a query has answered, and what is stored of its streams and not yet answered."""
-    runs = None if isinstance(query, WaitingQuery) else server.registry.physical.by_query.get(query.identity)
-    lag = None if runs is None else lag_of_fragment(runs, lags)
-    rows = server.results.last_sequence(query.name)
-    return {"rows": rows, "lag": None if lag is None else lag.as_json()}
-
-
-def _describe(query: RegisteredQuery | WaitingQuery, server: ClusterServer) -> dict[str, Any]:
-    waiting = query if isinstance(query, WaitingQuery) else None
-    return {
-        "name": query.name,
-        "sql": query.sql,
-        "topic": topics.results(query.name),
-        "errors": topics.query_errors(query.name),
-        "epoch": None if isinstance(query, WaitingQuery) else query.since_epoch,
-        "created": instant_text(query.created_us),
-        "state": "running" if waiting is None else server.queries.waiting.state(waiting),
-        "reads": sorted(query.reads),
-        "mismatches": mismatches_of(server.ingest, _streams_of(query)),
-        "refused_demands": _refused_demands(query, server),
-    }

@@ -16,7 +16,7 @@ from protocols.wire.catalog import ClockFault
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from cluster.service.server import ClusterServer
+    from cluster.service.parts import ClusterParts
 
 
 class ClusterMetrics(Collector):
@@ -24,14 +24,14 @@ class ClusterMetrics(Collector):
 
     Parameters
     ----------
-    server
-        Whose counters.
+    parts
+        The cluster's, which count.
     registry
         Where to register.
     """
 
-    def __init__(self, server: ClusterServer, registry: CollectorRegistry) -> None:
-        self._server = server
+    def __init__(self, parts: ClusterParts, registry: CollectorRegistry) -> None:
+        self._parts = parts
         self.registry = registry
         registry.register(self)
 
@@ -48,7 +48,7 @@ class ClusterMetrics(Collector):
         mismatches = GaugeMetricFamily(
             "fjord_ingest_mismatches", "Proxies that offer a stream otherwise than it is declared", labels=["stream"]
         )
-        for stream, writer in self._server.ingest.writers.items():
+        for stream, writer in self._parts.ingest.writers.items():
             counters = writer.admission.counters
             for outcome, count in (
                 ("taken", counters.taken),
@@ -62,47 +62,47 @@ class ClusterMetrics(Collector):
             rows.add_metric([stream], counters.rows)
             late.add_metric([stream], counters.late_rows)
             rejected.add_metric([stream], counters.rejected_rows)
-            mismatches.add_metric([stream], sum(not each.fits for each in self._server.ingest.offers.of(stream)))
+            mismatches.add_metric([stream], sum(not each.fits for each in self._parts.ingest.offers.of(stream)))
         waiting_bytes = GaugeMetricFamily(
             "fjord_ingest_waiting_bytes", "Rows in memory that wait for a commit", labels=["stream"]
         )
-        for stream, writer in self._server.ingest.writers.items():
+        for stream, writer in self._parts.ingest.writers.items():
             waiting_bytes.add_metric([stream], writer.waiting_bytes)
         lost = CounterMetricFamily(
             "fjord_ingest_lost_total", "What was taken once, and is lost", labels=["stream", "what"]
         )
-        for stream, writer in self._server.ingest.writers.items():
+        for stream, writer in self._parts.ingest.writers.items():
             lost.add_metric([stream, "batches"], writer.admission.counters.lost_batches)
             lost.add_metric([stream, "versions"], writer.admission.counters.lost_versions)
         refused = CounterMetricFamily("fjord_ingest_refused_total", "Messages refused", labels=["reason"])
-        for reason, count in self._server.ingest.refused.items():
+        for reason, count in self._parts.ingest.refused.items():
             refused.add_metric([reason], count)
         yield from (batches, rows, late, rejected, mismatches, waiting_bytes, lost, refused)
         yield from self._clocks()
         yield from self._spools()
-        yield from relation_metrics(self._server.queries.store)
+        yield from relation_metrics(self._parts.queries.store)
         yield from self._lags()
-        waiting = self._server.queries.waiting.all()
+        waiting = self._parts.queries.waiting.all()
         yield GaugeMetricFamily("fjord_queries_waiting", "Queries that wait for a relation", value=len(waiting))
         yield CounterMetricFamily(
-            "fjord_results_published_rows_total", "Result rows published", value=self._server.publisher.published_rows
+            "fjord_results_published_rows_total", "Result rows published", value=self._parts.publisher.published_rows
         )
         yield GaugeMetricFamily(
             "fjord_results_unpublished_commits",
             "Commits of results that wait for the broker",
-            value=self._server.publisher.unpublished_commits,
+            value=self._parts.publisher.unpublished_commits,
         )
         disk = GaugeMetricFamily(
             "fjord_table_bytes", "Disk that tables take, and what they have replaced", labels=["table", "files"]
         )
-        streams = {f"streams/{name}": writer.table.use for name, writer in self._server.ingest.writers.items()}
-        for table, use in {"results": self._server.results.use, **streams}.items():
+        streams = {f"streams/{name}": writer.table.use for name, writer in self._parts.ingest.writers.items()}
+        for table, use in {"results": self._parts.results.use, **streams}.items():
             if use is not None:
                 disk.add_metric([table, "live"], use.live_bytes)
                 disk.add_metric([table, "replaced"], use.replaced_bytes)
         yield disk
         yield from self._budgets()
-        unread = self._server.registry.lost_results()
+        unread = self._parts.registry.lost_results()
         yield CounterMetricFamily(
             "fjord_results_lost_commits_total",
             "Commits of results that are gone",
@@ -114,28 +114,28 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily(
             "fjord_plan_lost_epochs_total",
             "Changes of queries that the registry had lost",
-            value=self._server.registry.lost_epochs().epochs,
+            value=self._parts.registry.lost_epochs().epochs,
         )
         yield CounterMetricFamily(
             "fjord_energy_implausible_reports_total",
             "Reports by which a mote has spent more than it can",
-            value=self._server.sensors.ledger.implausible_reports,
+            value=self._parts.sensors.ledger.implausible_reports,
         )
-        yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._server.fjord_restarts)
+        yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._parts.engine.restarts)
         failures = CounterMetricFamily(
             "fjord_storage_failures_total",
             "What could not be written, and was tried again or passed over",
             labels=["what"],
         )
-        for what, count in self._server.registry.troubles.counts.items():
+        for what, count in self._parts.registry.troubles.counts.items():
             failures.add_metric([what], count)
         yield failures
-        broken = sum(totals.broken for totals in self._server.counters.values())
+        broken = sum(totals.broken for totals in self._parts.engine.counters.values())
         yield CounterMetricFamily(
             "fjord_broken_batches_total", "Batches between operators that broke their contract", value=broken
         )
-        yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._server.registry.plan.queries))
-        yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._server.registry.plan.epoch)
+        yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._parts.registry.plan.queries))
+        yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._parts.registry.plan.epoch)
 
     def _budgets(self) -> Iterable[Metric]:
         dropped = CounterMetricFamily(
@@ -146,9 +146,9 @@ class ClusterMetrics(Collector):
             "What is over a table's budget, as it still has to be read",
             labels=["table"],
         )
-        dropped.add_metric(["results"], self._server.results.retention.numbers.dropped_rows)
-        over.add_metric(["results"], self._server.results.retention.blocked.bytes)
-        for name, writer in self._server.ingest.writers.items():
+        dropped.add_metric(["results"], self._parts.results.retention.numbers.dropped_rows)
+        over.add_metric(["results"], self._parts.results.retention.blocked.bytes)
+        for name, writer in self._parts.ingest.writers.items():
             dropped.add_metric([f"streams/{name}"], writer.table.retention.dropped.rows)
             over.add_metric([f"streams/{name}"], writer.table.retention.blocked.bytes)
         yield from (dropped, over)
@@ -160,7 +160,7 @@ class ClusterMetrics(Collector):
         seconds = GaugeMetricFamily(
             "fjord_query_lag_seconds", "Since when the oldest of them has been stored", labels=labels
         )
-        for (stream, host), lag in self._server.lags.now().items():
+        for (stream, host), lag in self._parts.lags.now().items():
             rows.add_metric([stream, host.value], lag.rows)
             seconds.add_metric([stream, host.value], lag.seconds)
         yield from (rows, seconds)
@@ -170,7 +170,7 @@ class ClusterMetrics(Collector):
         batches = GaugeMetricFamily("fjord_spooled_batches", "Batches that wait at a proxy, as it said", labels=labels)
         size = GaugeMetricFamily("fjord_spooled_bytes", "Size of the batches that wait at a proxy", labels=labels)
         waits = GaugeMetricFamily("fjord_spooled_seconds", "For how long the oldest of them has waited", labels=labels)
-        for proxy, spool in self._server.ingest.proxy_spools.all().items():
+        for proxy, spool in self._parts.ingest.proxy_spools.all().items():
             batches.add_metric([proxy], spool.said.batches)
             size.add_metric([proxy], spool.said.bytes)
             waits.add_metric([proxy], spool.waits_seconds or 0.0)
@@ -178,15 +178,15 @@ class ClusterMetrics(Collector):
 
     def _clocks(self) -> Iterable[Metric]:
         proxies = GaugeMetricFamily("fjord_proxies_wrong_clock", "Proxies whose clock is wrong", labels=["fault"])
-        found = Counter(self._server.ingest.proxy_clocks.faults.values())
+        found = Counter(self._parts.ingest.proxy_clocks.faults.values())
         for each in ClockFault:
             proxies.add_metric([each.value], found[each])
         sensors = GaugeMetricFamily("fjord_sensors_wrong_clock", "Sensors whose clock is wrong", labels=["fault"])
-        for fault, count in self._server.sensors.clock_faults().items():
+        for fault, count in self._parts.sensors.clock_faults().items():
             sensors.add_metric([fault], count)
         samples = GaugeMetricFamily(
             "fjord_sensors_rejected_samples", "Samples of today's sensors that a wrong clock stamped", labels=["fault"]
         )
-        for fault, count in self._server.sensors.samples_rejected().items():
+        for fault, count in self._parts.sensors.samples_rejected().items():
             samples.add_metric([fault], count)
         yield from (proxies, sensors, samples)

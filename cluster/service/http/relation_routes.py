@@ -9,38 +9,37 @@ from fastapi import APIRouter
 from cluster.service.http.stream_routes import Declaration
 
 if TYPE_CHECKING:
-    from cluster.service.server import ClusterServer
+    from cluster.service.catalog.relation_service import RelationService
 
 
-def relation_routes(server: ClusterServer) -> APIRouter:
+def relation_routes(relations: RelationService) -> APIRouter:
     """Return the routes.
 
     Parameters
     ----------
-    server
-        The cluster they speak for.
+    relations
+        Creates, drops and describes them.
     """
     api = APIRouter()
 
     @api.get("/v1/relations")
     async def list_relations() -> list[dict[str, Any]]:
-        """List relations: where each comes from, how it is, and who reads it."""
-        return server.queries.relations.all()
+        """List relations: where each comes from, its state, and which queries read it."""
+        return relations.all()
 
     @api.get("/v1/relations/{name}")
     async def show_relation(name: str) -> dict[str, Any]:
         """Return one relation."""
-        relations = server.queries.relations
         return relations.describe(relations.find(name))
 
     @api.post("/v1/relations", status_code=201)
     async def declare_relation(new: Declaration) -> dict[str, Any]:
         """Execute CREATE RELATION or DROP RELATION; return the relation."""
-        return await server.queries.relations.execute(new.sql)
+        return await relations.execute(new.sql)
 
     @api.delete("/v1/relations/{name}", status_code=204)
     async def drop_relation(name: str) -> None:
         """Forget a relation that nothing reads."""
-        await server.queries.relations.drop(name)
+        await relations.drop(name)
 
     return api

@@ -30,13 +30,11 @@ from cluster.language.scope import unique_name
 from cluster.language.selects import NAME
 from cluster.language.syntax import span_of, too_deep
 from cluster.language.type_words import TYPE_WORDS, written_type
-from cluster.service.catalog.sensor_catalog import sensors_relation
+from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation
 from cluster.service.http.error_answers import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from cluster.service.server import ClusterServer
 
 RELATION = "sensors"
 LONGEST_QUESTION = 10_000
@@ -126,13 +124,13 @@ def answer(rows: pl.DataFrame, *, condition: str | None, sql: str | None) -> byt
     return msgspec.json.encode({"columns": rows.columns, "rows": rows.to_dicts()})
 
 
-def sensor_routes(server: ClusterServer) -> APIRouter:
+def sensor_routes(catalog: SensorCatalog) -> APIRouter:
     """Return the routes.
 
     Parameters
     ----------
-    server
-        The cluster they speak for.
+    catalog
+        The sensors.
     """
     api = APIRouter()
 
@@ -144,7 +142,6 @@ def sensor_routes(server: ClusterServer) -> APIRouter:
         """Return all sensors, those for which a condition holds, or the answer to a SELECT over ``sensors``."""
         if condition is not None and sql is not None:
             raise RequestError(400, "there is a condition (where) and a whole query (sql)", hint="send one of both")
-        catalog = server.sensors
         entries, online = catalog.snapshot()
         rows = await asyncio.to_thread(
             sensors_relation, entries, online, catalog.mismatches(), catalog.proxy_clocks(), catalog.refused_demands()

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
+from prometheus_client import CollectorRegistry
 
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
+from cluster.service.billing.periods import BillingPeriods
+from cluster.service.catalog.relation_store import RelationStore
+from cluster.service.catalog.reserved_names import ReservedNames
+from cluster.service.catalog.sensor_catalog import SensorCatalog
+from cluster.service.catalog.stream_budgets import StreamBudgets
+from cluster.service.engine import Engine
+from cluster.service.http.api import make_api
+from cluster.service.http.metrics import ClusterMetrics
+from cluster.service.parts import ClusterParts
 from cluster.service.query_service import QueryService
 from cluster.service.registry.registry import Registry
+from cluster.service.settings import ClusterSettings
+from cluster.storage.budgets import Budget
+from cluster.storage.results_retention import ResultsRetention
 from cluster.storage.stream_tables import arrow_schema
 from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
@@ -50,6 +66,10 @@ class FakeLink:
 
     published: list[Message] = field(default_factory=list)
     away: bool = False
+    connected: asyncio.Event = field(default_factory=asyncio.Event)
+    trouble: str | None = None
+    connects_total: int = 0
+    hangs_total: int = 0
 
     async def publish(self, message: Message) -> None:
         if self.away:
@@ -57,27 +77,77 @@ class FakeLink:
         self.published.append(message)
 
 
-@dataclass
+class NoResults:
+    """A results table without rows."""
+
+    use = None
+    retention = ResultsRetention("://")
+
+    def last_sequence(self, query: str) -> int:
+        return 0
+
+
 class Service:
-    registry: Registry
-    ingest: Ingest
-    queries: QueryService
-    link: FakeLink
-    plans: PlanFiles
-    handle: Callable[[str, bytes], Awaitable[None]]
+    """The parts of a cluster over one folder, without Spark; the ingest knows of a stream `traffic`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.plans = PlanFiles(folder / "plans")
+        self.registry = Registry(folder / "registry.sqlite", self.plans, max_queries=5)
+        self.link: Any = FakeLink()
+        self.ingest = Ingest(
+            folder / "streams",
+            quarantine=self.registry.quarantine,
+            link=self.link,
+            reserved_for=self._reserved_for,
+        )
+        self.sensors = SensorCatalog(mismatches=lambda: self.ingest.offers.mismatches)
+        self.billing = BillingPeriods(self.registry, self.ingest, self.sensors)
+        self.queries = self.started()
+
+    def started(self, relations: RelationStore | None = None, **settings: Any) -> QueryService:
+        """Return a query service as the cluster has it after a restart."""
+        self.names = ReservedNames(
+            relations or RelationStore(self.registry.relations, self.registry.folder / "relations")
+        )
+        return QueryService(
+            "cluster", self.registry, self.ingest, self.link, self.names, before_change=self.billing.close, **settings
+        )
+
+    def _reserved_for(self, name: str) -> str | None:
+        return self.names.reserved_for(name)  # those of the last start
+
+    async def handle(self, topic: str, payload: bytes) -> None:
+        await self.ingest.handle(Message(topic, payload), topics.parse(topic))
+
+    def parts(self, **others: Any) -> ClusterParts:
+        """Return the parts of a cluster without results; `others` take the place of some."""
+        settings, results = ClusterSettings(), others.pop("results", NoResults())
+        made: dict[str, Any] = {
+            "settings": settings,
+            "registry": self.registry,
+            "link": self.link,
+            "result_link": self.link,
+            "ingest": self.ingest,
+            "sensors": self.sensors,
+            "budgets": StreamBudgets(self.registry, Budget()),
+            "lags": SimpleNamespace(now=dict),
+            "results": results,
+            "queries": self.queries,
+            "billing": self.billing,
+            "publisher": SimpleNamespace(published_rows=0, unpublished_commits=0, status=dict),
+            "engine": Engine(settings, self.registry.folder, self.registry, results, 4),
+        }
+        return ClusterParts(**{**made, **others})
+
+
+def application(parts: ClusterParts, token: str | None = None) -> httpx.AsyncClient:
+    """Return a client of the HTTP API of a cluster, with its metrics."""
+    metrics = ClusterMetrics(parts, CollectorRegistry()).registry
+    return httpx.AsyncClient(transport=httpx.ASGITransport(make_api(parts, metrics, token)), base_url="http://cluster")
 
 
 @pytest.fixture
 async def service(tmp_path: Path) -> Service:
-    plans = PlanFiles(tmp_path / "plans")
-    registry = Registry(tmp_path / "registry.sqlite", plans, max_queries=5)
-    ingest = Ingest(tmp_path / "streams", quarantine=registry.quarantine)
-    link = FakeLink()
-    ingest.attach(link)  # type: ignore[arg-type]
-
-    async def handle(topic: str, payload: bytes) -> None:
-        await ingest.handle(Message(topic, payload), topics.parse(topic))
-
-    await handle(topics.stream_offer("p", "traffic"), encode(StreamOffer(1, "p", TRAFFIC)))
-    queries = QueryService("cluster", registry, ingest, link)  # type: ignore[arg-type]
-    return Service(registry, ingest, queries, link, plans, handle)
+    found = Service(tmp_path)
+    await found.handle(topics.stream_offer("p", "traffic"), encode(StreamOffer(1, "p", TRAFFIC)))
+    return found

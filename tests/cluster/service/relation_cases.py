@@ -11,7 +11,6 @@ from cluster.language.columns import Column
 from cluster.relations.fitting import matched, settled
 from cluster.relations.source import SourceAwayError, SourceColumn
 from cluster.service.catalog.relation_store import RelationStore
-from cluster.service.query_service import QueryService
 from protocols.wire.streams import FieldType
 
 SEGMENT, CLOSED = Column("segment", FieldType.TEXT), Column("closed", FieldType.BOOLEAN)
@@ -90,9 +89,7 @@ class Relations:
             self.service.registry.relations, self.folder, sensors=self.sensors, clock=self.clock, wall=self.wall,
             chance=lambda: 0.5, pause=self.patience,
         )  # fmt: skip
-        self.queries = QueryService(
-            "cluster", self.service.registry, self.service.ingest, self.service.link, relations=self.store
-        )
+        self.queries = self.service.started(self.store)
 
     async def patience(self, seconds):
         """Wait for a source, as long as the test wants it now."""

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError
 from cluster.fjord.counters import Totals
-from cluster.service.catalog.sensor_catalog import SensorCatalog
-from cluster.service.http.api import make_api
 from cluster.service.http.api_token import api_token
-from tests.cluster.service.conftest import Service
+from tests.cluster.service.conftest import Service, application
 
 GOOD = "SELECT sensor FROM traffic"
 COUNTERS = {
@@ -25,18 +20,9 @@ COUNTERS = {
 
 
 def client(service: Service, token: str | None = None) -> httpx.AsyncClient:
-    server: Any = SimpleNamespace(
-        queries=service.queries,
-        registry=service.registry,
-        ingest=service.ingest,
-        sensors=SensorCatalog(),
-        counters=COUNTERS,
-        results=SimpleNamespace(last_sequence=lambda name: 0),
-        lags=SimpleNamespace(now=dict),
-        status=lambda: {"queries": len(service.registry.plan.queries)},
-    )
-    transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), token))
-    return httpx.AsyncClient(transport=transport, base_url="http://cluster")
+    parts = service.parts()
+    parts.engine.counters = COUNTERS
+    return application(parts, token)
 
 
 @pytest.fixture

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
 from cluster.service.catalog.sensor_catalog import EntryPublished, SensorCatalog, sensors_relation
-from cluster.service.http.api import make_api
 from cluster.service.http.client_command import refusal_texts
 from cluster.service.publishing.demand_reports import DemandReports
 from protocols.mqtt.link import Message
@@ -20,6 +16,7 @@ from protocols.wire.catalog import Presence, Status
 from protocols.wire.demand_reports import demand_report
 from protocols.wire.demands import RefusedDemand
 from protocols.wire.frames import encode
+from tests.cluster.service.conftest import application
 from tests.cluster.service.energy_cases import entry
 
 if TYPE_CHECKING:
@@ -87,21 +84,12 @@ def test_a_sensor_shows_what_it_is_not_asked_for() -> None:
 
 
 async def test_a_query_shows_who_leaves_it_out(service: Service) -> None:
-    server: Any = SimpleNamespace(
-        queries=service.queries,
-        registry=service.registry,
-        ingest=service.ingest,
-        sensors=SensorCatalog(),
-        results=SimpleNamespace(last_sequence=lambda name: 0),
-        lags=SimpleNamespace(now=dict),
-    )
     await service.handle(topics.proxy_status("p"), encode(Status(1, "p", Presence.ONLINE, "e", 0)))
     await service.queries.add(SMALL, "bad")
     await service.queries.add(SMALL, "good")
     hear(service.queries.demand_reports, said())
     service.queries.demands.left_out["traffic"]["bad"] = "no proxy could read it"
-    transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), None))
-    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as api:
+    async with application(service.parts()) as api:
         shown = (await api.get("/v1/queries/bad")).json()["refused_demands"]
         assert shown == [
             {"stream": "traffic", "proxy": None, "online": True, "reason": "no proxy could read it"},

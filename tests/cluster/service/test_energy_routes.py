@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
-import httpx
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from cluster.service.billing.command import print_bill, print_energy
-from cluster.service.catalog.sensor_catalog import EntryPublished, SensorCatalog
-from cluster.service.http.api import make_api
+from cluster.service.catalog.sensor_catalog import EntryPublished
 from cluster.service.http.client import ApiClient
 from cluster.service.query_command import query
 from protocols.wire.packets import Health
 from protocols.wire.programs import SamplingProgram
+from tests.cluster.service.conftest import application
 from tests.cluster.service.energy_cases import SECOND, entry
 
 SQL = "SELECT speed FROM traffic SAMPLE EVERY 1 SECOND"
@@ -34,21 +31,13 @@ def hear(sensors, minutes, mote="m1"):
 
 
 @pytest.fixture
-def sensors():
-    return SensorCatalog()
+def sensors(service):
+    return service.sensors
 
 
 @pytest.fixture
-async def api(service, sensors):
-    server = SimpleNamespace(
-        queries=service.queries,
-        registry=service.registry,
-        ingest=service.ingest,
-        sensors=sensors,
-        lags=SimpleNamespace(now=dict),
-    )
-    transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), None))
-    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as found:
+async def api(service):
+    async with application(service.parts()) as found:
         yield found
 
 

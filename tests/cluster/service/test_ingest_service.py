@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from prometheus_client import generate_latest
 
 from cluster.ingest.proxy_spools import ProxySpools
 from cluster.ingest.service import Ingest
+from cluster.service.http.status import status_of
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
 from cluster.storage.relation_versions import RelationVersions
@@ -173,8 +173,8 @@ def test_spools_of_more_proxies_than_there_are_room_for_are_passed_over() -> Non
 def test_status_and_metrics_show_what_waits_at_proxies(tmp_path: Path) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
-        server.ingest.proxy_spools.heard(ProxySpool(1, "p", 3, 1_024, 2_500_000), 1_000_000)
-        assert server.status()["proxy_spools"] == {
+        server.parts.ingest.proxy_spools.heard(ProxySpool(1, "p", 3, 1_024, 2_500_000), 1_000_000)
+        assert status_of(server.parts)["proxy_spools"] == {
             "p": {
                 "online": False,
                 "batches": 3,
@@ -185,8 +185,7 @@ def test_status_and_metrics_show_what_waits_at_proxies(tmp_path: Path) -> None:
         }
         shown = generate_latest(server.metrics.registry).decode()
     finally:
-        server.registry.close()
-        os.close(server._lock)
+        server.close()
     assert all(
         line in shown
         for line in (

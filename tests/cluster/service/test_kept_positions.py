@@ -37,18 +37,18 @@ def test_results_are_kept_for_the_publisher_and_streams_for_spark(
 ) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
-        server.registry.set_published(0, 0)
+        server.parts.registry.set_published(0, 0)
         row = {"query": ["q"], "start_us": [0], "end_us": [1], "kind": ["row"], "row": ["{}"]}
         for number in range(3):
-            server.results.append(pl.DataFrame(row), number)
-            server.registry.set_published(1, 0)
+            server.parts.results.append(pl.DataFrame(row), number)
+            server.parts.registry.set_published(1, 0)
         assert asked["results"][-1] == 1
-        server.ingest.declare(TRAFFIC)
-        checkpoint = tmp_path / f"checkpoint-{server.registry.fjord}"
+        server.parts.ingest.declare(TRAFFIC)
+        checkpoint = tmp_path / f"checkpoint-{server.parts.registry.fjord}"
         lay(checkpoint, Host.STATEFUL, [Offset(1, {"traffic": 0}), Offset(1, {"traffic": 1})], done=1)
-        table = server.ingest.writers["traffic"].table
+        table = server.parts.ingest.writers["traffic"].table
         for number in range(3):
             table.append([], StreamPosition(number, {}), {("p", "e"): number})
         assert asked["traffic"][-1] == 0
     finally:
-        server.registry.close()
+        server.close()

@@ -8,28 +8,21 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower_alone
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
-from cluster.service.catalog.sensor_catalog import SensorCatalog
-from cluster.service.http.api import make_api
 from cluster.service.http.client_command import lag_text
-from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.lag import Lag, Lags, greatest, lag_behind, lag_of_fragment, lag_of_stream
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
 from cluster.storage.commit_log import CommitLog
-from cluster.storage.results_retention import ResultsRetention
 from cluster.storage.stream_tables import StreamPosition, StreamTable
-from tests.cluster.service.conftest import TRAFFIC, Service, traffic_rows
+from tests.cluster.service.conftest import TRAFFIC, Service, application, traffic_rows
 from tests.cluster.spark.hosted_run import CATALOG
 from tests.cluster.spark.test_positions import MEANS, ROWS, lay, plan
 
@@ -105,20 +98,8 @@ def test_the_greatest_lag_takes_rows_and_seconds_apart() -> None:
 
 async def test_the_api_shows_by_query_and_stream_how_far_they_are_behind(service: Service) -> None:
     await service.queries.add("SELECT sensor FROM traffic", "mine")
-    server: Any = SimpleNamespace(
-        queries=service.queries,
-        registry=service.registry,
-        ingest=service.ingest,
-        sensors=SensorCatalog(),
-        results=SimpleNamespace(last_sequence=lambda name: 0, use=None, retention=ResultsRetention("://")),
-        publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
-        lags=SimpleNamespace(now=lambda: {("traffic", Host.STATELESS): Lag(2_400, 1.25)}),
-        fjord_restarts=0,
-        counters={},
-    )
-    metrics = ClusterMetrics(server, CollectorRegistry()).registry
-    transport = httpx.ASGITransport(make_api(server, metrics, None))
-    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as api:
+    lags = SimpleNamespace(now=lambda: {("traffic", Host.STATELESS): Lag(2_400, 1.25)})
+    async with application(service.parts(lags=lags)) as api:
         assert (await api.get("/v1/queries/mine")).json()["lag"] == {"rows": 2_400, "seconds": 1.25}
         assert (await api.get("/v1/queries")).json()[0]["lag"] == {"rows": 2_400, "seconds": 1.25}
         assert (await api.get("/v1/streams")).json()[0]["lag"] == {"rows": 2_400, "seconds": 1.25}

@@ -8,7 +8,6 @@ Spark             3 ... 5          has begun 5; were there another 4 and 5 now, 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from cluster.language.algebra import Source
 from cluster.language.columns import Column
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host
+from cluster.service.http.status import status_of
 from cluster.service.registry.lost_epochs import go_on_behind, named_epoch
 from cluster.service.registry.registry import LostEpochs, Registry
 from cluster.service.server import ClusterServer
@@ -86,12 +86,11 @@ def test_status_and_metrics_say_how_many_epochs_are_lost_over_restarts_too(folde
             plans.write(replace(plans.read(6), epoch=9))
         server = ClusterServer(ClusterSettings(folder=folder))
         try:
-            lost = server.status()["fjord"]["lost"]
+            lost = status_of(server.parts)["fjord"]["lost"]
             assert (lost["epochs"], lost["last"] is None) == (epochs, False)
             assert f"fjord_plan_lost_epochs_total {epochs}.0" in generate_latest(server.metrics.registry).decode()
         finally:
-            server.registry.close()
-            os.close(server._lock)
+            server.close()
 
 
 def test_spark_finds_a_plan_for_every_epoch_it_may_have_begun(folder: Path) -> None:

@@ -90,7 +90,7 @@ async def test_work_stops_when_nobody_waits_for_it() -> None:
 
 
 def hasty(service: Service) -> QueryService:
-    return QueryService("cluster", service.registry, service.ingest, service.link, planning_seconds=LIMIT)  # type: ignore[arg-type] - the link is a fake
+    return service.started(planning_seconds=LIMIT)
 
 
 async def test_what_takes_too_long_leaves_nothing_behind(service: Service) -> None:

@@ -11,7 +11,6 @@ from cluster.fjord.acceptance import RowLimitError, RowLimits
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.errors import FjordSqlError
 from cluster.physical.errors import UnsupportedPlanError
-from cluster.service.query_service import QueryService
 from cluster.service.registry.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from cluster.storage.stream_tables import StreamPosition, arrow_schema
 from protocols.errors import TopicError
@@ -117,7 +116,7 @@ async def test_a_query_that_would_keep_too_much_is_refused_with_the_figures(serv
         position = StreamPosition((second + 1) * 1_000_000, {})
         table.append([rows.to_arrow().cast(arrow_schema(table.schema))], position, {})
     assert table.tuples_per_second() == pytest.approx(50)
-    queries = QueryService("cluster", service.registry, service.ingest, service.link, max_state_bytes=10 * 1024**2)  # type: ignore[arg-type]
+    queries = service.started(max_state_bytes=10 * 1024**2)
     await queries.add("SELECT DISTINCT lane FROM traffic WINDOW(RANGE 1 MINUTE)")
     with pytest.raises(StateLimitError, match=r"for this query alone .traffic brings 50 tuples.*limit is 10.0 MiB"):
         await queries.add("SELECT DISTINCT lane FROM traffic WINDOW(RANGE 1 DAY)")
@@ -134,7 +133,7 @@ async def test_a_query_that_would_make_too_much_of_a_tuple_is_refused_before_any
     with pytest.raises(RowLimitError, match="one tuple would make up to"):
         await service.queries.add(text)
     limits = RowLimits(per_tuple=2_000_000_000)
-    queries = QueryService("cluster", service.registry, service.ingest, service.link, row_limits=limits)  # type: ignore[arg-type]
+    queries = service.started(row_limits=limits)
     await queries.add(text)
     assert len(service.registry.plan.queries) == 1
 

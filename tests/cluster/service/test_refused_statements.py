@@ -51,7 +51,7 @@ def insert(service: Service, statements: dict[str, str]) -> None:
 
 
 def started(service: Service) -> QueryService:
-    return QueryService("cluster", service.registry, service.ingest, service.link)
+    return service.started()
 
 
 @pytest.fixture

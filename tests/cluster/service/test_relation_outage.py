@@ -10,7 +10,6 @@ import pytest
 from cluster.language.errors import FjordSqlError
 from cluster.relations.source import Limits
 from cluster.service.catalog.relation_store import RelationStore
-from cluster.service.query_service import QueryService
 from cluster.service.registry.registry import RegisteredQuery
 from cluster.service.registry.relation_registry import WaitingQuery
 from tests.cluster.service.relation_cases import JOINED
@@ -26,7 +25,7 @@ ENDING = "REFRESH EVERY 1 SECOND STALE AFTER 3 SECONDS"
 async def running(service, folder):
     """A service that refreshes for as long as the block lasts."""
     store = RelationStore(service.registry.relations, folder, limits=Limits(connect_seconds=2, read_seconds=5))
-    queries = QueryService("cluster", service.registry, service.ingest, service.link, relations=store)
+    queries = service.started(store)
     task = asyncio.create_task(queries.run())
     try:
         yield queries

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -13,31 +12,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner
 
 from cluster.service.catalog.relation_command import relation
-from cluster.service.catalog.sensor_catalog import SensorCatalog
-from cluster.service.http.api import make_api
 from cluster.service.http.client import ApiClient, RefusedError
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.http.relation_metrics import relation_metrics
 from cluster.service.query_command import query
-from cluster.storage.results_retention import ResultsRetention
+from tests.cluster.service.conftest import application
 from tests.cluster.service.relation_cases import CREATE, DECLARED, JOINED, Relations
 
 SECRET = "postgresql://anna:s3cret@127.0.0.1:1/roads"
-
-
-def application(service, queries):
-    return make_api(
-        SimpleNamespace(
-            queries=queries,
-            registry=service.registry,
-            ingest=service.ingest,
-            sensors=SensorCatalog(),
-            results=SimpleNamespace(last_sequence=lambda name: 0),
-            lags=SimpleNamespace(now=dict),
-        ),
-        CollectorRegistry(),
-        None,
-    )
 
 
 @pytest.fixture
@@ -47,16 +29,14 @@ def relations(service, tmp_path):
 
 @pytest.fixture
 async def api(service, relations):
-    transport = httpx.ASGITransport(application(service, relations.queries))
-    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as found:
+    async with application(service.parts(queries=relations.queries)) as found:
         yield found
 
 
 @pytest.fixture
 async def real(service):
     """An API whose relations come from where they say."""
-    transport = httpx.ASGITransport(application(service, service.queries))
-    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as found:
+    async with application(service.parts(queries=service.queries)) as found:
         yield found
 
 
@@ -257,18 +237,8 @@ async def test_metrics_show_state_age_and_failures_of_a_relation(relations):
         "fjord_relation_refresh_failures_total": 2,
         "fjord_relation_versions_total": 1,
     }
-    server = SimpleNamespace(
-        queries=relations.queries,
-        registry=relations.service.registry,
-        ingest=relations.service.ingest,
-        sensors=SensorCatalog(),
-        results=SimpleNamespace(use=None, retention=ResultsRetention("://")),
-        lags=SimpleNamespace(now=dict),
-        publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
-        fjord_restarts=0,
-        counters={},
-    )
-    text = generate_latest(ClusterMetrics(server, CollectorRegistry()).registry).decode()
+    parts = relations.service.parts(queries=relations.queries)
+    text = generate_latest(ClusterMetrics(parts, CollectorRegistry()).registry).decode()
     assert 'fjord_relation_rows{relation="roads"} 1.0' in text
     assert "fjord_queries_waiting 0.0" in text
 

@@ -13,7 +13,6 @@ from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.relations.source import SourceSchemaError, SourceTooLargeError
 from cluster.service.catalog import relation_service
-from cluster.service.query_service import QueryService
 from cluster.service.registry.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
 from cluster.service.registry.relation_registry import WaitingQuery
 from protocols.wire import topics
@@ -276,7 +275,7 @@ async def test_a_relation_from_a_file(service, tmp_path):
     with closing(sqlite3.connect(tmp_path / "roads.db")) as database, database:
         database.execute("CREATE TABLE roads (segment TEXT, closed BOOLEAN)")
         database.execute("INSERT INTO roads VALUES ('s1', 1), (NULL, 0)")
-    queries = QueryService("cluster", service.registry, service.ingest, service.link)
+    queries = service.started()
     shown = await queries.relations.execute(
         f"CREATE RELATION roads FROM 'sqlite:///{tmp_path}/roads.db' REFRESH EVERY 1 MINUTE"
     )

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import SimpleNamespace
 
 import httpx
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
+from fastapi import FastAPI
 from typer.testing import CliRunner
 
 from cluster.errors import ClusterError
 from cluster.service.catalog.sensor_catalog import EntryPublished, ProxyChanged, SensorCatalog
 from cluster.service.catalog.sensors_command import app
-from cluster.service.http.api import make_api
 from cluster.service.http.client import ApiClient, ApiUnreachableError, RefusedError
+from cluster.service.http.error_answers import answer_errors
+from cluster.service.http.sensor_routes import sensor_routes
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.packets import Health
 
@@ -58,7 +58,10 @@ def catalog():
 
 @pytest.fixture
 def application(catalog):
-    return make_api(SimpleNamespace(queries=SimpleNamespace(), sensors=catalog), CollectorRegistry(), None)
+    api = FastAPI()
+    answer_errors(api)
+    api.include_router(sensor_routes(catalog))
+    return api
 
 
 @pytest.fixture

@@ -152,9 +152,8 @@ async def test_a_stream_that_has_its_name_keeps_it(relations, service):
 
 async def test_it_may_be_made_under_another_name(service, tmp_path, motes):
     from cluster.service.catalog.relation_store import RelationStore
-    from cluster.service.query_service import QueryService
 
     store = RelationStore(service.registry.relations, tmp_path / "relations", sensors=motes.source)
-    queries = QueryService("cluster", service.registry, service.ingest, service.link, relations=store)
+    queries = service.started(store)
     shown = await queries.relations.execute("CREATE RELATION weak FROM 'catalog:sensors' REFRESH EVERY 5 SECONDS")
     assert ([column["name"] for column in shown["columns"]], shown["rows"]) == (["sensor", "battery"], 1)

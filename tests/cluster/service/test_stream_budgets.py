@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Self
 
 import httpx
@@ -18,7 +17,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from cluster.language.catalog import CatalogError
@@ -30,20 +28,17 @@ from cluster.plan.history import EVER_US, with_beginnings
 from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from cluster.service.catalog import stream_budgets
-from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import StillRead, StreamBudgets
 from cluster.service.catalog.stream_command import stream
-from cluster.service.http.api import make_api
-from cluster.service.http.metrics import ClusterMetrics
+from cluster.service.http.status import status_of
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Blocked, Budget, Passed
-from cluster.storage.results_retention import ResultsRetention
 from cluster.storage.stream_retention import Dropped, StreamRetention
 from cluster.storage.stream_tables import StreamPosition, StreamTable, watermark_at
-from tests.cluster.service.conftest import TRAFFIC, Service, traffic_rows
+from tests.cluster.service.conftest import TRAFFIC, Service, application, traffic_rows
 from tests.cluster.spark.hosted_run import CATALOG
 from tests.cluster.spark.test_positions import MEANS, ROWS, lay, plan
 
@@ -172,13 +167,13 @@ async def test_a_dropped_stream_takes_its_budget_with_it(tmp_path: Path) -> None
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
         for _ in range(2):  # made anew, all of it is kept again
-            await server.queries.streams.execute("CREATE STREAM loops (speed REAL) SOURCE mqtt()")
-            assert server.budgets.of("loops") == Budget()
-            server.budgets.set("loops", Budget(age_us=5), server.ingest.writers)
-            await server.queries.streams.drop("loops")
-        assert StreamBudgets(server.registry, Budget()).of("loops") == Budget()
+            await server.parts.queries.streams.execute("CREATE STREAM loops (speed REAL) SOURCE mqtt()")
+            assert server.parts.budgets.of("loops") == Budget()
+            server.parts.budgets.set("loops", Budget(age_us=5), server.parts.ingest.writers)
+            await server.parts.queries.streams.drop("loops")
+        assert StreamBudgets(server.parts.registry, Budget()).of("loops") == Budget()
     finally:
-        server.registry.close()
+        server.close()
 
 
 async def test_a_query_that_looks_back_further_than_is_kept_is_told(service: Service) -> None:
@@ -197,37 +192,24 @@ async def test_a_query_that_looks_back_further_than_is_kept_is_told(service: Ser
 def test_a_cluster_keeps_its_streams_within_their_budgets(tmp_path: Path) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path, stream_age_us=20))
     try:
-        server.ingest.declare(TRAFFIC)
-        table = server.ingest.writers["traffic"].table
-        read_up_to(tmp_path / f"checkpoint-{server.registry.fjord}", Host.STATEFUL, 2)
+        server.parts.ingest.declare(TRAFFIC)
+        table = server.parts.ingest.writers["traffic"].table
+        read_up_to(tmp_path / f"checkpoint-{server.parts.registry.fjord}", Host.STATEFUL, 2)
         for number in range(VERSIONS):
             store(table, [number * STEP_US], (number + 1) * STEP_US)
         table._drop_old(VERSIONS * STEP_US, VERSIONS)
         assert pl.read_delta(table.root)["fjord_start_us"].sort().to_list() == [20, 30, 40, 50]
         assert (table.retention.dropped.rows, table.retention.blocked.rows) == (2, 2)
-        assert "queries have not read it yet" in server.status()["storage"]["over_budget"]["streams/traffic"]
+        assert "queries have not read it yet" in status_of(server.parts)["storage"]["over_budget"]["streams/traffic"]
     finally:
-        server.registry.close()
+        server.close()
 
 
 @pytest.fixture
 async def api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
-    server: Any = SimpleNamespace(
-        queries=service.queries,
-        registry=service.registry,
-        ingest=service.ingest,
-        sensors=SensorCatalog(),
-        results=SimpleNamespace(last_sequence=lambda name: 0, use=None, retention=ResultsRetention("://")),
-        publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
-        lags=SimpleNamespace(now=dict),
-        budgets=StreamBudgets(service.registry, Budget()),
-        fjord_restarts=0,
-        counters={},
-    )
-    service.ingest.writers["traffic"].table.retention._budget = lambda: server.budgets.of("traffic")
-    metrics = ClusterMetrics(server, CollectorRegistry()).registry
-    transport = httpx.ASGITransport(make_api(server, metrics, None))
-    async with httpx.AsyncClient(transport=transport, base_url="http://cluster") as asking:
+    parts = service.parts()
+    service.ingest.writers["traffic"].table.retention._budget = lambda: parts.budgets.of("traffic")
+    async with application(parts) as asking:
         yield asking
 
 

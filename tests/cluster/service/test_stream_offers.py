@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -17,15 +16,14 @@ from typer.testing import CliRunner
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.service import Ingest
 from cluster.language.catalog import CatalogError
-from cluster.service.catalog.sensor_catalog import EntryPublished, SensorCatalog
+from cluster.service.billing.energy_report import RefusedPart
+from cluster.service.catalog.sensor_catalog import EntryPublished
 from cluster.service.catalog.sensors_command import app as sensors_command
 from cluster.service.catalog.stream_command import stream as stream_command
-from cluster.service.http.api import make_api
 from cluster.service.http.client import ApiClient
-from cluster.service.http.energy_routes import EnergyBooks
+from cluster.service.http.energy_routes import energy_answer
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.query_command import query
-from cluster.storage.results_retention import ResultsRetention
 from protocols.errors import FrameError
 from protocols.wire import topics
 from protocols.wire.batches import Ack, Batch, Resumption, decode_ack, encode_batch, make_columns
@@ -33,6 +31,7 @@ from protocols.wire.catalog import Presence, Status, StreamOffer
 from protocols.wire.demands import decode_demand
 from protocols.wire.frames import encode
 from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.cluster.service.conftest import application
 from tests.cluster.service.energy_cases import entry
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
@@ -428,34 +427,21 @@ async def test_offers_are_bounded():
 
 
 @pytest.fixture
-async def server(service):
+async def parts(service):
     await declared(service, WRONG)
     await offer(service)
     await presence(service, "north")
-    catalog = SensorCatalog(mismatches=lambda: service.ingest.offers.mismatches)
-    mote = entry("m1", stream="roads")
-    catalog.apply(EntryPublished(mote))
-    return SimpleNamespace(
-        queries=service.queries,
-        registry=service.registry,
-        ingest=service.ingest,
-        sensors=catalog,
-        counters={},
-        results=SimpleNamespace(last_sequence=lambda name: 0, use=None, retention=ResultsRetention("://")),
-        lags=SimpleNamespace(now=dict),
-        publisher=SimpleNamespace(published_rows=0, unpublished_commits=0),
-        fjord_restarts=0,
-    )
+    service.sensors.apply(EntryPublished(entry("m1", stream="roads")))
+    return service.parts()
 
 
 @pytest.fixture
-async def run(server, monkeypatch):
-    """The commands, each in a thread of its own, asking this server."""
+async def run(parts, monkeypatch):
+    """The commands, each in a thread of its own, asking this cluster."""
     loop = asyncio.get_running_loop()
 
     async def ask(request):
-        transport = httpx.ASGITransport(make_api(server, CollectorRegistry(), None))
-        async with httpx.AsyncClient(transport=transport) as asking:
+        async with application(parts) as asking:
             sent = {"content": request.content, "headers": request.headers}
             answered = await asking.request(request.method, request.url, **sent)
             return httpx.Response(answered.status_code, content=answered.content, headers=answered.headers)
@@ -525,10 +511,10 @@ async def test_sensors_say_why_they_are_not_asked(run, service):
     assert "mismatch" not in (await run(sensors_command)).stdout
 
 
-async def test_metrics_count_mismatches_held_batches_and_rejected_rows(server, service):
+async def test_metrics_count_mismatches_held_batches_and_rejected_rows(parts, service):
     await send(service, 1, 10)
     registry = CollectorRegistry()
-    ClusterMetrics(server, registry)
+    ClusterMetrics(parts, registry)
     text = generate_latest(registry).decode()
     assert 'fjord_ingest_mismatches{stream="roads"} 1.0' in text
     assert 'fjord_ingest_mismatches{stream="traffic"} 0.0' in text
@@ -536,20 +522,23 @@ async def test_metrics_count_mismatches_held_batches_and_rejected_rows(server, s
     assert 'fjord_ingest_rejected_rows_total{stream="roads"} 0.0' in text
 
 
-async def test_explain_energy_names_a_proxy_that_does_not_feed_the_stream(server, service):
-    books = EnergyBooks(server)
-    answer = json.loads(await books.explain("SELECT speed FROM roads SAMPLE EVERY 1 SECOND"))
-    assert answer["lines"] == []
-    assert answer["refused"] == [{"stream": "roads", "reason": f"proxy north does not feed it: {REASON}"}]
+def explained(parts, sql):
+    return energy_answer(sql, parts.queries, parts.ingest, parts.sensors, parts.billing)
+
+
+async def test_explain_energy_names_a_proxy_that_does_not_feed_the_stream(parts, service):
+    text = "SELECT speed FROM roads SAMPLE EVERY 1 SECOND"
+    answer = await explained(parts, text)
+    assert answer.lines == ()
+    assert answer.refused == (RefusedPart("roads", f"proxy north does not feed it: {REASON}"),)
     await offer(service, schema_of(SENSOR, Field("lane", REAL), OCC, SPEED))
-    (line,) = json.loads(await books.explain("SELECT speed FROM roads SAMPLE EVERY 1 SECOND"))["lines"]
-    assert line["motes"] == 1
+    (line,) = (await explained(parts, text)).lines
+    assert line.motes == 1
 
 
-async def test_a_property_is_known_by_its_name_whatever_its_case(server, service):
+async def test_a_property_is_known_by_its_name_whatever_its_case(parts, service):
     await offer(service, schema_of(Field("SENSOR", TEXT, fixed=True), Field("lane", REAL), OCC, SPEED))
-    server.sensors.apply(EntryPublished(entry("m1", stream="roads", properties={"SENSOR": "s"})))
-    books = EnergyBooks(server)
+    parts.sensors.apply(EntryPublished(entry("m1", stream="roads", properties={"SENSOR": "s"})))
     asked = "SELECT speed FROM roads SAMPLE EVERY 1 SECOND WHERE sensor = '{}'"
-    assert len(json.loads(await books.explain(asked.format("s")))["lines"]) == 1
-    assert json.loads(await books.explain(asked.format("other")))["lines"] == []
+    assert len((await explained(parts, asked.format("s"))).lines) == 1
+    assert (await explained(parts, asked.format("other"))).lines == ()

@@ -10,7 +10,6 @@ from cluster.errors import StorageError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.service.catalog.stream_service import StreamService
-from cluster.service.query_service import QueryService
 from cluster.storage.stream_tables import open_stream_tables
 from protocols.wire import topics
 from protocols.wire.catalog import Presence, Status, StreamOffer
@@ -34,7 +33,7 @@ def streams(service: Service) -> StreamService:
 
 
 def restarted(service: Service) -> StreamService:
-    return QueryService("cluster", service.registry, service.ingest, service.link).streams  # type: ignore[arg-type]
+    return service.started().streams
 
 
 async def test_a_derived_stream_means_its_text(service: Service) -> None:

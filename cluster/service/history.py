@@ -1,4 +1,4 @@
-"""What a query that looks back would read of what is stored: for whoever adds or explains it."""
+"""What a query with history reads of stored streams before it goes on live: shown when it is added or explained."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cluster.storage.stream_tables import StreamTable, watermark_at
 
 @dataclass(frozen=True, slots=True)
 class HistoryRead:
-    """What a query reads of one stream's past.
+    """What a query reads of one stream's history.
 
     Parameters
     ----------
     stream
         The stream.
     begins_us
-        From which instant on; None for all there is.
+        From which instant on; None for all that is stored.
     stored_us
-        The earliest stamp there is; None if nothing is stored.
+        The earliest stamp that is stored; None if nothing is.
     rows, files
         About how many rows are stamped since then, in how many files.
     kept_from_us
@@ -40,7 +40,7 @@ class HistoryRead:
 
     @property
     def warning(self) -> str | None:
-        """What its user may not expect; None for nothing."""
+        """What the user may not expect of it; None if there is nothing."""
         if self.stored_us is None:
             return f"nothing is stored of {self.stream} yet: there is no history to read"
         if self.kept_from_us is not None and (self.begins_us is None or self.kept_from_us > self.begins_us):
@@ -56,7 +56,7 @@ class HistoryRead:
 
 
 def beginning(node: Node, epoch: int, positions: Mapping[str, int], tables: Mapping[str, StreamTable]) -> Node:
-    """Return a plan that says from which instants on it reads, if an epoch begins at these positions.
+    """Return a plan with the instants from which on it reads streams, if an epoch begins at these positions.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def beginning(node: Node, epoch: int, positions: Mapping[str, int], tables: Mapp
 
 
 def history_of(node: Node, tables: Mapping[str, StreamTable]) -> Iterator[HistoryRead]:
-    """Yield what a query reads of the past, stream by stream.
+    """Yield what a query reads of history, stream by stream.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def history_of(node: Node, tables: Mapping[str, StreamTable]) -> Iterator[Histor
 
 
 def history_text(reads: tuple[HistoryRead, ...], at_once: int) -> str:
-    """Say what a query reads of the past, and in what pieces.
+    """Return in words what a query reads of history, and in what pieces.
 
     Parameters
     ----------

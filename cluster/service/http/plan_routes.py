@@ -1,0 +1,73 @@
+"""The part of the HTTP API about the plan that all queries share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Response
+
+from cluster.fjord.counters import work_of
+from cluster.physical.difference import diff
+from cluster.physical.graph import dot, mermaid, plan_graph
+from cluster.physical.text import plan_text
+
+if TYPE_CHECKING:
+    from cluster.service.engine import Engine
+    from cluster.service.registry.registry import Registry
+
+
+class PlanFormat(StrEnum):
+    """How a plan is shown."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
+    """Return the routes.
+
+    Parameters
+    ----------
+    registry
+        Keeps the plans.
+    engine
+        Counts what operators have done.
+    """
+    api = APIRouter()
+
+    @api.get("/v1/plan")
+    async def show_plan(kind: Annotated[PlanFormat, Query(alias="format")] = PlanFormat.TEXT) -> Response:
+        """Return the plan that all queries share: as text, or as a graph for Mermaid or Graphviz."""
+        plan = registry.physical
+        work = work_of(plan, engine.counters)
+        match kind:
+            case PlanFormat.MERMAID:
+                text = mermaid(plan_graph(plan, work))
+            case PlanFormat.DOT:
+                text = dot(plan_graph(plan, work))
+            case _:
+                text = plan_text(plan, work)
+        return Response(text, media_type="text/plain; charset=utf-8")
+
+    @api.get("/v1/plan/difference")
+    async def show_difference(since: Annotated[int | None, Query(ge=0)] = None) -> Response:
+        """Return what has changed of the plan since an epoch, by default the one before: what stays, comes and goes."""
+        plan = registry.physical
+        before = registry.physical_at(max(0, plan.epoch - 1) if since is None else since)
+        return Response(f"{diff(before, plan).words}\n", media_type="text/plain; charset=utf-8")
+
+    @api.get("/v1/plan/operators")
+    async def list_operators() -> list[dict[str, Any]]:
+        """List what the operators of the plan and their queues have done since the cluster was started."""
+        alive = registry.physical.by_identity
+        counters = sorted(engine.counters.items())
+        return [
+            {"operator": name, **msgspec.structs.asdict(totals)}
+            for name, totals in counters
+            if totals.owner in alive or totals.owner.startswith("stream ")
+        ]
+
+    return api

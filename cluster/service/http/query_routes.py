@@ -1,0 +1,158 @@
+"""The part of the HTTP API about queries and their results."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+
+from cluster.fjord.batch import instant_text
+from cluster.plan.demand import streams_of
+from cluster.service.catalog.stream_offers import mismatches_of
+from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
+from cluster.service.lag import LagBy, Lags, lag_of_fragment
+from cluster.service.publishing.result_messages import stored_results
+from cluster.service.registry.registry import RegisteredQuery, Registry
+from cluster.service.registry.relation_registry import WaitingQuery
+from cluster.storage.results_table import ResultsTable
+from protocols.wire import topics
+
+if TYPE_CHECKING:
+    from cluster.ingest.service import Ingest
+    from cluster.service.query_service import QueryService
+
+
+class NewQuery(BaseModel):
+    """A query to start."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
+    name: Annotated[str | None, Field(max_length=64)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDescriptions:
+    """Describes queries as the API shows them.
+
+    Parameters
+    ----------
+    queries
+        Knows those that wait, and what is left out of demands.
+    registry
+        Knows those that run.
+    ingest
+        Knows which proxies feed streams.
+    results
+        Counts their answers.
+    lags
+        How far they are behind.
+    """
+
+    queries: QueryService
+    registry: Registry
+    ingest: Ingest
+    results: ResultsTable
+    lags: Lags
+
+    def of(self, query: RegisteredQuery | WaitingQuery) -> dict[str, Any]:
+        """Return the description of a query, without what it has answered."""
+        waiting = query if isinstance(query, WaitingQuery) else None
+        return {
+            "name": query.name,
+            "sql": query.sql,
+            "topic": topics.results(query.name),
+            "errors": topics.query_errors(query.name),
+            "epoch": None if isinstance(query, WaitingQuery) else query.since_epoch,
+            "created": instant_text(query.created_us),
+            "state": "running" if waiting is None else self.queries.waiting.state(waiting),
+            "reads": sorted(query.reads),
+            "mismatches": mismatches_of(self.ingest, _streams_of(query)),
+            "refused_demands": self._refused_demands(query),
+        }
+
+    def with_progress(self, query: RegisteredQuery | WaitingQuery, lags: LagBy) -> dict[str, Any]:
+        """Return the description of a query, with its rows so far and what is stored and not yet answered."""
+        runs = None if isinstance(query, WaitingQuery) else self.registry.physical.by_query.get(query.identity)
+        lag = None if runs is None else lag_of_fragment(runs, lags)
+        rows = self.results.last_sequence(query.name)
+        return {**self.of(query), "rows": rows, "lag": None if lag is None else lag.as_json()}
+
+    def _refused_demands(self, query: RegisteredQuery | WaitingQuery) -> list[dict[str, Any]]:
+        """Return why sensors are not asked for what a query needs: by the cluster, if no proxy is named, or a proxy."""
+        streams = _streams_of(query)
+        left_out = self.queries.demands.left_out
+        own = [
+            {"stream": stream, "proxy": None, "online": True, "reason": left_out[stream][query.name]}
+            for stream in sorted(streams)
+            if query.name in left_out.get(stream, {})
+        ]
+        reported = self.queries.demand_reports.of_query(query.name, streams)
+        return own + [{**each, "online": self.ingest.online(each["proxy"])} for each in reported]
+
+
+def query_routes(queries: QueryService, registry: Registry, descriptions: QueryDescriptions) -> APIRouter:
+    """Return the routes.
+
+    Parameters
+    ----------
+    queries
+        Adds, drops and explains queries.
+    registry
+        Knows those that run.
+    descriptions
+        Describes them.
+    """
+    api = APIRouter()
+
+    @api.post("/v1/queries", status_code=201)
+    async def add_query(new: NewQuery) -> dict[str, Any]:
+        """Start a query, or let it wait until the relations it reads have been read for the first time."""
+        query, warnings = await queries.add(new.sql, new.name)
+        history = [] if isinstance(query, WaitingQuery) else queries.history(query.node)
+        read = [each.as_json() for each in history]
+        return {**descriptions.of(query), "warnings": list(warnings), "history": read}
+
+    @api.get("/v1/queries")
+    async def list_queries() -> list[dict[str, Any]]:
+        """List running queries, oldest first, then those that wait."""
+        found: list[RegisteredQuery | WaitingQuery] = [*registry.queries(), *queries.waiting.all()]
+        lags = descriptions.lags.now()
+        return [descriptions.with_progress(query, lags) for query in found]
+
+    @api.get("/v1/queries/{name}")
+    async def show_query(name: str) -> dict[str, Any]:
+        """Return one query."""
+        query = queries.waiting.find(name) or registry.query(name)
+        return descriptions.with_progress(query, descriptions.lags.now())
+
+    @api.delete("/v1/queries/{name}", status_code=204)
+    async def drop_query(name: str) -> None:
+        """End a query."""
+        await queries.drop(name)
+
+    @api.post("/v1/explain")
+    async def explain(new: NewQuery) -> Response:
+        """Return how a query would be run, as text."""
+        return Response(await queries.explain(new.sql), media_type="text/plain; charset=utf-8")
+
+    @api.get("/v1/queries/{name}/results")
+    async def read_results(
+        name: str,
+        after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    ) -> Response:
+        """Return rows with a higher sequence number than `after`: what a subscriber missed."""
+        root, fjord = descriptions.results.root, registry.fjord
+
+        def read() -> bytes:
+            return stored_results(ResultsTable(root, fjord, appends=False), name, after, limit)
+
+        return Response(await asyncio.to_thread(read), media_type="application/json")
+
+    return api
+
+
+def _streams_of(query: RegisteredQuery | WaitingQuery) -> frozenset[str]:
+    return query.reads if isinstance(query, WaitingQuery) else streams_of(query.node)
