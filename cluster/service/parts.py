@@ -110,7 +110,7 @@ def make_parts(
     offers, proxy_clocks = Offers(), ProxyClocks(round(settings.clock_tolerance_seconds * 1e6))
     demand_reports = DemandReports()
     sensors = SensorCatalog(
-        quarantine=registry.quarantine,
+        quarantine=registry.quarantine.keep,
         mismatches=lambda: offers.mismatches,
         proxy_clocks=lambda: proxy_clocks.faults,
         refused_demands=demand_reports.texts,
@@ -120,7 +120,7 @@ def make_parts(
     budgets = StreamBudgets(registry, Budget(settings.stream_age_us, settings.stream_bytes))
     ingest = Ingest(
         folder / "streams",
-        quarantine=registry.quarantine,
+        quarantine=registry.quarantine.keep,
         commit_interval_seconds=settings.commit_interval_seconds,
         silence_seconds=settings.silence_seconds,
         link=link,
@@ -174,11 +174,7 @@ def make_parts(
 
 
 def _results(settings: ClusterSettings, folder: Path, registry: Registry) -> ResultsTable:
-    budget = Budget(bytes=settings.results_bytes)
-
-    def published() -> int:
-        return registry.published()[0]
-
+    budget, published = Budget(bytes=settings.results_bytes), registry.publication.version
     unpublished = Compaction(needed=published, backlog_bytes=settings.results_backlog_bytes, budget=lambda: budget)
     results = ResultsTable(
         str(folder / "results"), registry.fjord, compaction=unpublished, budget=budget, published=published

@@ -34,7 +34,7 @@ class StreamBudgets:
     def __init__(self, registry: Registry, default: Budget) -> None:
         self._registry = registry
         self._default = default
-        self._own = {name: msgspec.json.decode(text, type=Budget) for name, text in registry.stream_budgets().items()}
+        self._own = {name: msgspec.json.decode(text, type=Budget) for name, text in registry.streams.budgets().items()}
 
     def of(self, stream: str) -> Budget:
         """Return what may be kept of a stream."""
@@ -62,12 +62,12 @@ class StreamBudgets:
         if budget is None:
             self.forget(stream)
             return
-        self._registry.set_stream_budget(stream, msgspec.json.encode(budget).decode())
+        self._registry.streams.set_budget(stream, msgspec.json.encode(budget).decode())
         self._own[stream] = budget
 
     def forget(self, stream: str) -> None:
         """Forget what was said of a stream; one of its name is kept as all others are."""
-        self._registry.set_stream_budget(stream, None)
+        self._registry.streams.set_budget(stream, None)
         self._own.pop(stream, None)
 
 

@@ -62,7 +62,7 @@ class StreamService:
         self._planning = planning
         self._stamps: dict[str, str | None] = {}
         self.unreadable = names.unreadable
-        self._take_up_again(registry.created_streams())
+        self._take_up_again(registry.streams.statements())
         for each in self.unreadable.all():
             log.warning("stream cannot be read: drop it, and create it anew", stream=each.name, reason=each.reason)
 
@@ -136,7 +136,7 @@ class StreamService:
                 await self._planning.run(partial(translate_derived, statement.text, self.catalog()))
             )
         try:
-            self._registry.create_stream(name, statement.text)
+            self._registry.streams.create(name, statement.text)
         except UnwritableError:
             self._undo(name)
             raise
@@ -189,7 +189,7 @@ class StreamService:
         unreadable = self.unreadable.find(name)
         if entry is None and unreadable is not None:
             # Nothing can begin to read it, and queries that run have its plan in theirs.
-            self._registry.drop_stream(unreadable.name)
+            self._registry.streams.drop(unreadable.name)
             self.unreadable.remove(name)
             log.info("stream dropped", stream=unreadable.name)
             return unreadable.name
@@ -215,11 +215,11 @@ class StreamService:
                     hint="stop the proxy first: it would offer the stream again",
                 )
             # If the table cannot be dropped after that, it is one of a stream nobody created, and can be dropped again.
-            self._registry.drop_stream(entry.name)
+            self._registry.streams.drop(entry.name)
             self._ingest.forget(entry.name)
             self._stamps.pop(entry.name, None)
         else:
-            self._registry.drop_stream(entry.name)
+            self._registry.streams.drop(entry.name)
             self._names.derived.pop(entry.name)
         self.unreadable.remove(entry.name)
         log.info("stream dropped", stream=entry.name)

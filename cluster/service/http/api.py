@@ -69,7 +69,7 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None)
                 "origin": item.origin,
                 "content": item.content.hex(),
             }
-            for item in registry.quarantined(limit)
+            for item in registry.quarantine.newest(limit)
         ]
 
     @api.get("/metrics")

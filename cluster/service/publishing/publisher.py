@@ -96,21 +96,21 @@ class Publisher:
     @property
     def unpublished_commits(self) -> int:
         """How far the broker is behind the results table."""
-        return max(0, self._results.version - self._registry.published()[0])
+        return max(0, self._results.version - self._registry.publication.version())
 
     def status(self) -> dict[str, Any]:
         """Return how far publication has come, and what is gone."""
-        lost = self._registry.lost_results()
+        lost = self._registry.publication.lost()
         last = None if lost.seen_us is None else instant_text(lost.seen_us)
         return {
-            "published_version": self._registry.published()[0],
+            "published_version": self._registry.publication.version(),
             "unpublished_commits": self.unpublished_commits,
             "lost": {"commits": lost.commits, "rows": lost.rows, "last": last},
         }
 
     async def publish_next(self) -> bool:
         """Publish what the next version of the table added; return False if there is none yet."""
-        version, done = self._position or self._registry.published()
+        version, done = self._position or self._registry.publication.position()
         if version >= self._results.version:  # what is there beyond that, a power cut may take back
             return False
         try:
@@ -134,7 +134,7 @@ class Publisher:
         """Go on with the first results that are there, and say what is lost on the way."""
         commits = gone.next_version - gone.version
         rows = max(0, (gone.rows or 0) - done)
-        lost = self._registry.lose_results(gone.next_version - 1, commits=commits, rows=rows)
+        lost = self._registry.publication.note_lost(gone.next_version - 1, commits=commits, rows=rows)
         self._position = None
         if (lost.times & (lost.times - 1)) == 0:  # the 1st, 2nd, 4th, 8th ...
             log.error("results are gone and were not published", commits=lost.commits, rows=lost.rows, reason=str(gone))
@@ -142,7 +142,7 @@ class Publisher:
     def _note_position(self, version: int, done: int) -> None:
         """Note how far the broker has everything; if that cannot be written, it goes on: a restart doubles rows."""
         try:
-            self._registry.set_published(version, done)
+            self._registry.publication.set_position(version, done)
         except UnwritableError as error:
             self._registry.troubles.note("published position", error.message)
             self._position = version, done

@@ -49,8 +49,8 @@ def make_up_for_lost(writers: Mapping[str, StreamWriter], named: Mapping[str, in
 
 def set_back(registry: Registry, results: ResultsTable) -> None:
     """Let the publisher begin with the newest results, if it had come further; say what is lost, and count it."""
-    version, _ = registry.published()
+    version, _ = registry.publication.position()
     lost = max(0, version - results.version)
     if lost:
         log.error("published results are lost", versions=lost, newest=version)
-        registry.lose_results(results.version, commits=lost, rows=0)
+        registry.publication.note_lost(results.version, commits=lost, rows=0)

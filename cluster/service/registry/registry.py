@@ -1,8 +1,7 @@
-"""The registry: which queries there are, and their plan. SQLite is the truth; plan files are its copies."""
+"""The registry: which queries there are, and their plan. SQLite is the truth; plan files are copies of it."""
 
 from __future__ import annotations
 
-import sqlite3
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -20,13 +19,13 @@ from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles, another_plan
 from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Plan, PlannedQuery, decode_plan, encode_plan
-from cluster.service.registry.registry_file import MIGRATIONS, RegistryFile
+from cluster.service.registry.publication import Publication
+from cluster.service.registry.quarantine import Quarantine
+from cluster.service.registry.registry_file import open_registry_file
 from cluster.service.registry.relation_registry import RelationRegistry, WaitingQuery
-from cluster.storage.synced_files import Troubles, make_folder
+from cluster.service.registry.stream_registry import StreamRegistry
+from cluster.storage.synced_files import Troubles
 from protocols.wire.topics import check_name
-
-QUARANTINE_ROWS = 1000
-OPENING_HINT = "is the disk full, or the file another program's?"
 
 
 class QueryExistsError(ClusterError):
@@ -68,17 +67,6 @@ class RegisteredQuery:
         return f"{self.name}@{self.since_epoch}"
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """Something that was refused."""
-
-    seen_us: int
-    kind: str
-    reason: str
-    origin: str
-    content: bytes
-
-
 class LostEpochs(msgspec.Struct, frozen=True):
     """Epochs that plans or Spark's log name and the registry had lost: changes of queries that are gone.
 
@@ -94,27 +82,17 @@ class LostEpochs(msgspec.Struct, frozen=True):
     seen_us: int | None = None
 
 
-class LostResults(msgspec.Struct, frozen=True):
-    """Results that are gone: before they could be published, or after.
-
-    Parameters
-    ----------
-    times
-        How often some were.
-    commits, rows
-        How many; rows as far as is known.
-    seen_us
-        When the last of them were missed.
-    """
-
-    times: int = 0
-    commits: int = 0
-    rows: int = 0
-    seen_us: int | None = None
-
-
 class Registry:
-    """Queries, plans, and the publisher's position, in one SQLite file.
+    """Queries and plans in one SQLite file, with what else is registered there.
+
+    Attributes
+    ----------
+    relations, streams
+        The statements that created them.
+    publication
+        How far results have been published.
+    quarantine
+        What was rejected.
 
     Parameters
     ----------
@@ -134,23 +112,16 @@ class Registry:
         self.folder = path.parent
         self._plans = plans
         self._max_queries = max_queries
-        try:
-            make_folder(path.parent)
-            path.touch(mode=0o600)  # addresses of relations may hold passwords
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=RegistryFile)
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._migrate(path)
-        except UnwritableError as error:
-            raise StorageError(f"the registry {path} cannot be opened: {error.cause}", hint=OPENING_HINT) from error
-        except (sqlite3.Error, OSError) as error:
-            raise StorageError(f"the registry {path} cannot be opened: {error}", hint=OPENING_HINT) from error
+        self._database = open_registry_file(path)
         self.troubles = troubles or Troubles()
         self._plan_written = False
         self._plan: Plan | None = None
         """The plan, once it has been read: what is found out of its nodes is kept with them."""
         self._physical = NOTHING
         self.relations = RelationRegistry(self._database, self.troubles)
+        self.streams = StreamRegistry(self._database)
+        self.publication = Publication(self._database)
+        self.quarantine = Quarantine(self._database, self.troubles)
         if self.plan.epoch == 0:
             # A first plan without queries lets the Fjord run once, and so be warm when the first query comes.
             with self._database:
@@ -361,81 +332,6 @@ class Registry:
         self._plans.prepare(physical)
         return physical
 
-    def created_streams(self) -> dict[str, str]:
-        """Return the CREATE STREAM statements that hold by the name of the stream, oldest first."""
-        return dict(self._database.execute("SELECT name, text FROM streams ORDER BY number").fetchall())
-
-    def create_stream(self, name: str, text: str) -> None:
-        """Remember a CREATE STREAM statement."""
-        self._database.execute("INSERT INTO streams (name, text) VALUES (?, ?)", (name, text))
-
-    def drop_stream(self, name: str) -> None:
-        """Forget the statement that created a stream, if one did."""
-        self._database.execute("DELETE FROM streams WHERE name = ?", (name,))
-
-    def stream_budgets(self) -> dict[str, str]:
-        """Return what was said of single streams' budgets, by name of the stream."""
-        found = self._database.execute("SELECT key, value FROM meta WHERE key LIKE 'budget/%'").fetchall()
-        return {key.removeprefix("budget/"): value for key, value in found}
-
-    def set_stream_budget(self, name: str, text: str | None) -> None:
-        """Remember a stream's budget; None forgets it."""
-        if text is None:
-            self._database.execute("DELETE FROM meta WHERE key = ?", (f"budget/{name}",))
-        else:
-            self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"budget/{name}", text))
-
-    def published(self) -> tuple[int, int]:
-        """Return up to where results have been published: a version of the results table, and rows of the next one."""
-        found = self._database.execute("SELECT version, row FROM published").fetchone()
-        return (0, 0) if found is None else (int(found[0]), int(found[1]))
-
-    def set_published(self, version: int, row: int) -> None:
-        """Note that everything up to `version`, and `row` rows of the one after it, has been published."""
-        self._database.execute("INSERT OR REPLACE INTO published VALUES (0, ?, ?)", (version, row))
-
-    def lost_results(self) -> LostResults:
-        """Return what of the results is gone."""
-        found = self._database.execute("SELECT value FROM meta WHERE key = 'lost_results'").fetchone()
-        return LostResults() if found is None else msgspec.json.decode(found[0], type=LostResults)
-
-    def lose_results(self, version: int, *, commits: int, rows: int) -> LostResults:
-        """Note that so many commits are gone, and rows as far as is known; publication goes on after `version`."""
-        before = self.lost_results()
-        lost = LostResults(before.times + 1, before.commits + commits, before.rows + rows, time.time_ns() // 1000)
-        with self._database:
-            self._database.execute("BEGIN IMMEDIATE")
-            self._database.execute(
-                "INSERT OR REPLACE INTO meta VALUES ('lost_results', ?)", (msgspec.json.encode(lost).decode(),)
-            )
-            self._database.execute("INSERT OR REPLACE INTO published VALUES (0, ?, 0)", (version,))
-        return lost
-
-    def quarantine(self, kind: str, reason: str, origin: str, content: bytes) -> None:
-        """Keep something that was refused; the oldest goes when there are too many. What cannot be kept is counted."""
-        try:
-            self._quarantine(kind, reason, origin, content)
-        except UnwritableError as error:
-            self.troubles.note("quarantine", error.message)
-
-    def _quarantine(self, kind: str, reason: str, origin: str, content: bytes) -> None:
-        with self._database:
-            self._database.execute("BEGIN IMMEDIATE")
-            self._database.execute(
-                "INSERT INTO quarantine (seen_us, kind, reason, origin, content) VALUES (?, ?, ?, ?, ?)",
-                (time.time_ns() // 1000, kind, reason, origin, content),
-            )
-            self._database.execute(
-                "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", (QUARANTINE_ROWS,)
-            )
-
-    def quarantined(self, limit: int = 100) -> list[Quarantined]:
-        """Return what was refused last, newest first."""
-        rows = self._database.execute(
-            "SELECT seen_us, kind, reason, origin, content FROM quarantine ORDER BY id DESC LIMIT ?", (limit,)
-        )
-        return [Quarantined(*row) for row in rows]
-
     def close(self) -> None:
         """Close the file."""
         self._database.close()
@@ -477,13 +373,3 @@ class Registry:
             number += 1
         self._database.execute("INSERT OR REPLACE INTO meta VALUES ('names', ?)", (str(number),))
         return f"q{number}"
-
-    def _migrate(self, path: Path) -> None:
-        (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
-            raise StorageError(
-                f"the registry {path} has schema version {version}, this program knows up to {len(MIGRATIONS)}",
-                hint="run the newer program that wrote it",
-            )
-        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-            self._database.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")

@@ -1,22 +1,25 @@
 """The registry's SQLite file: what goes wrong with it is an error of ours.
 
-A disk that is full, or gone, fails whoever asks for something to be written; it never ends the process.
+A disk that is full, or gone, fails the request that has to write; it never ends the process.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from cluster.errors import UnwritableError
+from cluster.errors import StorageError, UnwritableError
+from cluster.storage.synced_files import make_folder
 
 WHAT = "the registry"
+OPENING_HINT = "is the disk full, or the file another program's?"
 
 
 class RegistryFile(sqlite3.Connection):
-    """A connection that raises StorageError where SQLite would raise an error of its own; open it with :meth:`at`."""
+    """A connection that raises StorageError where SQLite would raise an error of its own."""
 
     def execute(self, sql: str, parameters: Iterable[Any] = (), /) -> sqlite3.Cursor:  # type: ignore[override] # fewer
         """Execute a statement.
@@ -77,3 +80,36 @@ MIGRATIONS = (
     """,
 )
 """Scripts are never changed once released. Numbers of relations never come back, so that identities do not."""
+
+
+def open_registry_file(path: Path) -> RegistryFile:
+    """Open a registry's file; it is made if it does not exist, and brought to today's schema if it is older.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be opened, or a newer program wrote it.
+    """
+    try:
+        make_folder(path.parent)
+        path.touch(mode=0o600)  # addresses of relations may hold passwords
+        database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=RegistryFile)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        _migrate(database, path)
+    except UnwritableError as error:
+        raise StorageError(f"the registry {path} cannot be opened: {error.cause}", hint=OPENING_HINT) from error
+    except (sqlite3.Error, OSError) as error:
+        raise StorageError(f"the registry {path} cannot be opened: {error}", hint=OPENING_HINT) from error
+    return database
+
+
+def _migrate(database: RegistryFile, path: Path) -> None:
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        raise StorageError(
+            f"the registry {path} has schema version {version}, this program knows up to {len(MIGRATIONS)}",
+            hint="run the newer program that wrote it",
+        )
+    for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+        database.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")

@@ -96,7 +96,7 @@ class Service:
         self.link: Any = FakeLink()
         self.ingest = Ingest(
             folder / "streams",
-            quarantine=self.registry.quarantine,
+            quarantine=self.registry.quarantine.keep,
             link=self.link,
             reserved_for=self._reserved_for,
         )

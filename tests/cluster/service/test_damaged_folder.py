@@ -40,7 +40,7 @@ async def test_a_stream_that_was_damaged_is_listed_with_what_it_lost(service: Se
     writer.table.append([], writer.table.position(), {("p", "e"): 1})
     writer.table.append([], writer.table.position(), {("p", "e"): 2})
     (tmp_path / "streams" / "traffic" / "_delta_log" / f"{1:020d}.json").write_bytes(b"")
-    service.ingest = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine)
+    service.ingest = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine.keep)
     async with client(service) as api:
         (stream,) = (await api.get("/v1/streams")).json()
     assert stream["damage"] == "1 commits of its table were damaged, and what they held is lost"
@@ -96,4 +96,4 @@ def test_a_damaged_version_of_a_relation_is_taken_for_none(tmp_path: Path) -> No
 def test_damaged_numbers_of_a_dropped_stream_stop_nothing(service: Service, tmp_path: Path) -> None:
     (tmp_path / "streams" / FOLDER).mkdir()
     (tmp_path / "streams" / FOLDER / "traffic.json").write_bytes(b"")
-    assert list(Ingest(tmp_path / "streams", quarantine=service.registry.quarantine).writers) == ["traffic"]
+    assert list(Ingest(tmp_path / "streams", quarantine=service.registry.quarantine.keep).writers) == ["traffic"]

@@ -49,10 +49,10 @@ async def test_what_is_refused_and_cannot_be_kept_is_counted(service: Service) -
         await service.handle(topics.batches("p"), b"\xc1")
         await service.handle(topics.batches("p"), b"\xc1")
     assert service.ingest.refused == {"garbled": 2}
-    assert service.registry.quarantined() == []
+    assert service.registry.quarantine.newest() == []
     assert service.registry.troubles.counts == {"quarantine": 2}
     await service.handle(topics.batches("p"), b"\xc1")
-    assert len(service.registry.quarantined()) == 1
+    assert len(service.registry.quarantine.newest()) == 1
 
 
 async def test_a_query_is_refused_with_the_reason_and_accepted_later(service: Service) -> None:
@@ -109,10 +109,10 @@ async def test_the_publisher_goes_on_and_notes_its_position_later(service: Servi
     with full(service.registry):
         assert await publisher.publish_next()
         assert await publisher.publish_next()
-    assert service.registry.published() == (0, 0)
+    assert service.registry.publication.position() == (0, 0)
     assert service.registry.troubles.counts == {"published position": 2}
     assert await publisher.publish_next()
-    assert service.registry.published() == (3, 0)
+    assert service.registry.publication.position() == (3, 0)
     assert sequences(link) == [1, 2, 3, 4, 5, 6]
 
 

@@ -74,7 +74,7 @@ async def test_a_batch_of_another_shape_is_rejected_and_does_not_block(service: 
     assert ack.through == 2
     assert [(each.sequence, "columns" in each.reason) for each in ack.rejected] == [(1, True)]
     assert stored(service) == [20]
-    assert service.registry.quarantined()[0].kind == "batch"
+    assert service.registry.quarantine.newest()[0].kind == "batch"
 
 
 async def test_late_rows_are_set_aside(service: Service) -> None:
@@ -83,7 +83,7 @@ async def test_late_rows_are_set_aside(service: Service) -> None:
     await service.ingest.writers["traffic"].commit()
     assert stored(service) == [10, 100]
     assert service.ingest.writers["traffic"].admission.counters.late_rows == 1
-    assert service.registry.quarantined()[0].kind == "late sample"
+    assert service.registry.quarantine.newest()[0].kind == "late sample"
 
 
 async def test_refused_messages_are_counted_by_reason_and_kept(service: Service) -> None:
@@ -93,8 +93,8 @@ async def test_refused_messages_are_counted_by_reason_and_kept(service: Service)
     other = StreamOffer(1, "p", StreamSchema("traffic", (Field("flow", FieldType.REAL),)))
     await service.handle(topics.stream_offer("p", "traffic"), encode(other))
     assert service.ingest.refused == {"garbled": 1, "identity": 1, "stream": 1, "schema": 1}
-    assert len(service.registry.quarantined()) == 4
-    assert "sensor is declared as TEXT FIXED and not offered" in service.registry.quarantined()[0].reason
+    assert len(service.registry.quarantine.newest()) == 4
+    assert "sensor is declared as TEXT FIXED and not offered" in service.registry.quarantine.newest()[0].reason
     assert acks(service) == []
 
 
@@ -109,7 +109,7 @@ async def test_an_instant_after_all_that_is_taken_is_known_before_it_is_stored_a
     await service.handle(topics.batches("p"), batch(2, 11, 30, watermark=80))
     assert service.ingest.instants() == {"traffic": 80}
     await writer.commit()
-    again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine)
+    again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine.keep)
     assert again.instants() == {"traffic": 80}
     assert again.writers["traffic"].table.latest_stamp() == 30
 

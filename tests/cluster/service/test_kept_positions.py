@@ -37,11 +37,11 @@ def test_results_are_kept_for_the_publisher_and_streams_for_spark(
 ) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
-        server.parts.registry.set_published(0, 0)
+        server.parts.registry.publication.set_position(0, 0)
         row = {"query": ["q"], "start_us": [0], "end_us": [1], "kind": ["row"], "row": ["{}"]}
         for number in range(3):
             server.parts.results.append(pl.DataFrame(row), number)
-            server.parts.registry.set_published(1, 0)
+            server.parts.registry.publication.set_position(1, 0)
         assert asked["results"][-1] == 1
         server.parts.ingest.declare(TRAFFIC)
         checkpoint = tmp_path / f"checkpoint-{server.parts.registry.fjord}"

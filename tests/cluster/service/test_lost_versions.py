@@ -67,12 +67,12 @@ async def test_the_publisher_goes_on_with_the_results_there_are(tmp_path: Path) 
     results, link = ResultsTable(str(tmp_path / "results"), "f"), FlakyLink()
     for micro_batch in range(3):
         results.append(answers(("q", micro_batch)), micro_batch)
-    registry.set_published(3, 0)
+    registry.publication.set_position(3, 0)
     lose(results.root, 2)
     results = ResultsTable(results.root, "f")
     set_back(registry, results)
     set_back(registry, results)
-    assert registry.lost_results().commits == 2
+    assert registry.publication.lost().commits == 2
     results.append(answers(("q", 1)), 1)
     publisher = Publisher(results, registry, link)  # type: ignore[arg-type] # as far as it is asked
     assert await publisher.publish_next()

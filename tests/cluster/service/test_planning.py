@@ -106,7 +106,7 @@ async def test_what_takes_too_long_leaves_nothing_behind(service: Service) -> No
             await refused()
     assert service.registry.plan.epoch == epoch
     assert service.registry.queries() == []
-    assert service.registry.created_streams() == {}
+    assert service.registry.streams.statements() == {}
     assert queries.streams.derived == []
     assert queries.store.find("r") is None
     assert service.link.published == []

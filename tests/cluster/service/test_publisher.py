@@ -145,7 +145,7 @@ async def test_a_broker_that_is_away_for_days_loses_nothing(tmp_path: Path) -> N
     #  broker     takes | away for days                       | takes
     link = FlakyLink()
     registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    compaction = Compaction(8, needed=lambda: registry.published()[0])
+    compaction = Compaction(8, needed=registry.publication.version)
     table = ResultsTable(str(tmp_path / "results"), "f", compaction=compaction)
     publisher = Publisher(table, registry, link)  # type: ignore[arg-type]
     for number in range(3):
@@ -178,7 +178,7 @@ async def test_publication_goes_on_behind_commits_that_are_gone(tmp_path: Path) 
     assert sequences(link) == [1, 2, 9, 10, 11, 12]
     assert publisher.status()["lost"]["commits"] == 3
     again = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    assert (again.lost_results().commits, again.published()) == (3, (6, 0)), "it is remembered"
+    assert (again.publication.lost().commits, again.publication.position()) == (3, (6, 0)), "it is remembered"
 
 
 async def test_rows_of_files_that_are_gone_are_counted(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ async def test_what_is_given_up_for_want_of_room_is_counted_to_the_row(
 ) -> None:
     link = FlakyLink()
     registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    compaction = Compaction(8, needed=lambda: registry.published()[0], backlog_bytes=backlog)
+    compaction = Compaction(8, needed=registry.publication.version, backlog_bytes=backlog)
     table = ResultsTable(str(tmp_path / "results"), "f", compaction=compaction)
     publisher = Publisher(table, registry, link)  # type: ignore[arg-type]
     table.append(answers(2), 0)

@@ -15,7 +15,8 @@ from cluster.physical import plan_json
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, encode_plan
-from cluster.service.registry.registry import QUARANTINE_ROWS, Registry
+from cluster.service.registry.quarantine import MOST_ROWS
+from cluster.service.registry.registry import Registry
 from cluster.service.registry.registry_file import MIGRATIONS
 from protocols.wire.streams import FieldType
 
@@ -30,13 +31,13 @@ def test_queries_plans_and_positions_survive(tmp_path: Path) -> None:
     first = open_registry(tmp_path)
     fjord, buckets = first.fjord, first.fix("buckets", 4)
     query = first.add("a", "SELECT 1", NODE, {"traffic": 7})
-    first.set_published(3, 10)
+    first.publication.set_position(3, 10)
     first.close()
     again = open_registry(tmp_path)
     assert (again.fjord, again.fix("buckets", 9)) == (fjord, buckets)
     assert again.queries() == [query]
     assert again.plan.positions == {"traffic": 7}
-    assert again.published() == (3, 10)
+    assert again.publication.position() == (3, 10)
 
 
 def test_a_new_registry_has_a_first_plan_that_lets_the_fjord_run_once(tmp_path: Path) -> None:
@@ -103,11 +104,11 @@ def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None:
 
 def test_quarantine_is_bounded_and_newest_first(tmp_path: Path) -> None:
     registry = open_registry(tmp_path)
-    for number in range(QUARANTINE_ROWS + 5):
-        registry.quarantine("batch", f"reason {number}", "p", b"x")
-    kept = registry.quarantined(limit=QUARANTINE_ROWS + 5)
-    assert len(kept) == QUARANTINE_ROWS
-    assert kept[0].reason == f"reason {QUARANTINE_ROWS + 4}"
+    for number in range(MOST_ROWS + 5):
+        registry.quarantine.keep("batch", f"reason {number}", "p", b"x")
+    kept = registry.quarantine.newest(limit=MOST_ROWS + 5)
+    assert len(kept) == MOST_ROWS
+    assert kept[0].reason == f"reason {MOST_ROWS + 4}"
 
 
 def test_plan_files_are_never_changed(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ async def test_names_are_taken_once_by_streams_or_relations(relations):
     offer = StreamOffer(1, "p", StreamSchema("roads", (Field("a", FieldType.REAL),)))
     await relations.service.handle(topics.stream_offer("p", "roads"), encode(offer))
     assert relations.service.ingest.refused == {"identity": 1}
-    assert "relation 'roads'" in relations.service.registry.quarantined()[0].reason
+    assert "relation 'roads'" in relations.service.registry.quarantine.newest()[0].reason
 
 
 async def test_a_relation_in_use_is_not_dropped(relations):

@@ -149,7 +149,7 @@ async def test_a_mismatch_costs_its_proxy_only_and_samples_wait_for_it_to_be_men
     assert [each["fjord_start_us"] for each in stored(service)] == [5]
     assert (counters(service).held, counters(service).gaps, counters(service).rejected) == (4, 0, 0)
     assert service.ingest.refused == {"schema": 1}
-    kinds = [(each.kind, REASON in each.reason) for each in service.registry.quarantined()]
+    kinds = [(each.kind, REASON in each.reason) for each in service.registry.quarantine.newest()]
     assert kinds == [("batch", True), ("stream_offer", True)], "once, however often it is sent"
 
 
@@ -252,12 +252,12 @@ async def test_a_stream_that_is_made_anew_goes_on_where_its_proxies_are(service,
     assert stored(service) == [{"fjord_start_us": 30, "speed": 66.5}]
     # Also over a second drop, and a cluster that is started again in between.
     await service.queries.streams.drop("roads")
-    again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine)
+    again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine.keep)
     again.declare(schema_of(SPEED))
     assert again.writers["roads"].table.last_sequence("north", "e") == 3
-    assert Ingest(tmp_path / "streams", quarantine=service.registry.quarantine).writers["roads"].table.sequences() == {
-        ("north", "e"): 3
-    }
+    assert Ingest(tmp_path / "streams", quarantine=service.registry.quarantine.keep).writers[
+        "roads"
+    ].table.sequences() == {("north", "e"): 3}
 
 
 async def test_a_stream_may_be_dropped_while_only_mismatching_proxies_are_there(service):
@@ -280,7 +280,7 @@ async def test_an_offer_that_is_withdrawn_is_no_mismatch_any_more(service):
 
 async def test_a_restarted_cluster_judges_by_what_was_declared(service, tmp_path):
     await declared(service, WRONG)
-    again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine)
+    again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine.keep)
     judged = again.offers.put(StreamOffer(1, "north", ANNOUNCED))
     assert judged is not None
     assert judged.reason == REASON
@@ -316,7 +316,7 @@ async def test_a_proxy_cannot_take_the_name_of_a_derived_stream(service):
     for name in ("busy", "Busy"):
         await offer(service, StreamSchema(name, (SPEED,)))
     assert service.ingest.refused == {"identity": 2}
-    assert "derived stream 'Busy'" in service.registry.quarantined()[0].reason
+    assert "derived stream 'Busy'" in service.registry.quarantine.newest()[0].reason
     await service.queries.add("SELECT sensor FROM busy")
 
 
@@ -343,7 +343,7 @@ def raw_offer(*fields):
 async def test_an_offer_that_is_no_stream_is_counted_and_kept_with_the_reason(service, payload, reason):
     await service.handle(topics.stream_offer("north", "roads"), payload)
     assert sum(service.ingest.refused.values()) == 1
-    assert reason in service.registry.quarantined()[0].reason
+    assert reason in service.registry.quarantine.newest()[0].reason
     assert "roads" not in service.ingest.schemas
 
 
@@ -373,7 +373,7 @@ async def test_a_batch_that_cannot_be_read_is_counted_and_left_to_its_proxy(serv
     await offer(service)
     await service.handle(topics.batches("north"), raw_batch(change))
     assert service.ingest.refused == {"shape": 1}
-    assert reason in service.registry.quarantined()[0].reason
+    assert reason in service.registry.quarantine.newest()[0].reason
     assert acks(service) == []
 
 
@@ -399,7 +399,7 @@ async def test_a_batch_that_can_never_fit_is_rejected_with_the_reason_and_counte
     assert ack.through == 2
     assert [(each.sequence, reason in each.reason) for each in ack.rejected] == [(1, True)]
     assert (counters(service).rejected, counters(service).rejected_rows) == (1, 2)
-    assert reason in service.registry.quarantined()[0].reason
+    assert reason in service.registry.quarantine.newest()[0].reason
     assert [each["fjord_start_us"] for each in stored(service)] == [30]
 
 

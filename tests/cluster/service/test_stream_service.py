@@ -78,7 +78,7 @@ async def test_an_offer_that_disagrees_is_refused_and_kept(service: Service) -> 
     other = StreamSchema("weather", (Field("sensor", FieldType.TEXT, fixed=True), Field("wind", FieldType.TEXT)))
     await service.handle(topics.stream_offer("p", "weather"), encode(StreamOffer(1, "p", other)))
     assert service.ingest.refused == {"schema": 1}
-    assert service.registry.quarantined()[0].kind == "stream_offer"
+    assert service.registry.quarantine.newest()[0].kind == "stream_offer"
     assert service.ingest.schemas["weather"] == WEATHER_SCHEMA
 
 
@@ -149,7 +149,7 @@ async def test_a_bad_declaration_says_why_and_changes_nothing(
         await streams(service).execute(text)
     assert hint in str(caught.value.hint)
     assert streams(service).catalog().names == before
-    assert service.registry.created_streams() == {}
+    assert service.registry.streams.statements() == {}
 
 
 async def test_a_name_can_be_taken_only_once(service: Service) -> None:
