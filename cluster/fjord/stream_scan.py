@@ -1,8 +1,8 @@
-"""Reading a part of a micro-batch of a stream: its samples, its events, and device partial aggregates."""
+"""Scans of a part of a micro-batch of a stream: its samples, its events, and device partial aggregates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -18,7 +18,7 @@ _OWN = {FORM_COLUMN: FieldType.TEXT, EXCEPT_COLUMN: FieldType.TEXT, PANE_COLUMN:
 
 
 class StreamScan:
-    """Scans of what one part of a micro-batch holds.
+    """Scans of what one part of a micro-batch holds of a stream.
 
     From its first aggregate on, a stream has the columns that distinguish aggregates from samples; pieces without them
     hold samples only.
@@ -26,65 +26,67 @@ class StreamScan:
     Parameters
     ----------
     pieces
-        By stream: its rows.
-    watermarks_us
-        By stream.
+        Its rows.
+    watermark_us
+        Its low watermark behind these rows; None if there is none.
     between_us
-        By stream: between which stamps; a stream that is left out is read whatever its stamps.
+        Between which stamps; None for all rows.
     begins_us
         Aggregates of samples from before this instant are left out.
+    suffix
+        Distinguishes the names of its operators from those of the stream's live scan; empty for that.
     """
 
     def __init__(
         self,
-        pieces: Mapping[str, Sequence[StoredRows]],
-        watermarks_us: Mapping[str, int],
+        pieces: Sequence[StoredRows],
+        watermark_us: int | None = None,
         *,
-        between_us: Mapping[str, tuple[int, int]] | None = None,
+        between_us: tuple[int, int] | None = None,
         begins_us: int | None = None,
+        suffix: str = "",
     ) -> None:
-        self._watermarks_us = watermarks_us
-        self._between_us = between_us or {}
-        self._begins_us = begins_us
+        self.suffix = suffix
         self._pieces = pieces
+        self._watermark_us = ALWAYS if watermark_us is None else watermark_us
+        self._between_us = between_us
+        self._begins_us = begins_us
 
-    def samples(self, stream: str, columns: Schema) -> Batch:
+    def samples(self, columns: Schema) -> Batch:
         """Return the samples, valid at their instants, with whether they belong to their mote's default rate."""
         read = [*(column.name for column in columns if column.name != EXCEPT_COLUMN), DEFAULT_RATE_COLUMN]
         excepted = any(column.name == EXCEPT_COLUMN for column in columns)
         found = []
-        for piece in self._pieces.get(stream, ()):
+        for piece in self._pieces:
             has_forms = FORM_COLUMN in piece.columns
             own = [FORM_COLUMN, *([EXCEPT_COLUMN] if excepted else [])] if has_forms else []
-            rows = settled_rows(self._read(stream, piece, [START, *dict.fromkeys((*read, *own))]))
+            rows = settled_rows(self._read(piece, [START, *dict.fromkeys((*read, *own))]))
             if has_forms:
                 rows = rows.filter(pl.col(FORM_COLUMN).is_null()).drop(FORM_COLUMN)
             elif excepted:
                 rows = rows.with_columns(pl.lit(None, pl.String).alias(EXCEPT_COLUMN))
             found.append(rows)
         nothing = empty_rows(columns).with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN))
-        return self._batch(stream, found, nothing)
+        return self._batch(found, nothing)
 
-    def events(self, form: str, stream: str, columns: Schema) -> Batch:
+    def events(self, form: str, columns: Schema) -> Batch:
         """Return the events of one form, valid at the instants at which they began."""
         stored = [column.name for column in columns if column != PASSING]
         lasting = pl.col(PANE_COLUMN).alias(PASSING.name)
         pieces = [
-            settled_rows(self._read(stream, piece, [START, *stored, FORM_COLUMN, PANE_COLUMN]))
+            settled_rows(self._read(piece, [START, *stored, FORM_COLUMN, PANE_COLUMN]))
             .filter(pl.col(FORM_COLUMN) == form)
             .select(START, *stored, lasting)
-            for piece in self._pieces.get(stream, ())
+            for piece in self._pieces
             if FORM_COLUMN in piece.columns
         ]
-        return self._batch(stream, pieces, empty_rows(columns))
+        return self._batch(pieces, empty_rows(columns))
 
-    def aggregates(self, stream: str, columns: Schema, own: Sequence[str]) -> Batch:
+    def aggregates(self, columns: Schema, own: Sequence[str]) -> Batch:
         """Return the aggregates that sensors made, valid at their stamps.
 
         Parameters
         ----------
-        stream
-            Of the table.
         columns
             Fixed columns to read.
         own
@@ -92,28 +94,28 @@ class StreamScan:
         """
         read = [*(column.name for column in columns), *own]
         found = []
-        for piece in self._pieces.get(stream, ()):
+        for piece in self._pieces:
             known = piece.columns
             if FORM_COLUMN in known:
                 aggregates = pl.col(FORM_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
                 if self._begins_us is not None:
                     aggregates &= pl.col(START) + 1 - pl.col(PANE_COLUMN) >= self._begins_us
-                rows = self._read(stream, piece, [START, *(name for name in read if name in known)]).filter(aggregates)
+                rows = self._read(piece, [START, *(name for name in read if name in known)]).filter(aggregates)
                 # A table gets columns when there is something to write into them.
                 nulls = [pl.lit(None, pl.Int64).alias(name) for name in own if name not in known]
                 # An infinite sum stays infinite here: NULL would mean that there is nothing to add.
                 found.append(settled_rows(rows, but=own).with_columns(nulls).select(START, *read))
         types = {name: _OWN.get(name, FieldType.INTEGER) for name in own}
         nothing = empty_rows((*columns, *(Column(name, kind) for name, kind in types.items())))
-        return self._batch(stream, found, nothing)
+        return self._batch(found, nothing)
 
-    def _batch(self, stream: str, pieces: Sequence[pl.DataFrame], nothing: pl.DataFrame) -> Batch:
-        watermark_us = self._watermarks_us.get(stream, ALWAYS)
+    def _batch(self, pieces: Sequence[pl.DataFrame], nothing: pl.DataFrame) -> Batch:
         if not pieces:
-            return Batch(nothing, watermark_us)
+            return Batch(nothing, self._watermark_us)
         rows = pl.concat(pieces)
         rows = rows.select(START, (pl.col(START) + 1).alias(END), *(name for name in rows.columns if name != START))
-        return Batch(rows if rows[START].is_sorted() else rows.sort(START, maintain_order=True), watermark_us)
+        rows = rows if rows[START].is_sorted() else rows.sort(START, maintain_order=True)
+        return Batch(rows, self._watermark_us)
 
-    def _read(self, stream: str, piece: StoredRows, columns: list[str]) -> pl.DataFrame:
-        return piece.read(tuple(dict.fromkeys(columns)), self._between_us.get(stream))
+    def _read(self, piece: StoredRows, columns: list[str]) -> pl.DataFrame:
+        return piece.read(tuple(dict.fromkeys(columns)), self._between_us)

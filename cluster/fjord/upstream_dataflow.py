@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import polars as pl
 
@@ -24,21 +23,9 @@ from cluster.physical.operations import Exchange, Lookup, Scan, ScanAggregates, 
 from cluster.plan.relations_read import relations_of
 from protocols.wire.programs import Measure
 
-
-class Scans(Protocol):
-    """The scans of one part of a micro-batch."""
-
-    def of(self, stream: str, history: History | None) -> tuple[str, StreamScan]:
-        """Return the scan of a stream, and a suffix that distinguishes its names from the live one's; empty for that.
-
-        Parameters
-        ----------
-        stream
-            Its name.
-        history
-            The past that is read first, if any: while it is, that is what is scanned.
-        """
-        ...
+Scans = Callable[[str, History | None], StreamScan]
+"""Returns the scan of a stream in one part of a micro-batch, given the history that is read first, if any: during
+backfill, that is what is scanned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +111,14 @@ class _Shared:
     ----------
     last
         Its last operator.
-    past
+    suffix
         Suffix that distinguishes its names from those of the live scan; empty for that.
     owners
         Of its operators.
     """
 
     last: PlacedOperator
-    past: str
+    suffix: str
     owners: tuple[str, ...]
 
 
@@ -161,26 +148,24 @@ class _Building:
                 aggregates.setdefault(self._key(each), []).append(each)
         for key, reading in sorted(samples.items()):
             columns = {column.name: column for each in reading for column in each.columns}
-            past, scan = self._scans.of(reading[0].stream, reading[0].history)
+            scan = self._scans(reading[0].stream, reading[0].history)
             events = reading[0].events
             produce = scan.samples if events is None else partial(scan.events, events)
             words = "" if events is None else f" events {events}"
-            self._add_scan(key, reading[0], f"{words}{past}", partial(produce, key[0], tuple(columns.values())))
+            self._add_scan(key, reading[0], f"{words}{scan.suffix}", partial(produce, tuple(columns.values())))
         for key, sources in sorted(aggregates.items()):
             columns = {column.name: column for each in sources for column in each.columns}
             measures: dict[str, tuple[Measure, ...]] = {}
             for name, wanted in (measure for each in sources for measure in each.measures):
                 measures[name] = tuple(dict.fromkeys((*measures.get(name, ()), *wanted)))
-            past, scan = self._scans.of(sources[0].stream, sources[0].history)
-            produce_aggregates = partial(
-                scan.aggregates, key[0], tuple(columns.values()), device_aggregate_columns(measures)
-            )
-            self._add_scan(key, sources[0], f" aggregates{past}", produce_aggregates)
+            scan = self._scans(sources[0].stream, sources[0].history)
+            produce_aggregates = partial(scan.aggregates, tuple(columns.values()), device_aggregate_columns(measures))
+            self._add_scan(key, sources[0], f" aggregates{scan.suffix}", produce_aggregates)
 
     def _key(self, scan: Scan | ScanAggregates) -> tuple[str, str, str]:
         """Return the same for all that read the same part of a stream."""
         what = "aggregates" if isinstance(scan, ScanAggregates) else f"events {scan.events or ''}"
-        return scan.stream, what, self._scans.of(scan.stream, scan.history)[0]
+        return scan.stream, what, self._scans(scan.stream, scan.history).suffix
 
     def _add_scan(
         self, key: tuple[str, str, str], scan: Scan | ScanAggregates, words: str, produce: Callable[[], Batch]
@@ -226,9 +211,9 @@ class _Building:
         if key not in self._looked_up:
             (stream,) = lookup.streams
             names = ", ".join(dict.fromkeys(each.name for each in relations_of(lookup.table.table)))
-            owner = f"lookup {len(self._looked_up) + 1} of {stream}{below.past} in {names}"
+            owner = f"lookup {len(self._looked_up) + 1} of {stream}{below.suffix} in {names}"
             placed = self._dataflow.add(owner, operator_of(lookup, self._tables), [below.last], owner=owner)
-            self._looked_up[key] = _Shared(placed, below.past, (*below.owners, owner))
+            self._looked_up[key] = _Shared(placed, below.suffix, (*below.owners, owner))
         return self._looked_up[key]
 
 

@@ -214,11 +214,11 @@ class LocalEngine:
         between = {
             stream: (passed_us.get(stream, ALWAYS), self._watermarks_us.get(stream, ALWAYS)) for stream in self._ahead
         }
+        fragments = self._fragments[Host.STATELESS]
         at_us = max(self._watermarks_us.values(), default=0)
         found: list[pl.DataFrame] = []
         for pieces in _dealt(self._ahead, parts):
-            scan = StreamScan(pieces, self._watermarks_us, between_us=between)
-            found += self._stateless.process(self._dataflow(self._fragments[Host.STATELESS], scan, relations), at_us)
+            found += self._stateless.process(self._dataflow(fragments, pieces, relations, between), at_us)
         return found
 
     def _with_state(
@@ -229,8 +229,7 @@ class LocalEngine:
         arrived: list[dict[str, list[pl.DataFrame]]] = [{} for _ in range(self._buckets)]
         controls = []
         for pieces in _dealt(rows, parts):
-            scan = StreamScan(pieces, self._watermarks_us)
-            sent = sent_by(self._dataflow(self._fragments[Host.STATEFUL], scan, relations), self._buckets)
+            sent = sent_by(self._dataflow(self._fragments[Host.STATEFUL], pieces, relations, {}), self._buckets)
             for bucket, edge, piece in sent.pieces:
                 arrived[bucket].setdefault(edge, []).append(piece)
             controls.append(self._control(previous, sent.watermarks_us, sent.failures, sent.counters, relations))
@@ -258,23 +257,21 @@ class LocalEngine:
         )  # fmt: skip
 
     def _dataflow(
-        self, fragments: Sequence[Fragment], scan: StreamScan, relations: Mapping[str, int]
+        self,
+        fragments: Sequence[Fragment],
+        pieces: Mapping[str, Sequence[StoredRows]],
+        relations: Mapping[str, int],
+        between_us: Mapping[str, tuple[int, int]],
     ) -> UpstreamDataflow:
         tables = self._tables()
         tables.advance(relations)
-        return UpstreamDataflow(fragments, _Live(scan), tables)
 
+        def live(stream: str, _: History | None) -> StreamScan:
+            return StreamScan(
+                pieces.get(stream, ()), self._watermarks_us.get(stream), between_us=between_us.get(stream)
+            )
 
-class _Live:
-    """All that is read is new."""
-
-    def __init__(self, scan: StreamScan) -> None:
-        self._scan = scan
-
-    def of(self, stream: str, history: History | None) -> tuple[str, StreamScan]:
-        """Return the scan."""
-        del stream, history
-        return "", self._scan
+        return UpstreamDataflow(fragments, live, tables)
 
 
 def _dealt(rows: Mapping[str, Sequence[StoredRows]], parts: int) -> list[dict[str, list[StoredRows]]]:

@@ -31,7 +31,7 @@ class Offset(msgspec.Struct, frozen=True):
         By identity of a relation of that plan: the newest version that counts; 0 where there is none yet.
     history
         By the epoch in which it began, of each query that still reads history: by stream, the instant up to which it
-        has read (:mod:`cluster.spark.catching_up`).
+        has read (:mod:`cluster.spark.reading.backfill`).
     """
 
     epoch: int = 0

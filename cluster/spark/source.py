@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -19,21 +19,18 @@ from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host
 from cluster.plan.relations_read import MEMORY_BYTES
-from cluster.spark.catching_up import PastRead, Reached, caught_up, past_reads
 from cluster.spark.end_of_java import end_quietly_without_java
 from cluster.spark.envelopes import ENVELOPE_DDL, RESULT_DDL
-from cluster.spark.live_reads import live_read
 from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
-from cluster.spark.tables_read import TablesRead
-from cluster.spark.upstream_task import UpstreamTask
+from cluster.spark.reading.backfill import Reached, backfill_reached, backfill_reads
+from cluster.spark.reading.live import LiveReads
+from cluster.spark.reading.reads import UpstreamTask, divided
+from cluster.spark.reading.tables import TableVersions
 from cluster.spark.worker_memory import WORKER_MEMORY
 from cluster.storage.relation_versions import RelationVersions
 
-_Whose = TypeVar("_Whose", str, int)
 SOURCE_NAME = "fjord"
-ROWS_PER_PARTITION = 250_000
-"""Fewer rows are not worth a Python task of their own, which takes about 0.2 s."""
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
@@ -87,7 +84,8 @@ class FjordReader(DataSourceStreamReader):
         self._plans = PlanFiles(Path(options.plans_folder))
         self._known_plans: dict[int, PhysicalPlan] = {}
         self._unchanged_since: dict[int, int] = {}
-        self._tables = TablesRead(options.streams_folder)
+        self._tables = TableVersions(options.streams_folder)
+        self._live = LiveReads(options.host, self._tables)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's interface
         """Return the beginning: no plan, nothing read."""
@@ -108,24 +106,22 @@ class FjordReader(DataSourceStreamReader):
             relation=lambda identity: RelationVersions(Path(self._options.relations_folder, identity)).latest(),
         )
         end = next_offset(begin, reader, max_rows=max_rows)
-        history = self._caught_up(begin, end, bounded=max_rows is not None)
+        history = self._backfill_reached(begin, end, bounded=max_rows is not None)
         sync_named(begin, end, self._options.streams_folder, self._options.plans_folder, self._options.relations_folder)
         return msgspec.structs.replace(end, history=history).to_spark()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the tasks that read what lies between two offsets; the first one tells the buckets of it."""
+        """Return the tasks that read what lies between two offsets."""
         first, last = from_spark(start), from_spark(end)
         if first == last:
             return []
         plan = self._hosted(last.epoch)
-        begins = begins_between(first, last, self._plan)
-        live = live_read(self._options.host, plan, begins, last.versions, self._tables)
-        parts = _spread(live.files, self._options.max_partitions)
-        past = self._past(first, last, plan, parts=len(parts))
-        parts += [[]] * (len(past) - len(parts))
-        nothing = not live.files and not any(read.paths for earlier in past for read in earlier)
-        if nothing and self._options.host is Host.STATELESS:
-            return []  # no bucket waits to hear how far the streams have come
+        reads = [
+            *self._live.between(plan, begins_between(first, last, self._plan), last.versions),
+            *backfill_reads(first, last, plan, self._tables, to_the_watermark=self._options.host is Host.STATELESS),
+        ]
+        if self._options.host is Host.STATELESS and not any(read.files for read in reads):
+            return []  # no bucket waits for how far the streams have come
         return [
             _Task(
                 UpstreamTask(
@@ -135,29 +131,26 @@ class FjordReader(DataSourceStreamReader):
                     previous_epoch=self._unchanged_since.get(first.epoch, first.epoch),
                     buckets=self._options.buckets,
                     origin=origin,
-                    files=tuple((stream, path) for stream, path, _ in part),
-                    watermarks_us=live.watermarks_us,
+                    reads=part,
                     relations_folder=self._options.relations_folder,
                     relations=dict(last.relations),
                     relation_memory_bytes=self._options.relation_memory_bytes,
-                    past=earlier,
                     host=self._options.host,
-                    between_us=live.between_us,
                 )
             )
-            for origin, (part, earlier) in enumerate(zip(parts, past, strict=True))
+            for origin, part in enumerate(divided(reads, self._options.max_partitions))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run what needs no state over one partition; yield envelopes, or answers if nothing else is to be done."""
-        from cluster.spark import stateless, upstream  # noqa: PLC0415 - the processes that plan do without operators
+        from cluster.spark import upstream  # noqa: PLC0415 - the processes that plan do without operators
 
         assert isinstance(partition, _Task)  # noqa: S101 - made by partitions() above
         task = msgspec.msgpack.decode(partition.payload, type=UpstreamTask)
-        yield from (stateless.run_stateless if task.host is Host.STATELESS else upstream.run_upstream)(task)
+        yield from (upstream.run_stateless if task.host is Host.STATELESS else upstream.run_upstream)(task)
         WORKER_MEMORY.keep((task.epoch, *sorted(task.relations.items())))
 
-    def _caught_up(self, start: Offset, end: Offset, *, bounded: bool) -> dict[int, Reached]:
+    def _backfill_reached(self, start: Offset, end: Offset, *, bounded: bool) -> dict[int, Reached]:
         plan = self._plan(end.epoch)
         if plan is None or (start.epoch == end.epoch and not start.history):
             return {}
@@ -167,38 +160,16 @@ class FjordReader(DataSourceStreamReader):
             for stream in plan.streams
             for version in range(begins[stream] + 1, end.versions[stream] + 1)
         )
-        # Whoever reads no faster than the stream goes on never catches up.
+        # A backfill that is no faster than the stream never ends.
         rows = max(self._options.history_rows, 2 * live)
-        return caught_up(
-            start, end, plan, self._tables.stored, self._tables.watermark_us, max_rows=rows if bounded else None
-        )
-
-    def _past(self, start: Offset, end: Offset, plan: PhysicalPlan, *, parts: int) -> list[tuple[PastRead, ...]]:
-        """Return what each part of a micro-batch reads of the past; there are at least so many parts."""
-        reads = past_reads(
-            start,
-            end,
-            plan,
-            self._tables.stored,
-            self._tables.watermark_us,
-            to_the_watermark=self._options.host is Host.STATELESS,
-        )
-        files = [(number, file.path, file.rows) for number, (_, found) in enumerate(reads) for file in found]
-        spread = _spread(files, self._options.max_partitions)
-        spread += [[]] * (parts - len(spread))
-        return [
-            tuple(
-                msgspec.structs.replace(read, paths=tuple(path for place, path, _ in part if place == number))
-                for number, (read, _) in enumerate(reads)
-            )
-            for part in spread
-        ]
+        return backfill_reached(start, end, plan, self._tables, max_rows=rows if bounded else None)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Forget what will not be asked for again."""
         done = from_spark(end)
         self._known_plans = {epoch: plan for epoch, plan in self._known_plans.items() if epoch >= done.epoch}
         self._unchanged_since = {epoch: since for epoch, since in self._unchanged_since.items() if epoch >= done.epoch}
+        self._live.forget(done.versions)
         self._tables.forget(done.versions)
 
     def _plan(self, epoch: int) -> PhysicalPlan | None:
@@ -212,17 +183,3 @@ class FjordReader(DataSourceStreamReader):
             same = before is not None and before.fragments == plan.fragments
             self._unchanged_since[epoch] = self._unchanged_since[epoch - 1] if same else epoch
         return self._known_plans[epoch]
-
-
-def _spread(files: list[tuple[_Whose, str, int]], max_partitions: int) -> list[list[tuple[_Whose, str, int]]]:
-    """Cut the files, in order, into as many parts as their rows are worth; at least one, maybe empty."""
-    rows = sum(count for _, _, count in files)
-    wanted = max(1, min(max_partitions, rows // ROWS_PER_PARTITION))
-    parts: list[list[tuple[_Whose, str, int]]] = [[]]
-    filled = 0
-    for file in files:
-        if filled >= rows * len(parts) / wanted and len(parts) < wanted:
-            parts.append([])
-        parts[-1].append(file)
-        filled += file[2]
-    return parts

@@ -1,4 +1,7 @@
-"""The upstream side of a Fjord that keeps state: what runs next to the scans, and envelopes to the buckets.
+"""What a task of a micro-batch runs: scans of its part of the streams, and the operators next to the scans.
+
+    stateless   scans -> operators -> answers
+    stateful    scans -> operators -> envelopes to the buckets
 
 Runs inside Spark's tasks; needs nothing of Spark itself.
 """
@@ -6,15 +9,24 @@ Runs inside Spark's tasks; needs nothing of Spark itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
+import polars as pl
 import pyarrow as pa
 
 from cluster.fjord.control import Control
 from cluster.fjord.exchange import sent_by
-from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, pack_control, pack_rows
-from cluster.spark.task_fjord import task_fjord
-from cluster.spark.upstream_task import UpstreamTask
+from cluster.fjord.relation_tables import RelationTables
+from cluster.fjord.stateless_host import StatelessHost
+from cluster.fjord.stored_rows import RowsInFile
+from cluster.fjord.stream_scan import StreamScan
+from cluster.fjord.upstream_dataflow import UpstreamDataflow
+from cluster.language.algebra import History
+from cluster.plan.pipelines import Host
+from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, RESULT_SCHEMA, pack_control, pack_rows
+from cluster.spark.reading.reads import StreamRead, UpstreamTask
+from cluster.spark.running_plans import fragments_at
 
 COUNTING_BUCKET = 0
 """The bucket that hears what the operators of every part did, and passes it on with its answers."""
@@ -22,11 +34,16 @@ COUNTING_BUCKET = 0
 
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     """Run the stateless part of the plan over a part of a micro-batch; yield envelopes."""
-    sent = sent_by(task_fjord(task), task.buckets)
+    sent = sent_by(_dataflow(task), task.buckets)
     envelopes = [(bucket, edge, pack_rows(rows)) for bucket, edge, rows in sent.pieces]
-    reached_us = max(task.watermarks_us.values(), default=0)
     counted = Control(
-        task.epoch, task.previous_epoch, sent.watermarks_us, sent.failures, sent.counters, task.relations, reached_us
+        task.epoch,
+        task.previous_epoch,
+        sent.watermarks_us,
+        sent.failures,
+        sent.counters,
+        task.relations,
+        task.reached_us,
     )
     envelopes.append((COUNTING_BUCKET, CONTROL, pack_control(counted)))
     if task.origin == 0 or sent.failures:
@@ -42,3 +59,57 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
         ],
         schema=ENVELOPE_SCHEMA,
     )
+
+
+def run_stateless(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
+    """Run queries without state over a part of a micro-batch; yield their answers."""
+    found = _stateless_host(task.plans_folder, task.epoch).process(_dataflow(task), task.reached_us)
+    if found:
+        payload = pack_rows(pl.concat(found), compress=True)
+        arrays = [pa.array([task.origin], pa.int32()), pa.array([payload], pa.binary())]
+        yield pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+
+
+@lru_cache(maxsize=4)
+def _stateless_host(plans_folder: str, epoch: int) -> StatelessHost:
+    return StatelessHost(fragments_at(plans_folder, epoch, Host.STATELESS))
+
+
+def _dataflow(task: UpstreamTask) -> UpstreamDataflow:
+    """Return what runs next to the scans in one part of a micro-batch."""
+    tables = RelationTables(
+        task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
+    )
+    fragments = fragments_at(task.plans_folder, task.epoch, task.host)
+    return UpstreamDataflow(fragments, _Scans(task).scan, tables)
+
+
+class _Scans:
+    """The scans of one part of a micro-batch; equal ones are made once."""
+
+    def __init__(self, task: UpstreamTask) -> None:
+        self._folder = task.streams_folder
+        self._reads = {(read.backfill_epoch, read.stream): read for read in task.reads}
+        self._made: dict[tuple[int | None, str, int | None], StreamScan] = {}
+
+    def scan(self, stream: str, history: History | None) -> StreamScan:
+        """Return the scan of a stream: of what is new, or of history while a query with history reads that."""
+        read = None if history is None else self._reads.get((history.epoch, stream))
+        if read is None or history is None or read.between_us is None:
+            return self._once(self._reads[None, stream], None)
+        return self._once(read, read.between_us[0] if history.begins_us is None else history.begins_us)
+
+    def _once(self, read: StreamRead, begins_us: int | None) -> StreamScan:
+        key = (read.backfill_epoch, read.stream, begins_us)
+        if key not in self._made:
+            self._made[key] = self._new(read, begins_us)
+        return self._made[key]
+
+    def _new(self, read: StreamRead, begins_us: int | None) -> StreamScan:
+        rows = [RowsInFile(f"{self._folder}/{read.stream}/{path}") for path, _ in read.files]
+        if begins_us is None or read.between_us is None:
+            return StreamScan(rows, read.watermark_us, between_us=read.between_us)
+        # A query may read one stream twice, and a shorter history the second time.
+        between_us = max(read.between_us[0], begins_us), read.between_us[1]
+        suffix = f" since {begins_us} for epoch {read.backfill_epoch}"
+        return StreamScan(rows, read.watermark_us, between_us=between_us, begins_us=begins_us, suffix=suffix)

@@ -56,10 +56,8 @@ def test_settling_reals_leaves_other_columns_as_they_are() -> None:
     assert same(settled_rows(rows)["r"].to_list(), SETTLED)
 
 
-@pytest.mark.parametrize("between", [None, {"traffic": (0, 100)}])
-def test_a_scan_gives_settled_samples_events_and_aggregates(
-    tmp_path: Path, between: dict[str, tuple[int, int]] | None
-) -> None:
+@pytest.mark.parametrize("between", [None, (0, 100)])
+def test_a_scan_gives_settled_samples_events_and_aggregates(tmp_path: Path, between: tuple[int, int] | None) -> None:
     (tmp_path / "traffic").mkdir()
     stored = pl.DataFrame(
         {
@@ -78,13 +76,12 @@ def test_a_scan_gives_settled_samples_events_and_aggregates(
     columns = (Column("r", FieldType.REAL),)
 
     def scan(file: str) -> StreamScan:
-        pieces = {"traffic": [RowsInFile(str(tmp_path / "traffic" / file))]}
-        return StreamScan(pieces, {"traffic": 9}, between_us=between)
+        return StreamScan([RowsInFile(str(tmp_path / "traffic" / file))], 9, between_us=between)
 
-    assert same(scan("samples.parquet").samples("traffic", columns).rows["r"].to_list(), SETTLED)
-    assert same(scan("e.parquet").events("f", "traffic", columns).rows["r"].to_list(), SETTLED)
+    assert same(scan("samples.parquet").samples(columns).rows["r"].to_list(), SETTLED)
+    assert same(scan("e.parquet").events("f", columns).rows["r"].to_list(), SETTLED)
     own = ["fjord_form", "fjord_pane_us", "fjord_samples", "fjord_sum_r"]
-    aggregates = scan("a.parquet").aggregates("traffic", columns, own)
+    aggregates = scan("a.parquet").aggregates(columns, own)
     assert same(aggregates.rows["r"].to_list(), SETTLED)
     assert same(aggregates.rows["fjord_sum_r"].to_list(), ODD)
 

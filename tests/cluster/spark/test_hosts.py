@@ -18,8 +18,8 @@ from cluster.physical.lowering import lower
 from cluster.physical.text import plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.spark.envelopes import CONTROL
+from cluster.spark.reading.reads import UpstreamTask
 from cluster.spark.upstream import run_upstream
-from cluster.spark.upstream_task import UpstreamTask
 from tests.cluster.spark.hosted_run import BUCKETS, Run, plan_node, queries
 
 MEANS = (
@@ -123,7 +123,7 @@ def test_operators_tell_what_they_did(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_every_bucket_hears_of_every_micro_batch(tmp_path: Path) -> None:
     run = Run(tmp_path, Plan(1))
-    task = UpstreamTask(str(run.plans.folder), str(tmp_path / "streams"), 1, 0, BUCKETS, 0, (), {})
+    task = UpstreamTask(str(run.plans.folder), str(tmp_path / "streams"), 1, 0, BUCKETS, 0, ())
     (batch,) = run_upstream(task)
     assert [(row["bucket"], row["edge"]) for row in batch.to_pylist()] == [
         (bucket, CONTROL) for bucket in range(BUCKETS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,20 +17,50 @@ from cluster.fjord.batch import ALWAYS
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan
 from cluster.plan.pipelines import Host, host_of
-from cluster.spark import downstream, unread_files
-from cluster.spark.live_reads import live_read
+from cluster.spark import downstream
 from cluster.spark.offsets import UNCHANGED_PLANS
-from cluster.spark.tables_read import TablesRead
-from cluster.spark.unread_files import MANY_FILES, READS
+from cluster.spark.reading import live
+from cluster.spark.reading.live import MANY_FILES, READS, LiveReads
+from cluster.spark.reading.reads import StreamRead
+from cluster.spark.reading.tables import TableVersions
 from cluster.storage.commit_log import AddedFile, Commit, CommitLog
 from cluster.storage.compaction import _remove_old
 from cluster.storage.retention import HOUR_SECONDS, KEEP_HOURS
-from cluster.storage.stored_files import stamped
+from cluster.storage.stored_files import StoredFile, stamped
+from cluster.storage.stream_tables import StreamTable
 from tests.cluster.spark.hosted_run import plan_node, queries
 from tests.cluster.spark.reader_run import ReaderRun
 
 DAY = 24 * HOUR_SECONDS
 PLAN = lower(Plan(1, queries(q="SELECT sensor, speed FROM traffic"))).hosted(Host.STATELESS)
+
+
+class Reading:
+    """Reads `traffic` live, as the driver of a Spark query does."""
+
+    def __init__(self, streams: Path, host: Host = Host.STATELESS, *, clock: Callable[[], float] = time.time) -> None:
+        self.tables = TableVersions(str(streams))
+        self.live = LiveReads(host, self.tables, clock=clock)
+
+    def read(self, begin: int, end: int) -> StreamRead:
+        (read,) = self.live.between(PLAN, {"traffic": begin}, {"traffic": end})
+        return read
+
+    def passed(self, begin: int, end: int) -> Sequence[StoredFile]:
+        return self.live.passed("traffic", begin, end)
+
+    def forget(self, version: int) -> None:
+        self.live.forget({"traffic": version})
+        self.tables.forget({"traffic": version})
+
+
+def stamps_in(read: StreamRead, table: StreamTable) -> list[int]:
+    """Return the stamps of the rows that are read."""
+    assert read.between_us is not None
+    low, high = read.between_us
+    paths = [f"{table.root}/{path}" for path, _ in read.files]
+    stamps = pl.read_parquet(paths)["fjord_start_us"].to_list() if paths else []
+    return sorted(at for at in stamps if low <= at < high)
 
 
 @pytest.mark.parametrize(("sql", "host"), [
@@ -48,10 +79,10 @@ def test_plans_are_hosted_by_whether_they_need_state(sql: str, host: Host) -> No
 @given(st.data())
 def test_slices_are_the_stream_in_order(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     run = ReaderRun(tmp_path_factory.mktemp("run"))
-    table, folder = run.tables["traffic"], str(run.plans.folder.parent / "streams")
+    table, folder = run.tables["traffic"], run.plans.folder.parent / "streams"
     soon, late = st.integers(0, 3), st.integers(6, 12)
-    tables, known, watermark, stored, found = TablesRead(folder), 0, 0, list[int](), list[int]()
-    with patch.object(unread_files, "READS", data.draw(st.sampled_from((1, 2, 8)), label="reads")):
+    reading, known, watermark, stored, found = Reading(folder), 0, 0, list[int](), list[int]()
+    with patch.object(live, "READS", data.draw(st.sampled_from((1, 2, 8)), label="reads")):
         for _ in range(data.draw(st.integers(1, 8), label="micro-batches")):
             for _ in range(data.draw(st.integers(0, 3), label="versions")):
                 ahead = data.draw(st.lists(soon | late, max_size=8), label="ahead")
@@ -63,15 +94,11 @@ def test_slices_are_the_stream_in_order(tmp_path_factory: pytest.TempPathFactory
                 run.compact("traffic")
             version = table._table.version()
             if data.draw(st.booleans(), label="new driver"):
-                tables = TablesRead(folder)
-            read = live_read(Host.STATELESS, PLAN, {"traffic": known}, {"traffic": version}, tables)
-            low, high = read.between_us["traffic"]
-            paths = [f"{table.root}/{path}" for _, path, _ in read.files]
-            stamps = pl.read_parquet(paths)["fjord_start_us"].to_list() if paths else []
-            found += sorted(at for at in stamps if low <= at < high)
-            tables.forget({"traffic": version})
+                reading = Reading(folder)
+            found += stamps_in(reading.read(known, version), table)
+            reading.forget(version)
             known = version
-    passed = tables.passed_us("traffic", known)
+    passed = reading.tables.complete_until_us("traffic", known)
     assert found == sorted(at for at in stored if at < passed)
 
 
@@ -79,36 +106,35 @@ def test_with_state_it_reads_what_is_new_as_it_came(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     for watermark in (10, 20, 30):
         run.append("traffic", [(watermark, "a", 1), (watermark + 50, "a", 2)], watermark)
-    tables = TablesRead(str(tmp_path / "streams"))
-    read = live_read(Host.STATEFUL, PLAN, {"traffic": 1}, {"traffic": 3}, tables)
-    assert [rows for _, _, rows in read.files] == [2, 2]
-    assert read.watermarks_us == {"traffic": 30}
-    assert read.between_us == {}
+    read = Reading(tmp_path / "streams", Host.STATEFUL).read(1, 3)
+    assert [rows for _, rows in read.files] == [2, 2]
+    assert read.watermark_us == 30
+    assert read.between_us is None
 
 
 def test_without_a_watermark_nothing_can_be_read_in_order(tmp_path: Path) -> None:
     ReaderRun(tmp_path)
-    read = live_read(Host.STATELESS, PLAN, {"traffic": -1}, {"traffic": 0}, TablesRead(str(tmp_path / "streams")))
-    assert (read.files, read.between_us) == ([], {"traffic": (ALWAYS, ALWAYS)})
+    read = Reading(tmp_path / "streams").read(-1, 0)
+    assert (read.files, read.between_us) == ((), (ALWAYS, ALWAYS))
 
 
 def test_many_small_files_that_wait_are_read_as_compaction_has_left_them(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
-    tables = TablesRead(str(tmp_path / "streams"))
+    reading = Reading(tmp_path / "streams")
     run.append("traffic", [(0, "a", 1)], 1)
-    tables.unread("traffic", 1, 1)
+    reading.passed(1, 1)
     for at in range(MANY_FILES):
         run.append("traffic", [(at + 1_000, "a", 1)], 2)
     run.append("traffic", [], 5_000)
     run.compact("traffic")
     last = MANY_FILES + 2
-    assert len(tables.unread("traffic", 1, last)) == MANY_FILES
+    assert len(reading.passed(1, last)) == MANY_FILES
     compacted = run.tables["traffic"]._table.version()
-    tables.forget({"traffic": compacted - 1})
-    assert tables.unread("traffic", last, compacted) == []
+    reading.forget(compacted - 1)
+    assert reading.passed(last, compacted) == []
 
     run.append("traffic", [(at + 6_000, "a", 1) for at in range(3)], 6_001)
-    assert len(tables.unread("traffic", compacted, compacted + 1)) == 1
+    assert len(reading.passed(compacted, compacted + 1)) == 1
 
 
 def test_a_plan_that_changes_for_the_other_host_only_costs_nothing(tmp_path: Path) -> None:
@@ -135,17 +161,14 @@ def test_what_waits_for_a_day_is_read_from_the_files_it_is_in_by_then(tmp_path: 
     """Tuples of tomorrow wait; the files they came in are merged, and gone a day later, as no version needs them."""
     now = [time.time() + (3 * DAY if behind else 0)]
     run = ReaderRun(tmp_path)
-    table, tables = run.tables["traffic"], TablesRead(str(tmp_path / "streams"), clock=lambda: now[0])
+    table, reading = run.tables["traffic"], Reading(tmp_path / "streams", clock=lambda: now[0])
 
     def read() -> list[int]:
         version = table._table.version()
-        found = live_read(Host.STATELESS, PLAN, {"traffic": done[-1]}, {"traffic": version}, tables)
-        tables.forget({"traffic": version})
+        found = reading.read(done[-1], version)
+        reading.forget(version)
         done.append(version)
-        low, high = found.between_us["traffic"]
-        paths = [f"{table.root}/{path}" for _, path, _ in found.files]
-        stamps = pl.read_parquet(paths)["fjord_start_us"].to_list() if paths else []
-        return sorted(at for at in stamps if low <= at < high)
+        return stamps_in(found, table)
 
     done = [0]
     for at in (5, 6, 7):
@@ -161,15 +184,15 @@ def test_what_waits_for_a_day_is_read_from_the_files_it_is_in_by_then(tmp_path: 
 
 def test_what_waits_is_looked_up_anew_after_half_a_day_and_not_each_time(tmp_path: Path) -> None:
     run, versions = ReaderRun(tmp_path), 50
-    tables = TablesRead(str(tmp_path / "streams"), clock=lambda: version * HOUR_SECONDS)
+    reading = Reading(tmp_path / "streams", clock=lambda: version * HOUR_SECONDS)
     with (
         patch.object(CommitLog, "committed_at", lambda _, version: version * HOUR_SECONDS),
-        patch.object(tables, "stored", wraps=tables.stored) as stored,
+        patch.object(reading.tables, "stored", wraps=reading.tables.stored) as stored,
     ):
         for version in range(1, versions + 1):
             run.append("traffic", [(version + 1_000, "a", 1)], version)
-            tables.unread("traffic", version - 1, version)
-            tables.forget({"traffic": version})
+            reading.passed(version - 1, version)
+            reading.forget(version)
     assert 1 < stored.call_count <= 1 + versions / (KEEP_HOURS / 2 - 1)
 
 
@@ -177,21 +200,21 @@ def test_what_waits_is_looked_up_anew_after_half_a_day_and_not_each_time(tmp_pat
 def test_one_mote_of_tomorrow_does_not_make_every_file_be_read_for_ever(tmp_path: Path, *, restarted: bool) -> None:
     tomorrow = 1_000_000
     run = ReaderRun(tmp_path)
-    tables, read = TablesRead(str(tmp_path / "streams")), []
+    reading, read = Reading(tmp_path / "streams"), list[int]()
     for at in range(0, 1_000, 10):
         run.append("traffic", [(at, "a", 1), (tomorrow + at, "b", 2)], at + 10)
         version = run.tables["traffic"].version
         if restarted and version % 20 == 0:
-            tables = TablesRead(str(tmp_path / "streams"))
-        plan = live_read(Host.STATELESS, PLAN, {"traffic": version - 1}, {"traffic": version}, tables)
-        read.append(len(plan.files))
-        tables.forget({"traffic": version})
+            reading = Reading(tmp_path / "streams")
+        found = reading.read(version - 1, version)
+        read.append(len(found.files))
+        reading.forget(version)
     usual = [count for number, count in enumerate(read, 1) if not restarted or number % 20]
     assert max(usual) <= READS
     run.append("traffic", [], tomorrow + 500)
     version = run.tables["traffic"].version
-    plan = live_read(Host.STATELESS, PLAN, {"traffic": version - 1}, {"traffic": version}, tables)
-    assert 50 <= len(plan.files) < 50 + READS, "when tomorrow comes, what was stored for it is found"
+    found = reading.read(version - 1, version)
+    assert 50 <= len(found.files) < 50 + READS, "when tomorrow comes, what was stored for it is found"
 
 
 def test_a_file_that_does_not_say_when_its_rows_are_is_refused() -> None:
