@@ -10,7 +10,7 @@ import polars as pl
 from msgspec.structs import astuple
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.counters import Counters
+from cluster.fjord.collecting import ERROR
 from cluster.fjord.instantiation import operator_of
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.physical.nodes import Fragment, Subscriber
@@ -22,13 +22,6 @@ REPEAT_SECONDS = 60.0
 """A query that fails in every micro-batch reports it no more often."""
 
 _BEGAN = "fjord_began"
-
-ERROR = "error"
-"""The kind of a control row with the reason why a query has no answer."""
-COUNTERS = "counters"
-"""The kind of a control row with what operators did."""
-COUNT_EVERY_SECONDS = 1.0
-"""A worker reports counters no more often; one that dies takes some of them along, but never an answer."""
 
 
 class Answers:
@@ -93,7 +86,7 @@ class Answers:
                 self._reported[identity] = last
             else:
                 self._reported[identity] = (reason, self._clock())
-                yield control_row(subscriber.query, ERROR, msgspec.json.encode(reason).decode(), at_us)
+                yield error_row(subscriber.query, reason, at_us)
 
 
 class _Top:
@@ -135,12 +128,8 @@ class _Top:
         return named
 
 
-def counters_row(counters: Counters) -> pl.DataFrame:
-    """Return a control row with what operators did."""
-    return control_row("", COUNTERS, msgspec.json.encode(counters).decode(), 0)
-
-
-def control_row(query: str, kind: str, row: str, at_us: int) -> pl.DataFrame:
-    """Return one control row: a row that is no tuple of an answer."""
-    values = {"query": [query], START: [at_us], END: [at_us + 1], "kind": [kind], "row": [row]}
-    return pl.DataFrame(values, schema_overrides={START: pl.Int64, END: pl.Int64})
+def error_row(query: str, reason: str, at_us: int) -> pl.DataFrame:
+    """Return the row with the reason why a query has no answer at an instant."""
+    values = {"query": [query], START: [at_us], END: [at_us + 1], "kind": [ERROR]}
+    reasons = {"row": [msgspec.json.encode(reason).decode()]}
+    return pl.DataFrame(values | reasons, schema_overrides={START: pl.Int64, END: pl.Int64})

@@ -11,14 +11,16 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 import polars as pl
 
-from cluster.fjord.answers import COUNT_EVERY_SECONDS, Answers, counters_row
+from cluster.fjord.answers import Answers
 from cluster.fjord.batch import START, Batch
+from cluster.fjord.collecting import HostOutput
 from cluster.fjord.control import Control
-from cluster.fjord.counters import Counters, added, counters_of, since
+from cluster.fjord.counters import CounterReports, Counters, Totals, counters_of, since
 from cluster.fjord.graph import Dataflow, PlacedOperator
 from cluster.fjord.instantiation import add_behind, empty_crossing
 from cluster.fjord.operator import State
@@ -73,15 +75,13 @@ class HostedDataflow:
     """By exchange: no rows, with the columns that cross it."""
     outlets: list[tuple[Answers, PushQueue]]
     tables: VersionedTables
+    reports: CounterReports
     token: bytes | None = None
     stateful: dict[str, PlacedOperator] = field(default_factory=dict)
     groups: dict[str, frozenset[int]] = field(default_factory=dict)
     """By identity of a fragment: the numbers of its query groups."""
-    upstream: Counters = field(default_factory=dict)
-    """What operators next to the scans did, not yet passed on."""
-    reported: Counters = field(default_factory=dict)
-    """What operators had done when that was last reported."""
-    reported_at: float = 0.0
+    counted: Counters = field(default_factory=dict)
+    """What operators had done when that was last read."""
 
 
 Kept = OrderedDict[tuple[Hashable, ...], HostedDataflow]
@@ -125,9 +125,14 @@ class BucketHost:
         self._clock = clock
 
     def process(
-        self, bucket: int, control: Control, arrived: Mapping[str, Sequence[pl.DataFrame]], store: Store | None
-    ) -> list[pl.DataFrame]:
-        """Feed one micro-batch to a bucket's dataflow, save what changed and return the answers.
+        self,
+        bucket: int,
+        control: Control,
+        arrived: Mapping[str, Sequence[pl.DataFrame]],
+        store: Store | None,
+        upstream: Mapping[str, Totals] = MappingProxyType({}),
+    ) -> HostOutput:
+        """Feed one micro-batch to a bucket's dataflow and save what changed.
 
         Parameters
         ----------
@@ -139,6 +144,8 @@ class BucketHost:
             By exchange: the bucket's rows, from each part of the micro-batch in turn; those of a part in start order.
         store
             The bucket's state; None if it is not saved: then the dataflow that was built is all there is.
+        upstream
+            What operators next to the scans did, if this bucket reports that.
         """
         hosted = self._host(control.epoch, bucket, store)
         hosted.tables.advance(control.relations)
@@ -152,9 +159,11 @@ class BucketHost:
             queue.put(Batch(rows, watermark_us if watermark_us is not None else _lowest(rows)))
         hosted.dataflow.run()
         found = list(self._answers(hosted, control, bucket))
+        hosted.reports.add(upstream)
+        counters = _counters(hosted)
         if store is not None:
             self._save(hosted, control, before, store)
-        return found
+        return HostOutput(found, counters)
 
     def _host(self, epoch: int, bucket: int, store: Store | None) -> HostedDataflow:
         key = (*self._key, epoch, bucket)
@@ -179,18 +188,6 @@ class BucketHost:
                 if batch.rows.height:
                     yield from answers.of(batch.rows)
             yield from answers.errors(failures, control.failures, bucket, self._buckets, now_us)
-        yield from self._counted(hosted, control)
-
-    def _counted(self, hosted: HostedDataflow, control: Control) -> Iterator[pl.DataFrame]:
-        """Report now and then what the operators did; at once if the dataflow is going to be built anew."""
-        hosted.upstream = added(hosted.upstream, control.counters)
-        if self._clock() - hosted.reported_at < COUNT_EVERY_SECONDS and not hosted.dataflow.failures:
-            return
-        now = counters_of(hosted.dataflow.operators)
-        did = added(since(now, hosted.reported), hosted.upstream)
-        hosted.reported, hosted.upstream, hosted.reported_at = now, {}, self._clock()
-        if did:
-            yield counters_row(did)
 
     def _save(self, hosted: HostedDataflow, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
         new_plan = control.previous_epoch != control.epoch
@@ -218,7 +215,7 @@ def _build(
     fragments: Iterable[Fragment], bucket: int, buckets: int, tables: VersionedTables, clock: Callable[[], float]
 ) -> HostedDataflow:
     dataflow = Dataflow()
-    hosted = HostedDataflow(dataflow, {}, {}, [], tables, reported_at=clock())
+    hosted = HostedDataflow(dataflow, {}, {}, [], tables, CounterReports(clock))
     for fragment in fragments:
         if not fragment.in_bucket(bucket, buckets):
             continue
@@ -230,6 +227,16 @@ def _build(
         hosted.groups[fragment.identity] = fragment.groups
     hosted.stateful = {placed.name: placed for placed in dataflow.operators}
     return hosted
+
+
+def _counters(hosted: HostedDataflow) -> Counters:
+    """Return what operators did if that is to be reported: now and then, or before the dataflow is built anew."""
+    if not hosted.reports.due and not hosted.dataflow.failures:
+        return {}
+    now = counters_of(hosted.dataflow.operators)
+    hosted.reports.add(since(now, hosted.counted))
+    hosted.counted = now
+    return hosted.reports.report()
 
 
 def without_dropped_groups(state: State, groups: frozenset[int]) -> State:

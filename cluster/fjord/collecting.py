@@ -1,35 +1,57 @@
-"""A micro-batch's answers put together: each query's in start order, and apart from them what the operators did."""
+"""What a micro-batch gives out: answers, each query's in start order, and apart from them what operators did."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-import msgspec
 import polars as pl
 
-from cluster.fjord.answers import COUNTERS, ERROR
 from cluster.fjord.batch import END, START
-from cluster.fjord.counters import Counters, added
+from cluster.fjord.counters import Counters, summed
 
+ERROR = "error"
+"""The kind of a row with the reason why a query has no answer."""
 _NUMBER = "fjord_number"
 
 
-def collected(answers: Iterable[pl.DataFrame]) -> tuple[pl.DataFrame, Counters]:
-    """Return a micro-batch's answers, each query's in start order; and apart from them what the operators did.
+@dataclass(frozen=True, slots=True)
+class HostOutput:
+    """What one bucket gives out in a micro-batch, or one part of it that needs no buckets.
 
     Parameters
     ----------
     answers
-        Columns query, START, END, kind, row (JSON); of all buckets or parts, in the order of their numbers.
+        Columns query, START, END, kind, row (JSON); in each piece, each query's in start order.
+    counters
+        What operators did since that was last reported; empty if it is not reported now.
     """
-    return _without_counters(_in_order(answers))
+
+    answers: Sequence[pl.DataFrame]
+    counters: Counters = field(default_factory=dict)
 
 
-def _without_counters(rows: pl.DataFrame) -> tuple[pl.DataFrame, Counters]:
-    found: Counters = {}
-    for text in rows.filter(pl.col("kind") == COUNTERS)["row"]:
-        found = added(found, msgspec.json.decode(text, type=Counters))
-    return rows.filter(pl.col("kind") != COUNTERS), found
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a micro-batch gives out.
+
+    Parameters
+    ----------
+    rows
+        Columns query, start_us, end_us, kind (``row`` or ``error``), row (JSON); each query's in start order.
+    counters
+        What operators did, as far as it is reported now.
+    """
+
+    rows: pl.DataFrame
+    counters: Counters
+
+
+def collected(outputs: Iterable[HostOutput]) -> Answered:
+    """Return what a micro-batch gives out, given that of all its buckets or parts in the order of their numbers."""
+    found = list(outputs)
+    rows = _in_order(piece for output in found for piece in output.answers)
+    return Answered(rows, summed(output.counters for output in found))
 
 
 def _in_order(answers: Iterable[pl.DataFrame]) -> pl.DataFrame:

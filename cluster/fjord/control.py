@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cluster.fjord.counters import Counters, added
-
 
 class Control(msgspec.Struct, frozen=True):
     """Control information for every bucket in each micro-batch.
@@ -22,8 +20,6 @@ class Control(msgspec.Struct, frozen=True):
         By exchange: no row that arrives later starts before this instant.
     failures
         By query: why its upstream operators failed, if they did.
-    counters
-        What the upstream operators of one part did; sent to one bucket only.
     relations
         By identity of a relation: the newest version that counts.
     reached_us
@@ -34,19 +30,16 @@ class Control(msgspec.Struct, frozen=True):
     previous_epoch: int
     watermarks_us: dict[str, int]
     failures: dict[str, str] = {}
-    counters: Counters = {}
     relations: dict[str, int] = {}
     reached_us: int = 0
 
 
 def merged_control(controls: Iterable[Control]) -> Control:
-    """One control from all parts: the first one sends one, every part that failed, and to one bucket all."""
+    """Return one control from those that parts sent: the first one, and each that failed."""
     first, *others = controls
     watermarks = dict(first.watermarks_us)
     failures = dict(first.failures)
-    counters = first.counters
     for control in others:
         watermarks.update(control.watermarks_us)
         failures.update(control.failures)
-        counters = added(counters, control.counters)
-    return Control(first.epoch, first.previous_epoch, watermarks, failures, counters, first.relations, first.reached_us)
+    return Control(first.epoch, first.previous_epoch, watermarks, failures, first.relations, first.reached_us)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from cluster.fjord.graph import PlacedOperator
 from cluster.physical.nodes import PhysicalPlan, Work
 from cluster.physical.operations import Sample
+
+REPORT_EVERY_SECONDS = 1.0
+"""A worker reports counters no more often; one that dies takes some of them along, but never an answer."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -101,6 +105,43 @@ def added(one: Mapping[str, Totals], other: Mapping[str, Totals]) -> Counters:
     for name, totals in other.items():
         together[name] = together[name].plus(totals) if name in together else totals
     return together
+
+
+def summed(counters: Iterable[Mapping[str, Totals]]) -> Counters:
+    """Return all together."""
+    together: Counters = {}
+    for each in counters:
+        together = added(together, each)
+    return together
+
+
+class CounterReports:
+    """What operators did and what has not been reported: that is done now and then, not in every micro-batch.
+
+    Parameters
+    ----------
+    clock
+        Seconds that only go forward.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waiting: Counters = {}
+        self._reported_at = clock()
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a report."""
+        return self._clock() - self._reported_at >= REPORT_EVERY_SECONDS
+
+    def add(self, counters: Mapping[str, Totals]) -> None:
+        """Add what operators did."""
+        self._waiting = added(self._waiting, counters)
+
+    def report(self) -> Counters:
+        """Return what operators did since the last report."""
+        reported, self._waiting, self._reported_at = self._waiting, {}, self._clock()
+        return reported
 
 
 def work_of(plan: PhysicalPlan, counters: Mapping[str, Totals]) -> dict[str, Work]:

@@ -17,9 +17,9 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.bucket_host import BucketHost, Kept, VersionedTables
-from cluster.fjord.collecting import collected
+from cluster.fjord.collecting import Answered, HostOutput, collected
 from cluster.fjord.control import Control, merged_control
-from cluster.fjord.counters import Counters
+from cluster.fjord.counters import Counters, summed
 from cluster.fjord.exchange import sent_by
 from cluster.fjord.stateless_host import StatelessHost
 from cluster.fjord.stored_rows import StoredRows
@@ -47,22 +47,6 @@ class Arrival:
 
     rows: tuple[StoredRows, ...] = ()
     watermark_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What a micro-batch answers.
-
-    Parameters
-    ----------
-    rows
-        Columns query, start_us, end_us, kind (``row`` or ``error``), row (JSON); each query's in start order.
-    counters
-        What the operators did, as far as it is said now.
-    """
-
-    rows: pl.DataFrame
-    counters: Counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +164,7 @@ class LocalEngine:
             stream: tuple(left for each in rows if (left := each.rest(self._watermarks_us.get(stream, ALWAYS))))
             for stream, rows in self._ahead.items()
         }
-        return Answered(*collected(found))
+        return collected(found)
 
     def checkpoint(self) -> Checkpoint:
         """Return all it knows."""
@@ -208,7 +192,7 @@ class LocalEngine:
 
     def _without_state(
         self, passed_us: Mapping[str, int], parts: int, relations: Mapping[str, int]
-    ) -> list[pl.DataFrame]:
+    ) -> list[HostOutput]:
         if not self._fragments[Host.STATELESS]:
             return []
         between = {
@@ -216,45 +200,40 @@ class LocalEngine:
         }
         fragments = self._fragments[Host.STATELESS]
         at_us = max(self._watermarks_us.values(), default=0)
-        found: list[pl.DataFrame] = []
-        for pieces in _dealt(self._ahead, parts):
-            found += self._stateless.process(self._dataflow(fragments, pieces, relations, between), at_us)
-        return found
+        return [
+            self._stateless.process(self._dataflow(fragments, pieces, relations, between), at_us)
+            for pieces in _dealt(self._ahead, parts)
+        ]
 
     def _with_state(
         self, rows: Mapping[str, Sequence[StoredRows]], previous: int, parts: int, relations: Mapping[str, int]
-    ) -> list[pl.DataFrame]:
+    ) -> list[HostOutput]:
         if not self._fragments[Host.STATEFUL] and previous == self._plan.epoch:
             return []
         arrived: list[dict[str, list[pl.DataFrame]]] = [{} for _ in range(self._buckets)]
-        controls = []
+        controls: list[Control] = []
+        counted: list[Counters] = []
+        reached_us = max(self._watermarks_us.values(), default=0)
+        versions = dict(relations)
         for pieces in _dealt(rows, parts):
             sent = sent_by(self._dataflow(self._fragments[Host.STATEFUL], pieces, relations, {}), self._buckets)
             for bucket, edge, piece in sent.pieces:
                 arrived[bucket].setdefault(edge, []).append(piece)
-            controls.append(self._control(previous, sent.watermarks_us, sent.failures, sent.counters, relations))
-        control = merged_control(controls)
-        quiet = self._control(previous, control.watermarks_us, control.failures, {}, relations)
-        return [
-            answer
-            for bucket, store in enumerate(self._stores)
-            for answer in self._host.process(
-                bucket, quiet if bucket else control, arrived[bucket], store if self._keeps_state else None
+            controls.append(
+                Control(self._plan.epoch, previous, sent.watermarks_us, sent.failures, versions, reached_us)
             )
+            counted.append(sent.counters)
+        control = merged_control(controls)
+        return [
+            self._host.process(
+                bucket,
+                control,
+                arrived[bucket],
+                store if self._keeps_state else None,
+                {} if bucket else summed(counted),
+            )
+            for bucket, store in enumerate(self._stores)
         ]
-
-    def _control(
-        self,
-        previous: int,
-        watermarks_us: dict[str, int],
-        failures: dict[str, str],
-        counters: Counters,
-        relations: Mapping[str, int],
-    ) -> Control:
-        reached_us = max(self._watermarks_us.values(), default=0)
-        return Control(
-            self._plan.epoch, previous, watermarks_us, failures, counters, dict(relations), reached_us
-        )  # fmt: skip
 
     def _dataflow(
         self,

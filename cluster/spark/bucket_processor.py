@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from cluster.spark.downstream import BucketHost, outputs_of
+from cluster.spark.downstream import BucketHost, envelopes_of
 from cluster.spark.source import SourceOptions
 from cluster.spark.worker_memory import WORKER_MEMORY
 
@@ -33,8 +33,9 @@ class DownstreamProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's interface
         """Run one micro-batch of one bucket."""
-        for output in self._host.process(key[0], outputs_of(rows), _MapStore(self._map)):
-            yield Row(bucket=key[0], payload=output.payload)
+        output = self._host.process(key[0], envelopes_of(rows), _MapStore(self._map))
+        if output is not None:
+            yield Row(bucket=key[0], answers=output.answers, counters=output.counters)
 
     def close(self) -> None:
         """Keep what was built for the next micro-batch."""

@@ -7,7 +7,7 @@ store holds its state.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,10 +17,19 @@ import polars as pl
 from cluster.fjord import bucket_host
 from cluster.fjord.bucket_host import Kept, Store
 from cluster.fjord.control import merged_control
+from cluster.fjord.counters import summed
 from cluster.fjord.relation_tables import RelationTables
 from cluster.plan.pipelines import Host
 from cluster.plan.relations_read import MEMORY_BYTES
-from cluster.spark.envelopes import CONTROL, pack_rows, unpack_control, unpack_rows
+from cluster.spark.envelopes import (
+    CONTROL,
+    COUNTERS,
+    PackedOutput,
+    pack_output,
+    unpack_control,
+    unpack_counters,
+    unpack_rows,
+)
 from cluster.spark.running_plans import fragments_at
 
 
@@ -30,16 +39,6 @@ class Envelope:
 
     edge: str
     origin: int
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class BucketOutput:
-    """What one bucket answers: rows with columns query, START, END, kind, row (JSON), each query's in start order.
-
-    Rows of the kind :data:`~cluster.fjord.answers.COUNTERS` are no answers: they say what the operators did.
-    """
-
     payload: bytes
 
 
@@ -81,17 +80,16 @@ class BucketHost:
             key=(run, plans_folder),
         )
 
-    def process(self, bucket: int, arrived: Iterable[Envelope], store: Store) -> Iterator[BucketOutput]:
+    def process(self, bucket: int, arrived: Iterable[Envelope], store: Store) -> PackedOutput | None:
         """Feed one micro-batch's envelopes to the bucket's Fjord, save what changed and return the answers."""
         envelopes = sorted(arrived, key=lambda envelope: (envelope.edge, envelope.origin))
         control = merged_control(unpack_control(item.payload) for item in envelopes if item.edge == CONTROL)
+        upstream = summed(unpack_counters(item.payload) for item in envelopes if item.edge == COUNTERS)
         rows: dict[str, list[pl.DataFrame]] = {}
         for envelope in envelopes:
-            if envelope.edge != CONTROL:
+            if envelope.edge not in (CONTROL, COUNTERS):
                 rows.setdefault(envelope.edge, []).append(unpack_rows(envelope.payload))
-        found = self._host.process(bucket, control, rows, store)
-        if found:
-            yield BucketOutput(pack_rows(pl.concat(found), compress=True))
+        return pack_output(self._host.process(bucket, control, rows, store, upstream))
 
     @staticmethod
     def kept() -> tuple[Hashable, ...]:
@@ -99,6 +97,6 @@ class BucketHost:
         return tuple(sorted(_kept))
 
 
-def outputs_of(rows: Iterable[Any]) -> list[Envelope]:
+def envelopes_of(rows: Iterable[Any]) -> list[Envelope]:
     """Return Spark's rows as envelopes."""
     return [Envelope(row.edge, row.origin, bytes(row.payload)) for row in rows]

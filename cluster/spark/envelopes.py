@@ -6,12 +6,15 @@ An envelope's payload is an Arrow stream. To the operators on both sides the shu
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
+from cluster.fjord.collecting import Answered, HostOutput, collected
 from cluster.fjord.control import Control
+from cluster.fjord.counters import Counters
 
 ENVELOPE_SCHEMA = pa.schema(
     [
@@ -22,13 +25,18 @@ ENVELOPE_SCHEMA = pa.schema(
     ]
 )
 ENVELOPE_DDL = "bucket int, edge string, origin int, payload binary"
-RESULT_SCHEMA = pa.schema([pa.field("bucket", pa.int32()), pa.field("payload", pa.binary())])
-RESULT_DDL = "bucket int, payload binary"
-"""Answers: of a bucket, or of a part of a micro-batch that needs no buckets."""
+OUTPUT_SCHEMA = pa.schema(
+    [pa.field("bucket", pa.int32()), pa.field("answers", pa.binary()), pa.field("counters", pa.binary())]
+)
+OUTPUT_DDL = "bucket int, answers binary, counters binary"
+"""Output of a bucket, or of a part of a micro-batch that needs no buckets; NULL for no answers and for no counters."""
 
 CONTROL = ""
-"""The edge on which each bucket hears, once per micro-batch, which plan holds and how far every edge has come."""
-
+"""The edge of what every bucket gets in each micro-batch: which plan holds, and how far every edge has come."""
+COUNTERS = "counters"
+"""The edge of what the operators of each part of a micro-batch did; no exchange has such a name."""
+COUNTING_BUCKET = 0
+"""The bucket that gets that, and reports it with what its own operators did."""
 
 COMPRESS_FROM_ROWS = 1_000
 
@@ -43,6 +51,16 @@ def unpack_control(payload: bytes) -> Control:
     return msgspec.msgpack.decode(payload, type=Control)
 
 
+def pack_counters(counters: Counters) -> bytes:
+    """Return the payload of an envelope with what operators did."""
+    return msgspec.msgpack.encode(counters)
+
+
+def unpack_counters(payload: bytes) -> Counters:
+    """Return what operators did, from an envelope's payload."""
+    return msgspec.msgpack.decode(payload, type=Counters)
+
+
 def pack_rows(rows: pl.DataFrame, *, compress: bool = False) -> bytes:
     """Return rows as an Arrow stream; compressed, if there are many and they go a long way."""
     sink = io.BytesIO()
@@ -54,3 +72,41 @@ def pack_rows(rows: pl.DataFrame, *, compress: bool = False) -> bytes:
 def unpack_rows(payload: bytes) -> pl.DataFrame:
     """Return the rows of an Arrow stream."""
     return pl.read_ipc_stream(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedOutput:
+    """A host's output as it crosses Spark; see :data:`OUTPUT_SCHEMA`."""
+
+    answers: bytes | None
+    counters: bytes | None
+
+
+def pack_output(output: HostOutput) -> PackedOutput | None:
+    """Return a host's output for Spark; None if there is none."""
+    if not output.answers and not output.counters:
+        return None
+    return PackedOutput(
+        pack_rows(pl.concat(output.answers), compress=True) if output.answers else None,
+        pack_counters(output.counters) if output.counters else None,
+    )
+
+
+def unpack_output(packed: PackedOutput) -> HostOutput:
+    """Return a host's output."""
+    return HostOutput(
+        [] if packed.answers is None else [unpack_rows(packed.answers)],
+        {} if packed.counters is None else unpack_counters(packed.counters),
+    )
+
+
+def collected_outputs(outputs: pa.Table) -> Answered:
+    """Return what a micro-batch gives out, from its rows in Spark's driver.
+
+    Parameters
+    ----------
+    outputs
+        As in :data:`OUTPUT_SCHEMA`; in any order.
+    """
+    rows = sorted(outputs.to_pylist(), key=lambda row: row["bucket"])
+    return collected(unpack_output(PackedOutput(row["answers"], row["counters"])) for row in rows)

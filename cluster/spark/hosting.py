@@ -25,8 +25,7 @@ from cluster.plan.pipelines import Host
 from cluster.spark.bucket_processor import DownstreamProcessor
 from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
 from cluster.spark.checkpoint_files import CheckpointFiles
-from cluster.spark.envelopes import RESULT_DDL
-from cluster.spark.gathering import gathered
+from cluster.spark.envelopes import OUTPUT_DDL, collected_outputs
 from cluster.spark.moved_checkpoint import follow_move
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
 from cluster.storage.results_table import ResultsTable
@@ -188,7 +187,7 @@ def _answers(spark: SparkSession, options: SourceOptions, run: str) -> DataFrame
         return found
     return found.groupBy("bucket").transformWithState(
         statefulProcessor=DownstreamProcessor(options, run),
-        outputStructType=RESULT_DDL,
+        outputStructType=OUTPUT_DDL,
         outputMode="Append",
         timeMode="None",
     )
@@ -201,19 +200,19 @@ def storing(
     on_commit: Callable[[], None],
     on_counters: Callable[[Counters], None] | None,
 ) -> Callable[[DataFrame, int], None]:
-    """Return what is done with the answers of each micro-batch."""
+    """Return what is done with the output of each micro-batch."""
 
-    def store(answers: DataFrame, micro_batch: int) -> None:
+    def store(outputs: DataFrame, micro_batch: int) -> None:
         # Run in any case: Spark goes on only from a state that all tasks of this very run have written.
-        rows, counters = gathered(answers.toArrow())
-        if counters and on_counters is not None:
-            on_counters(counters)
+        answered = collected_outputs(outputs.toArrow())
+        if answered.counters and on_counters is not None:
+            on_counters(answered.counters)
         # Were it planned anew after a power cut, with another end, its results would be taken for stored already.
         checkpoint.sync()
         if results.committed(micro_batch, host.value):
             log.info("micro-batch is stored already", host=host, micro_batch=micro_batch)
-        elif rows.height:
-            results.append(rows, micro_batch, host.value)
+        elif answered.rows.height:
+            results.append(answered.rows, micro_batch, host.value)
             on_commit()
 
     return store

@@ -20,7 +20,7 @@ from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.end_of_java import end_quietly_without_java
-from cluster.spark.envelopes import ENVELOPE_DDL, RESULT_DDL
+from cluster.spark.envelopes import ENVELOPE_DDL, OUTPUT_DDL
 from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
 from cluster.spark.reading.backfill import Reached, backfill_reached, backfill_reads
@@ -58,8 +58,8 @@ class FjordSource(DataSource):
         return SOURCE_NAME
 
     def schema(self) -> str:
-        """Return the columns of envelopes, or those of answers."""
-        return RESULT_DDL if _options_of(self.options).host is Host.STATELESS else ENVELOPE_DDL
+        """Return the columns of envelopes, or those of output."""
+        return OUTPUT_DDL if _options_of(self.options).host is Host.STATELESS else ENVELOPE_DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
         """Return the reader."""

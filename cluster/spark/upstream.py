@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-import msgspec
-import polars as pl
 import pyarrow as pa
 
 from cluster.fjord.control import Control
@@ -24,32 +22,31 @@ from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.language.algebra import History
 from cluster.plan.pipelines import Host
-from cluster.spark.envelopes import CONTROL, ENVELOPE_SCHEMA, RESULT_SCHEMA, pack_control, pack_rows
+from cluster.spark.envelopes import (
+    CONTROL,
+    COUNTERS,
+    COUNTING_BUCKET,
+    ENVELOPE_SCHEMA,
+    OUTPUT_SCHEMA,
+    pack_control,
+    pack_counters,
+    pack_output,
+    pack_rows,
+)
 from cluster.spark.reading.reads import StreamRead, UpstreamTask
 from cluster.spark.running_plans import fragments_at
-
-COUNTING_BUCKET = 0
-"""The bucket that hears what the operators of every part did, and passes it on with its answers."""
 
 
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     """Run the stateless part of the plan over a part of a micro-batch; yield envelopes."""
     sent = sent_by(_dataflow(task), task.buckets)
     envelopes = [(bucket, edge, pack_rows(rows)) for bucket, edge, rows in sent.pieces]
-    counted = Control(
-        task.epoch,
-        task.previous_epoch,
-        sent.watermarks_us,
-        sent.failures,
-        sent.counters,
-        task.relations,
-        task.reached_us,
-    )
-    envelopes.append((COUNTING_BUCKET, CONTROL, pack_control(counted)))
+    envelopes.append((COUNTING_BUCKET, COUNTERS, pack_counters(sent.counters)))
     if task.origin == 0 or sent.failures:
-        quiet = msgspec.structs.replace(counted, counters={})
-        control = pack_control(quiet)
-        envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets) if bucket != COUNTING_BUCKET)
+        control = pack_control(
+            Control(task.epoch, task.previous_epoch, sent.watermarks_us, sent.failures, task.relations, task.reached_us)
+        )
+        envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets))
     yield pa.RecordBatch.from_arrays(
         [
             pa.array([bucket for bucket, _, _ in envelopes], pa.int32()),
@@ -62,12 +59,11 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
 
 
 def run_stateless(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
-    """Run queries without state over a part of a micro-batch; yield their answers."""
-    found = _stateless_host(task.plans_folder, task.epoch).process(_dataflow(task), task.reached_us)
-    if found:
-        payload = pack_rows(pl.concat(found), compress=True)
-        arrays = [pa.array([task.origin], pa.int32()), pa.array([payload], pa.binary())]
-        yield pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+    """Run queries without state over a part of a micro-batch; yield its output."""
+    output = pack_output(_stateless_host(task.plans_folder, task.epoch).process(_dataflow(task), task.reached_us))
+    if output is not None:
+        row = {"bucket": task.origin, "answers": output.answers, "counters": output.counters}
+        yield pa.RecordBatch.from_pylist([row], schema=OUTPUT_SCHEMA)
 
 
 @lru_cache(maxsize=4)

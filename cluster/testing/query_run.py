@@ -10,13 +10,13 @@ import msgspec
 
 from cluster.errors import ClusterError
 from cluster.fjord.acceptance import check_supported
-from cluster.fjord.answers import ERROR
 from cluster.fjord.batch import NEVER
+from cluster.fjord.collecting import ERROR, Answered
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
-from cluster.local.engine import Answered, Arrival, LocalEngine
+from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import sources_with_history

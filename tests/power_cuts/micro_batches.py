@@ -20,7 +20,7 @@ from cluster.spark import downstream
 from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.downstream import BucketHost, Envelope
-from cluster.spark.envelopes import RESULT_SCHEMA
+from cluster.spark.envelopes import OUTPUT_SCHEMA
 from cluster.spark.hosting import storing
 from cluster.spark.source import FjordReader, SourceOptions
 from cluster.storage.results_table import ResultsTable
@@ -95,20 +95,19 @@ class MicroBatches:
         tasks = self._reader.partitions(self._begin, end)
         batches = [batch for task in tasks for batch in self._reader.read(task)]
         if self._host is Host.STATELESS:
-            return pa.Table.from_batches(batches, RESULT_SCHEMA)
+            return pa.Table.from_batches(batches, OUTPUT_SCHEMA)
         envelopes: dict[int, list[Envelope]] = {}
         for row in (row for batch in batches for row in batch.to_pylist()):
             envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
         host = BucketHost(self._options.plans_folder, BUCKETS, self._run_name, self._options.relations_folder)
-        answers = []
+        outputs = []
         for bucket in range(BUCKETS):
             state = self._state(bucket, number)
-            answers += [
-                {"bucket": bucket, "payload": output.payload}
-                for output in host.process(bucket, envelopes.get(bucket, []), state)
-            ]
+            output = host.process(bucket, envelopes.get(bucket, []), state)
+            if output is not None:
+                outputs.append({"bucket": bucket, "answers": output.answers, "counters": output.counters})
             self._write(f"state/{bucket}", number + 1, msgspec.msgpack.encode(dict(state)))
-        return pa.Table.from_pylist(answers, RESULT_SCHEMA)
+        return pa.Table.from_pylist(outputs, OUTPUT_SCHEMA)
 
     def _state(self, bucket: int, version: int) -> MemoryStore:
         if not version:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from cluster.fjord.answers import ERROR
+from cluster.fjord.collecting import ERROR
 from cluster.fjord.counters import Counters, added
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.scalars import POLARS_TYPES

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from cluster.fjord.answers import COUNTERS
+from cluster.fjord.collecting import Answered
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.memory_tables import MemoryStore
@@ -26,8 +26,7 @@ from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from cluster.spark import downstream
 from cluster.spark.downstream import BucketHost, Envelope
-from cluster.spark.envelopes import RESULT_SCHEMA, unpack_rows
-from cluster.spark.gathering import gathered
+from cluster.spark.envelopes import OUTPUT_SCHEMA, collected_outputs
 from cluster.spark.source import FjordReader, SourceOptions
 from cluster.storage.compaction import Compaction
 from cluster.storage.relation_versions import RelationVersions
@@ -159,21 +158,17 @@ class ReaderRun:
         reader, envelopes = self._readers[host], dict[int, list[Envelope]]()
         batches = [batch for task in reader.partitions(self.offsets[host], end) for batch in reader.read(task)]
         if host is Host.STATELESS:
-            rows, _ = gathered(pa.Table.from_batches(batches, RESULT_SCHEMA))
-            assert set(rows["kind"]) <= {"row"}, rows
-            return [(query, start, stop, msgspec.json.decode(row)) for query, start, stop, _, row in rows.iter_rows()]
+            return _rows(collected_outputs(pa.Table.from_batches(batches, OUTPUT_SCHEMA)))
         for batch in batches:
             for row in batch.to_pylist():
                 envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
-        found = []
+        outputs = []
         for bucket in range(BUCKETS):
             host = BucketHost(self._options.plans_folder, BUCKETS, "run", self._options.relations_folder)
-            for output in host.process(bucket, envelopes[bucket], self.stores[bucket]):
-                for query, start, stop, kind, row in unpack_rows(output.payload).iter_rows():
-                    if kind != COUNTERS:
-                        assert kind == "row", row
-                        found.append((query, start, stop, msgspec.json.decode(row)))
-        return found
+            output = host.process(bucket, envelopes[bucket], self.stores[bucket])
+            if output is not None:
+                outputs.append({"bucket": bucket, "answers": output.answers, "counters": output.counters})
+        return _rows(collected_outputs(pa.Table.from_pylist(outputs, OUTPUT_SCHEMA)))
 
 
 def begins(query: PlannedQuery, stream: str) -> int:
@@ -194,6 +189,11 @@ def coverage(rows: Iterable[tuple[int, int, dict[str, Any]]]) -> Counter[tuple[A
 def _logged(offset: dict[str, Any]) -> dict[str, Any]:
     """Return an offset as it comes out of Spark's log."""
     return dict(json.loads(json.dumps(offset)))
+
+
+def _rows(answered: Answered) -> list[tuple[str, int, int, dict[str, Any]]]:
+    assert set(answered.rows["kind"]) <= {"row"}, answered.rows
+    return [(query, start, stop, msgspec.json.decode(row)) for query, start, stop, _, row in answered.rows.iter_rows()]
 
 
 def _bag(answers: Iterable[tuple[str, int, int, dict[str, Any]]]) -> Counter[str]:

@@ -14,7 +14,7 @@ from cluster.errors import ClusterError
 from cluster.plan.pipelines import Host
 from cluster.spark import hosting
 from cluster.spark.checkpoint_files import CheckpointFiles
-from cluster.spark.envelopes import RESULT_SCHEMA
+from cluster.spark.envelopes import OUTPUT_SCHEMA
 from cluster.spark.hosting import FjordState, RunningFjord
 from cluster.storage.results_table import ResultsTable
 
@@ -87,7 +87,7 @@ class Answers:
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         self.runs += 1
-        return RESULT_SCHEMA.empty_table()
+        return OUTPUT_SCHEMA.empty_table()
 
 
 def test_a_micro_batch_whose_results_are_stored_is_run_again_for_its_state(tmp_path: Path) -> None:

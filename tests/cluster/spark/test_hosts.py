@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord import bucket_host, stateless_host
+from cluster.fjord import counters
 from cluster.fjord.buckets import split_by_bucket
 from cluster.fjord.counters import work_of
 from cluster.physical.lowering import lower
 from cluster.physical.text import plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.spark.envelopes import CONTROL
+from cluster.spark.envelopes import CONTROL, COUNTERS, COUNTING_BUCKET
 from cluster.spark.reading.reads import UpstreamTask
 from cluster.spark.upstream import run_upstream
 from tests.cluster.spark.hosted_run import BUCKETS, Run, plan_node, queries
@@ -104,8 +104,7 @@ def test_a_query_that_fails_answers_an_error_and_the_others_go_on(
 
 
 def test_operators_tell_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_host, "COUNT_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(stateless_host, "COUNT_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(counters, "REPORT_EVERY_SECONDS", 0.0)
     run = Run(tmp_path, Plan(1, queries(means=MEANS, slow=SLOW)))
     for low in (0, 30):
         run.append([(at, "a", 1) for at in range(low, low + 30)], low + 30)
@@ -126,7 +125,8 @@ def test_every_bucket_hears_of_every_micro_batch(tmp_path: Path) -> None:
     task = UpstreamTask(str(run.plans.folder), str(tmp_path / "streams"), 1, 0, BUCKETS, 0, ())
     (batch,) = run_upstream(task)
     assert [(row["bucket"], row["edge"]) for row in batch.to_pylist()] == [
-        (bucket, CONTROL) for bucket in range(BUCKETS)
+        (COUNTING_BUCKET, COUNTERS),
+        *((bucket, CONTROL) for bucket in range(BUCKETS)),
     ]
 
 

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from cluster.fjord.collecting import Answered
 from cluster.language.algebra import Source
 from cluster.language.columns import Column
 from cluster.physical.lowering import lower
@@ -23,8 +24,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.pipelines import Host
 from cluster.service.registry.registry import Registry
 from cluster.spark.checkpoint_files import CheckpointFiles
-from cluster.spark.envelopes import RESULT_SCHEMA
-from cluster.spark.gathering import gathered
+from cluster.spark.envelopes import OUTPUT_SCHEMA
 from cluster.spark.hosting import storing
 from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset
@@ -169,14 +169,14 @@ def test_the_source_syncs_what_its_offsets_name(tmp_path: Path, synced: Recorded
 
 class Frame:
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
-        return RESULT_SCHEMA.empty_table()
+        return OUTPUT_SCHEMA.empty_table()
 
 
 def test_sparks_log_and_state_are_on_disk_before_results(
     tmp_path: Path, synced: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = ResultsTable(str(tmp_path / "results"), "f")
-    monkeypatch.setattr("cluster.spark.hosting.gathered", lambda _: (answers(("a", 1)), gathered(Frame().toArrow())[1]))
+    monkeypatch.setattr("cluster.spark.hosting.collected_outputs", lambda _: Answered(answers(("a", 1)), {}))
     log = tmp_path / "checkpoint" / "stateful"
     store = storing(Host.STATEFUL, CheckpointFiles(log), results, lambda: None, None)
     for path in ("offsets/0", "state/0/0/1.changelog", "offsets/.1.tmp"):

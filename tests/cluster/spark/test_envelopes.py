@@ -1,0 +1,71 @@
+"""From what tasks give out to rows of the results table and, apart from them, what operators did."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+
+from cluster.fjord.answers import error_row
+from cluster.fjord.batch import END, START
+from cluster.fjord.collecting import HostOutput
+from cluster.fjord.counters import Counters, Totals
+from cluster.spark.envelopes import OUTPUT_SCHEMA, collected_outputs, pack_output
+
+
+def answers(*named: tuple[str, int]) -> pl.DataFrame:
+    columns = {
+        "query": [query for query, _ in named],
+        START: [start for _, start in named],
+        END: [start + 1 for _, start in named],
+        "kind": ["row"] * len(named),
+        "row": [f"{place}" for place in range(len(named))],
+    }
+    return pl.DataFrame(columns, schema_overrides={START: pl.Int64, END: pl.Int64})
+
+
+def table(*outputs: tuple[int, list[pl.DataFrame], Counters]) -> pa.Table:
+    """Return the rows of buckets or parts, as Spark's driver gets them."""
+    rows = []
+    for number, pieces, counters in outputs:
+        packed = pack_output(HostOutput(pieces, counters))
+        assert packed is not None
+        rows.append({"bucket": number, "answers": packed.answers, "counters": packed.counters})
+    return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
+
+
+def test_each_querys_rows_are_in_order_however_tasks_end() -> None:
+    first = 0, [answers(("a", 1), ("b", 1), ("a", 3))], {}
+    second = 1, [answers(("a", 1), ("a", 2)), answers(("b", 0))], {}
+    for order in ((first, second), (second, first)):
+        answered = collected_outputs(table(*order))
+        assert list(answered.rows.select("query", "start_us", "row").iter_rows()) == [
+            ("a", 1, "0"), ("a", 1, "0"), ("a", 2, "1"), ("a", 3, "2"), ("b", 0, "0"), ("b", 1, "1"),
+        ]  # fmt: skip
+        assert answered.counters == {}
+
+
+def test_an_error_that_several_tasks_report_is_one_and_equal_rows_are_several() -> None:
+    error, other = error_row("a", "no such thing", 5), error_row("b", "no such thing", 5)
+    row = answers(("a", 1))
+    rows = collected_outputs(table((0, [row, error], {}), (1, [row, error, other], {}))).rows
+    assert rows["query"].to_list() == ["a", "a", "a", "b"]
+    assert rows["kind"].to_list() == ["row", "row", "error", "error"]
+
+
+def test_what_operators_did_is_added_up_apart_from_answers() -> None:
+    did = {"scan": Totals("stream s", transitions=1, rows_in=5)}
+    outputs = table((0, [], did), (1, [answers(("a", 1))], did))
+    assert outputs["answers"].null_count == 1, "a bucket without answers reports what it did all the same"
+    answered = collected_outputs(outputs)
+    assert answered.rows["query"].to_list() == ["a"]
+    assert answered.counters == {"scan": Totals("stream s", transitions=2, rows_in=10)}
+
+
+def test_a_host_without_output_sends_none() -> None:
+    assert pack_output(HostOutput([])) is None
+
+
+def test_no_task_at_all_answers_nothing() -> None:
+    answered = collected_outputs(OUTPUT_SCHEMA.empty_table())
+    assert (answered.rows.height, answered.counters) == (0, {})
+    assert answered.rows.columns == ["query", "start_us", "end_us", "kind", "row"]
