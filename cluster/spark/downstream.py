@@ -30,7 +30,7 @@ from cluster.spark.envelopes import (
     unpack_counters,
     unpack_rows,
 )
-from cluster.spark.running_plans import fragments_at
+from cluster.spark.worker_memory import fragments_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ Running the stateless operators inside `read` saves a Python stage per micro-bat
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -19,7 +21,6 @@ from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host
 from cluster.plan.relations_read import MEMORY_BYTES
-from cluster.spark.end_of_java import end_quietly_without_java
 from cluster.spark.envelopes import ENVELOPE_DDL, OUTPUT_DDL
 from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
@@ -31,6 +32,8 @@ from cluster.spark.worker_memory import WORKER_MEMORY
 from cluster.storage.relation_versions import RelationVersions
 
 SOURCE_NAME = "fjord"
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The module that Java runs in the process of a source."""
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
@@ -65,6 +68,24 @@ class FjordSource(DataSource):
         """Return the reader."""
         end_quietly_without_java()
         return FjordReader(_options_of(self.options))
+
+
+def end_quietly_without_java() -> None:
+    """Let this process end without output when Java has gone, if it is one of Spark's for a source.
+
+    PySpark tries to report to Java that there is no Java, fails, tries again, and prints three tracebacks: on every
+    Ctrl-C that comes while a micro-batch is planned.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is None or spec.name != RUNNER:
+        return
+    show = sys.excepthook
+
+    def show_others(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, BrokenPipeError | ConnectionResetError):
+            show(kind, error, trace)
+
+    sys.excepthook = show_others
 
 
 def _options_of(options: Mapping[str, str]) -> SourceOptions:

@@ -34,7 +34,7 @@ from cluster.spark.envelopes import (
     pack_rows,
 )
 from cluster.spark.reading.reads import StreamRead, UpstreamTask
-from cluster.spark.running_plans import fragments_at
+from cluster.spark.worker_memory import fragments_at
 
 
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:

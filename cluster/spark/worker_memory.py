@@ -1,16 +1,34 @@
-"""What a worker holds for long is kept out of Spark's way.
+"""What a Python worker of Spark keeps from task to task: plans that it has read, and what was built for them.
 
-After every task a Python worker of Spark collects garbage, and looks at all it holds for that: libraries, plans, tables
-of relations. On two cores that took half of the processors' time. Once set aside, what stays is looked at no more.
+After every task a worker collects garbage, and Spark's collection looks at all that it keeps: libraries, plans, tables
+of relations. On two cores that took half of the processors' time. What stays is set aside, and is looked at no more.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Hashable
+from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
+from cluster.physical.nodes import Fragment
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.pipelines import Host
+
 _ALL_GENERATIONS = 2
+
+
+@lru_cache(maxsize=8)
+def fragments_at(plans_folder: str, epoch: int, host: Host) -> tuple[Fragment, ...]:
+    """Return what one of the two Spark queries runs of an epoch's plan."""
+    return _plan_files(plans_folder).read(epoch).hosted(host).fragments
+
+
+@lru_cache(maxsize=8)
+def _plan_files(folder: str) -> PlanFiles:
+    """Return the plans in a folder; each is made of the one read last, so that it costs what has changed."""
+    return PlanFiles(Path(folder))
 
 
 class WorkerMemory:
@@ -24,7 +42,7 @@ class WorkerMemory:
         self._due = False
 
     def keep(self, built: Hashable) -> None:
-        """Say what this process has built to keep; if that is something else than the last time, it is set aside."""
+        """Set aside what this process has built, if that is something else than the last time."""
         if built != self._built:
             self._built, self._due = built, True
         if self._around_collection not in gc.callbacks:

@@ -13,8 +13,7 @@ import msgspec
 import pytest
 from pyspark import cloudpickle
 
-from cluster.spark.end_of_java import RUNNER, end_quietly_without_java
-from cluster.spark.source import FjordSource, SourceOptions
+from cluster.spark.source import RUNNER, FjordSource, SourceOptions, end_quietly_without_java
 
 
 def framed(payload: bytes) -> bytes:
