@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -63,6 +65,21 @@ def unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def event_log_left_as_it_was() -> Iterator[None]:
+    """Undo what a command that ran in this process has set up: later tests read events where they expect them."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    ours = [each for each in root.handlers if type(each.formatter).__module__ == "protocols.event_log"]
+    for handler in ours:
+        root.removeHandler(handler)
+    if ours:
+        root.setLevel(level)
+        if "structlog" in sys.modules:
+            sys.modules["structlog"].reset_defaults()
 
 
 @pytest.fixture

@@ -10,16 +10,6 @@ from protocols.event_format import HIDDEN, hide_secrets
 from protocols.event_log import LogLevelError, configure_logging
 
 
-@pytest.fixture(autouse=True)
-def restore_logging():
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
-
-
 @pytest.mark.parametrize(
     ("event", "shown"),
     [
