@@ -1,1 +1,1 @@
-"""FjordSQL: text -> resolved, typed logical algebra. The leftmost folder of the cluster: imports none of the others."""
+"""FjordSQL: text -> resolved, typed logical algebra. It imports none of the cluster's other folders but expressions."""

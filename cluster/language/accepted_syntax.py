@@ -1,9 +1,9 @@
-"""What each kind of node of a syntax tree may carry: the arguments that a rule reads, and nothing else.
+"""The arguments that each kind of node of a syntax tree may carry: those that a rule reads, and no others.
 
-sqlglot reads far more SQL than FjordSQL has, and keeps it in arguments that no rule of ours looks at: a query would be
+sqlglot reads far more SQL than FjordSQL has, and keeps it in arguments that none of our rules reads: a query would be
 accepted, and a part of it ignored. The tables here name every argument that the translation honours, with the kinds of
-value that it may hold; :mod:`cluster.language.ignored_syntax` refuses everything else. What the first table names is
-drawn by the tests that compare answers with those of another engine, so an entry is a promise: add one together with
+value that it may hold; :mod:`cluster.language.ignored_syntax` refuses everything else. The tests that compare answers
+with those of another engine draw all entries of the first table, so an entry is a promise: add one together with
 the rule that reads it.
 """
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 Kinds = frozenset[str]
 Triple = tuple[str, str, str]
-"""The class of a node, one of its arguments, and the kind of value in it."""
+"""Class of a node, one of its arguments, and the kind of its value."""
 
 COLUMN, NUMBER, TEXT, BOOLEAN, NULL = "column", "number", "text", "boolean", "null"
 EXPRESSION, CONDITION, AGGREGATE, QUERY, STAR = "expression", "condition", "aggregate", "query", "star"
 TRUE = "true"
 BRANCH = "branch"
-"""WHEN and THEN of a CASE; sqlglot has the class of the function IF for it."""
+"""WHEN and THEN of a CASE, for which sqlglot uses the class of the function IF."""
 
 CONDITIONS = (
     *COMPARISONS,
@@ -50,7 +50,7 @@ NUMBERS = _COMPUTED | {NUMBER}
 TEXTS = _COMPUTED | {TEXT}
 TRUTHS = _COMPUTED | {BOOLEAN, CONDITION}
 SCALARS = NUMBERS | TEXTS | TRUTHS
-"""What may stand where any scalar expression may."""
+"""Kinds of node that may stand where any scalar expression may."""
 _OF_FAMILY = {
     Family.NUMBER: NUMBERS,
     Family.INTEGER: NUMBERS,
@@ -69,7 +69,7 @@ def _alike(kinds: Iterable[type[exp.Expr]], **arguments: Kinds) -> dict[type[exp
 
 
 def _functions() -> dict[type[exp.Expr], dict[str, Kinds]]:
-    """Return what functions take, by their signatures."""
+    """Return the arguments of functions, by their signatures."""
     taken: dict[type[exp.Expr], dict[str, Kinds]] = {}
     for kind, function in FUNCTIONS.items():
         families = [function.parameters[min(at, len(function.parameters) - 1)] for at in range(len(function.slots))]
@@ -82,7 +82,7 @@ def _functions() -> dict[type[exp.Expr], dict[str, Kinds]]:
 
 
 def _aggregates() -> dict[type[exp.Expr], dict[str, Kinds]]:
-    """Return what aggregates take: no aggregate, and no NULL that has no type."""
+    """Return the arguments of aggregates: no aggregates, and no NULL without a type."""
     taken = {
         kind: {
             "this": (_OF_FAMILY[aggregate.parameter] - {NULL, AGGREGATE})
@@ -200,7 +200,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     **_aggregates(),
     syntax.ErrorBound: {"expressions": _ONCE},
 }
-"""What a query may hold: for every class of node and every argument that is read, the kinds of value."""
+"""The syntax of queries: for every class of node and every argument that is read, the accepted kinds of value."""
 
 DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     syntax.CreateSource: {
@@ -226,13 +226,13 @@ DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     syntax.ColumnDefinition: {"this": _IDENTIFIER, "kind": _kinds("Var"), "unit": _kinds(TEXT), "fixed": _kinds(TRUE)},
     exp.Tuple: {"expressions": _IDENTIFIER},
 }
-"""What CREATE and DROP may hold besides."""
+"""The additional syntax of CREATE and DROP."""
 
 Accepted = Mapping[tuple[type[exp.Expr], str], Kinds]
 
 
 def accepted(beside: Mapping[type[exp.Expr], Mapping[str, Kinds]]) -> Accepted:
-    """Return what a query may hold, with the additions of a table."""
+    """Return the syntax of queries, with the additions of a table."""
     return {
         (node, argument): QUERY_SYNTAX.get(node, {}).get(argument, frozenset()) | kinds
         for table in (QUERY_SYNTAX, beside)
@@ -242,7 +242,7 @@ def accepted(beside: Mapping[type[exp.Expr], Mapping[str, Kinds]]) -> Accepted:
 
 
 STATEMENTS = accepted(DECLARATION_SYNTAX)
-"""What statements of FjordSQL may hold."""
+"""The syntax of all FjordSQL statements."""
 ONE_SHOT_QUESTIONS = accepted({
     exp.Select: {"order": _kinds("Order"), "limit": _kinds("Limit"), "offset": _kinds("Offset")},
     exp.Order: {"expressions": _kinds("Ordered")},
@@ -250,7 +250,7 @@ ONE_SHOT_QUESTIONS = accepted({
     exp.Limit: {"expression": _LITERAL},
     exp.Offset: {"expression": _LITERAL},
 })  # fmt: skip
-"""What questions about a relation as it is now may hold: it has an end, so its rows can be sorted."""
+"""The syntax of questions about a relation as it is now: it has an end, so its rows can be sorted."""
 
 
 @dataclass(frozen=True, slots=True)

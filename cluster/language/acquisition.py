@@ -1,4 +1,4 @@
-"""What a query demands of sensors: sample periods, events, errors allowed and lifetimes -> notes on its sources."""
+"""A query's demands on sensors: sample periods, events, errors and lifetimes -> acquisition hints of its sources."""
 
 from __future__ import annotations
 

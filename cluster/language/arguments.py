@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cluster.language.errors import FjordSqlError
 
 QUANTIFIERS = ("EXISTS", "ALL", "ANY")
-"""What is written like a function of a subquery."""
+"""Words that are written like a function of a subquery."""
 _QUANTILE = ("two arguments", "{}(x, 0.95)")
 _SHAPES: dict[str, tuple[str, str]] = {
     "IF": ("two or three arguments", "{}(condition, value[, value])"),
@@ -28,7 +28,7 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "CAST": ("one argument", "{}(x AS type)"),
     "TRY_CAST": ("one argument", "{}(x AS type)"),
 }
-"""How many arguments, and how it is written, where the tables of functions lack that."""
+"""Numbers of arguments, and the way to write them, where the tables of functions lack them."""
 _OF_AGGREGATES = "DISTINCT stands behind SELECT, or in an aggregate"
 _OF_A_ROW = {
     "MIN": "the least of several values of a row is LEAST(a, b)",

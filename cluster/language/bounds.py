@@ -1,4 +1,4 @@
-"""Plans that would need unbounded state: stateful operators above unbounded windows (papers/pipes_algebra.md 2.1)."""
+"""Plans with unbounded state: stateful operators above unbounded windows (papers/pipes_algebra.md 2.1)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ OPERATOR_WORDS = {
     "Istream": "Istream",
     "Dstream": "Dstream",
 }
-"""Operators as their queries write them."""
+"""Operators as they are written in queries."""
 
 
 def named_operator(node: Node) -> str:
-    """Return, in words, the topmost operator of a plan that its query names: not what chooses rows and columns."""
+    """Return, in words, the topmost operator of a plan that its query names, apart from filters and projections."""
     while isinstance(node, Filter | Project):
         node = node.input
     return OPERATOR_WORDS.get(type(node).__name__, "a stream")
@@ -60,7 +60,7 @@ def stays_for_ever(node: Node) -> bool:
 
 @remembered
 def unbounded_operator(node: Node) -> str | None:
-    """Return, in words, an operator of `node` that would have to remember everything, or None.
+    """Return, in words, an operator of `node` that would have to keep every tuple, or None.
 
     Istream directly over an unbounded window of a stream needs no state: it is the stream (section 4.2, rule CQL).
     """

@@ -1,4 +1,4 @@
-"""What a query may name: streams that proxies feed, streams derived from them, and relations."""
+"""The entities that a query may name: streams that proxies feed, streams derived from them, and relations."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class CatalogError(ClusterError):
-    """A name that is taken, unknown or still in use."""
+    """A name is in use, unknown, or still needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaseStream:
-    """A stream that comes from outside.
+    """A stream that proxies feed.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class DerivedStream:
 
 @dataclass(frozen=True, slots=True)
 class StaticRelation:
-    """A relation: a table outside that changes now and then (``CREATE RELATION``).
+    """A relation: a table outside Fjord that changes now and then (``CREATE RELATION``).
 
     Parameters
     ----------
@@ -105,11 +105,11 @@ class StaticRelation:
 
 
 Entry = BaseStream | DerivedStream | StaticRelation
-"""Anything a query may name."""
+"""Any entity that a query may name."""
 
 
 def kind_of(entry: Entry) -> str:
-    """Return what an entry is called in messages."""
+    """Return the word for an entry in messages."""
     return "relation" if isinstance(entry, StaticRelation) else "stream"
 
 
@@ -132,7 +132,7 @@ class Catalog:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, as they were given."""
+        """All names, as they were declared."""
         return tuple(entry.name for entry in self.entries.values())
 
     def find(self, name: str) -> Entry | None:

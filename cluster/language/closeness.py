@@ -1,20 +1,20 @@
-"""Which known words a mistyped one may have meant. No suggestion is better than an absurd one."""
+"""Suggestions for mistyped words. No suggestion is better than an absurd one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 SWAPPED, LEFT_OUT, EXCHANGED = 8, 9, 10
-"""What a slip of the fingers costs: two letters swapped, one left out or doubled, one taken for another."""
+"""Costs of typing errors: two letters swapped, one left out or doubled, one replaced by another."""
 SHORT, LONGER, LONG = 2, 6, 9
-"""Lengths: up to the first, a slip must be of a cheaper kind; from the others on, there may be two slips, and three."""
+"""Lengths: words up to the first allow only the cheaper errors; from the second and third on, two and three errors."""
 SHORTEST_BEGINNING = 3
 """Letters from which on a word may be the beginning of another."""
 LONGEST_WORD = 64
 
 
 def closest(word: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return those of `known` that are nearest to `word`, without regard to case; none if it is one, or none is near.
+    """Return the words of `known` nearest to `word`, without regard to case; none if `word` is known, or none is near.
 
     Of several words (``GROUP BY``) the first one counts.
 
@@ -45,7 +45,7 @@ def _allowed(word: str) -> int:
 
 
 def _cost(word: str, other: str, most: int) -> int:
-    """Return what turns one word into another (optimal string alignment); something above `most` if that is more."""
+    """Return the cost of turning one word into another (optimal string alignment); more than `most` if it is higher."""
     if abs(len(word) - len(other)) * LEFT_OUT > most:
         return most + 1
     before: list[int] = []

@@ -1,4 +1,4 @@
-"""Comments have no meaning: their places, and a text without them in which all else stays in its place."""
+"""Comments: their places, and a text without them in which everything else stays in its place."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _end(mark: str, text: str, start: int) -> int | None:
 
 
 def _end_of_comment(text: str, start: int) -> int | None:
-    """Return where a comment ends that may hold others."""
+    """Return the end of a comment in which others may be nested."""
     depth = 1
     for edge in _EDGE.finditer(text, start):
         depth += 1 if edge.group() == "/*" else -1
@@ -89,7 +89,7 @@ WRITTEN_TWICE = "a quote within a text is written twice: 'it''s'"
 
 
 def unclosed(text: str) -> tuple[str, int, str | None] | None:
-    """Return what is never closed, with its place, as a reason and a hint; None if there is none.
+    """Return the first comment, text or name that is never closed, as a reason, a place and a hint; or None.
 
     >>> unclosed("SELECT 'a' /* b")
     ('a comment is opened here and never closed', 11, 'it is written /* ... */ or -- ...')

@@ -47,7 +47,7 @@ class Comparison:
     values: tuple[Value, ...] = ()
 
     def objection(self, type_: FieldType) -> str | None:
-        """Return why a column of a type cannot be compared so; None if it can."""
+        """Return why a column of a type cannot be compared in this way; None if it can."""
         kind, values = _KINDS[type_]
         if any((float if type(each) is int else type(each)) is not kind for each in self.values):
             return f"column {self.column!r} is {type_.value} and compared with {values} only"
@@ -58,14 +58,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class WrittenComparison:
-    """A comparison as it stands in a text; the column's name is as written there."""
+    """A comparison as it is written in a text, with the column's name as written there."""
 
     comparison: Comparison
     span: tuple[int, int]
 
 
 def comparisons_of(condition: exp.Expr, context: Context) -> Iterator[WrittenComparison]:
-    """Yield the comparisons that a condition consists of, all of which have to hold.
+    """Yield the comparisons of which a condition consists; all of them have to hold.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def comparisons_of(condition: exp.Expr, context: Context) -> Iterator[WrittenCom
 
 
 def _simple(test: exp.Expr) -> Iterator[Comparison]:
-    """Yield the comparisons of one test; none if it is no simple one."""
+    """Yield the comparisons of one test; none if it is not a simple one."""
     match test:
         case exp.Column():
             yield from _compared(test, "=", [exp.true()])
@@ -129,7 +129,7 @@ def _compared(column: exp.Column, operator: Operator, values: list[exp.Expr]) ->
 
 
 def _value(tree: exp.Expr) -> Value | None:
-    """Return the value that is written; None if it is none."""
+    """Return a literal's value; None if the expression is not a literal."""
     match tree:
         case exp.Boolean():
             return bool(tree.this)
@@ -143,7 +143,7 @@ def _value(tree: exp.Expr) -> Value | None:
 
 
 def value_of(literal: exp.Literal, context: Context) -> int | float | str:
-    """Return the number or text that is written.
+    """Return the number or text of a literal.
 
     Raises
     ------

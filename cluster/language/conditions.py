@@ -41,7 +41,7 @@ def _wrapped(connector: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.
 
 
 def without_not(condition: exp.Expr) -> exp.Expr:
-    """Return `condition` with NOT pushed down to what has no subquery, or to a subquery's own operator."""
+    """Return `condition` with NOT pushed down to parts without subqueries, or into a subquery's own operator."""
     if isinstance(condition, exp.Paren):
         return without_not(condition.this)
     if not isinstance(condition, exp.Not):
@@ -73,7 +73,7 @@ class Conditions:
     context: Context
     subqueries: Subqueries
     answers: dict[tuple[int, int, bool], tuple[exp.Expr, Node, Node]] = field(default_factory=dict)
-    """What has been found, by identity of condition and plan, which are kept with it so that these identities hold.
+    """Results by identity of condition and plan; both are kept with the result, so that these identities stay valid.
 
     Each part of a condition filters one plan only, but often: what an OR rejects, for one, goes on to its right."""
 
@@ -81,7 +81,7 @@ class Conditions:
     """Conditions with NOT pushed down, by identity."""
 
     parts: dict[int, tuple[exp.Expr, list[exp.Expr]]] = field(default_factory=dict)
-    """Conditions that AND connects, by identity of the whole."""
+    """Conditions connected by AND, by identity of the whole."""
 
     def select(self, node: Node, condition: exp.Expr) -> Node:
         """Return the tuples of `node` for which `condition` is true.
@@ -109,7 +109,7 @@ class Conditions:
         return self.answers[key][-1]
 
     def _without_not(self, condition: exp.Expr) -> exp.Expr:
-        """Return :func:`without_not` of a condition; always the same object, so that its parts are known again."""
+        """Return :func:`without_not` of a condition, always as the same object, so that its parts are found again."""
         if id(condition) not in self.pushed:
             self.pushed[id(condition)] = (condition, without_not(condition))
         return self.pushed[id(condition)][-1]
@@ -135,7 +135,7 @@ class Conditions:
                 return self._existence(node, condition, wanted=False)
 
     def _parts_of(self, condition: exp.Expr) -> list[exp.Expr]:
-        """Return the conditions that AND connects: those without subqueries as one, first; always the same objects."""
+        """Return the conditions connected by AND: those without subqueries as one, first; always the same objects."""
         if id(condition) not in self.parts:
             every = conjuncts(condition)
             plain = [each for each in every if not holds_query(each)]

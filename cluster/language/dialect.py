@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 _POINT = re.compile(r"""(?<![\w"')\]}])\.(?=\d)""")
-"""The beginning of a number such as ``.5``; directly behind a name, the dot belongs to that."""
+"""The beginning of a number such as ``.5``. A dot directly behind a name belongs to the name."""
 
 
 class FjordSqlTokenizer(tokens.Tokenizer):
-    """Standard SQL words; every integer type is the one of 64 bits and every real type the one of 64 bits."""
+    """Standard SQL words; every integer type is the 64-bit one, and so is every real type."""
 
     KEYWORDS: ClassVar[dict[str, TokenType]] = {
         **{word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word not in ("/*+", "|>")},
@@ -33,7 +33,7 @@ class FjordSqlTokenizer(tokens.Tokenizer):
     }
 
     def tokenize(self, sql: str) -> list[Token]:
-        """Return the tokens of a text. Comments are none: in sqlglot they keep ``GROUP /* ... */ BY`` apart."""
+        """Return the tokens of a text, without comments: sqlglot would keep ``GROUP /* ... */ BY`` apart."""
         points = {point.start() for point in _POINT.finditer(sql)}
         found = super().tokenize(without_comments(sql))
         return _with_points(found, points) if points else found
@@ -43,7 +43,7 @@ del FjordSqlTokenizer._COMMENTS["{#"]  # noqa: SLF001 - sqlglot gives every dial
 
 
 def _with_points(found: list[Token], points: Collection[int]) -> list[Token]:
-    """Return tokens with ``.5`` as one: sqlglot has two, and not everywhere takes them for a number."""
+    """Return tokens with ``.5`` as one: sqlglot makes two, which it does not accept as a number everywhere."""
     joined: list[Token] = []
     for token in found:
         if joined and joined[-1].token_type == TokenType.DOT and joined[-1].start in points:
@@ -81,7 +81,7 @@ def _tokens_kept(text: str) -> tuple[Token, ...]:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the tokens of a statement, which is looked at more than once."""
+    """Return the tokens of a statement; they are kept, because a statement is tokenized more than once."""
     return list(_tokens_kept(text))
 
 

@@ -1,7 +1,7 @@
 """ERROR_BOUND(aggregate): how far an aggregate may be from the exact one because of WITHIN.
 
-It bounds the error of the samples seen, whatever their values were within the tolerance. Missing samples do not count:
-that is what COMPLETENESS() is for. It is made of other aggregates and constants, so there is no operator for it.
+It bounds the error over all values that the seen samples may have had within the tolerance. Missing samples do not
+count: COMPLETENESS() reports those. It is composed of other aggregates and constants, so it needs no operator.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from cluster.language.syntax import ErrorBound
 
 AS_FAR_AS_ITS_VALUES = (exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median, exp.ApproxQuantile, exp.Quantile)
-"""If no value is off by more than an error, neither are these."""
+"""Aggregates whose error is at most the largest error of a value."""
 _WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, Granularity)
 
 
 def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: Checker) -> exp.Expr:
-    """Return what `bound` is, as an expression over aggregates.
+    """Return the error bound as an expression over aggregates.
 
     Parameters
     ----------
@@ -91,13 +91,13 @@ def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: C
 
 
 def _where_known(call: exp.Expr, bound: exp.Expr) -> exp.Expr:
-    """Return a bound that is NULL where the aggregate is."""
+    """Return a bound that is NULL where the aggregate is NULL."""
     known = exp.Not(this=exp.Is(this=call.copy(), expression=exp.Null()))
     return exp.Case(ifs=[exp.If(this=known, true=bound)])
 
 
 def _error(call: exp.Expr, node: Node, checker: Checker) -> float | None:
-    """Return the error allowed on what an aggregate reads; None if it reads an expression, or distinct values."""
+    """Return the allowed error of the column that an aggregate reads; None for an expression or distinct values."""
     distinct = isinstance(call.this, exp.Distinct)
     argument = call.this.expressions[0] if distinct and len(call.this.expressions) == 1 else call.this
     typed = checker.check(argument)
@@ -118,7 +118,7 @@ def _tolerant(node: Node) -> bool:
 
 @remembered
 def _certain(node: Node) -> bool:
-    """Return whether it is certain which tuples there are, whatever the values that may be off."""
+    """Return whether the same tuples result whatever the values with an allowed error are."""
     if not _tolerant(node):
         return True
     match node:
@@ -144,7 +144,7 @@ def _exact(scalar: Scalar, node: Node) -> bool:
 
 @lru_cache(maxsize=4096)
 def _tolerance_of(node: Node, column: str) -> float | None:
-    """Return by how much a column may be off; None if that is not known."""
+    """Return the allowed error of a column; None if it is not known."""
     if not _tolerant(node):
         return 0.0
     match node:

@@ -1,4 +1,4 @@
-"""What is wrong with a text, where in it, and what to write instead."""
+"""Errors in a text: the reason, the place, and what to write instead."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SHOWN, SHOWN_BEFORE = 160, 80
-"""Characters of a line that are shown at most, and how many of them before the offending part."""
+"""Most characters of a line that are shown, and how many of them before the offending part."""
 MOST_MEANT = 2
-"""Words that are equally close to another; more are no help."""
+"""Most words that are suggested when several are equally close."""
 
 
 LONGEST_MESSAGE = 600
 SHOWN_OF_WORD = 80
 _LONG_WORD = re.compile(r"\S{100,}")
-"""What is quoted, a reason, a hint: of anything longer the middle is left out."""
+"""A long word in a quotation, a reason or a hint, of which the middle is left out."""
 
 LONGEST_WORD = 100
-"""Letters of a word that may have meant another; finding out takes time that grows with their square."""
+"""Longest word for which a suggestion is searched; the search takes time quadratic in the length."""
 
 
 class FjordSqlError(ClusterError):
-    """FjordSQL that cannot be read, resolved or typed, or that is refused.
+    """A text that cannot be read, resolved or typed as FjordSQL, or that is refused.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class FjordSqlError(ClusterError):
         super().__init__(f"{reason}, at line {self.line}, column {self.column}", hint=hint)
 
     def underlined(self) -> str:
-        """Return the line of the text, or its part around, with carets under the offending part."""
+        """Return the line of the text, or an excerpt around the offending part, with carets under that part."""
         line = self.text.split("\n")[self.line - 1].removesuffix("\r")
         first = min(self.column - 1, len(line))
         last = min(max(first + self.end - self.start, first + 1), max(len(line), first + 1))
@@ -89,7 +89,7 @@ def _without_middle(text: str, length: int) -> str:
 
 
 def _printable(letter: str) -> str:
-    """Return a character that takes as many columns: a space for tabs and what else moves the rest."""
+    """Return a printable character of the same width: a space for tabs and others that would move the rest."""
     return " " if unicodedata.category(letter) in ("Cc", "Zl", "Zp", "Cs") else letter
 
 

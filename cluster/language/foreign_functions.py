@@ -1,4 +1,4 @@
-"""Functions of other databases, and what is written in FjordSQL instead. For hints only: some are synonyms here."""
+"""Functions of other databases, and their equivalents in FjordSQL. For hints only: some are synonyms here."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 INSTEAD: dict[str, str] = {name: hint for hint, names in _INSTEAD.items() for name in names}
-"""By name, in capitals: what to write, or why there is nothing to write."""
+"""By name, in capitals: the equivalent, or the reason why there is none."""
 
 KEEP_ALL = frozenset((
     *("LISTAGG", "COLLECT_LIST", "COLLECT_SET", "ARRAY_CONCAT_AGG", "STRING_AGG", "GROUP_CONCAT", "ARRAY_AGG"),

@@ -43,7 +43,7 @@ from cluster.language.syntax import (
 
 
 class QueryTranslator(Protocol):
-    """What the translation of FROM needs of the translation of queries."""
+    """The part of the translation of queries that FROM needs."""
 
     @property
     def context(self) -> Context:
@@ -81,7 +81,7 @@ class FromItem:
 
     @property
     def static(self) -> bool:
-        """True if it is a relation, or made of relations only."""
+        """True if it is a relation, or consists of relations only."""
         return reads_relations_only(self.node)
 
 
@@ -267,11 +267,11 @@ def _partition_key(key: exp.Expr, node: Node, context: Context) -> str:
 
 
 def _best(value: Quantity | Bounds, read: Callable[[str, str | None], int], context: Context) -> int:
-    """Return the value of the best quality where a range of them is allowed: the longest window, the finest granule."""
+    """Return the value of the best quality in an allowed range: the longest window, the finest granule."""
     if not isinstance(value, Bounds):
         return read_quantity(value, read, context)
     best = read_quantity(value.expression, read, context)
-    if not context.registered:  # the other bound used to be ignored
+    if not context.registered:  # the other bound was ignored by earlier versions
         worst = read_quantity(value.this, read, context)
         if worst < best if isinstance(value.parent, GranularityClause) else worst > best:
             hint = "write MIN a, MAX b, or COARSEST a, FINEST b"

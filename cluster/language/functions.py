@@ -1,4 +1,4 @@
-"""Which functions and aggregates FjordSQL has: names, argument types, result types.
+"""The functions and aggregates of FjordSQL: names, argument types, result types.
 
 Shared with the compiler of scalar expressions, which must give each of them one meaning.
 """

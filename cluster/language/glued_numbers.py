@@ -1,4 +1,4 @@
-"""Numbers with something glued to them: ``0x10``, ``1_000``, ``10MS``; as a number and a name they mean another."""
+"""Numbers with letters directly behind them: ``0x10``, ``1_000``, ``10MS``. sqlglot would read a number and a name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
 MOST_CHARACTERS = 40
-"""Of a number that is converted for a hint."""
+"""Most characters of a number that is converted for a hint."""
 
 _WHOLE = re.compile(r"[\w.]*\w")
 _OF_OTHER_BASES = re.compile(r"0(?:x[0-9a-f]+|o[0-7]+|b[01]+)", re.IGNORECASE | re.ASCII)
@@ -19,12 +19,12 @@ _WITH_UNDERSCORES = re.compile(r"\d[\d_]*(?:\.\d[\d_]*)?", re.ASCII)
 
 
 def glued(number: Token, word: Token) -> bool:
-    """Return whether nothing stands between a number and the word behind it."""
+    """Return whether a number and the word behind it are adjacent."""
     return number.end + 1 == word.start
 
 
 def glued_number(text: str, number: Token, word: Token, *, named: bool) -> FjordSqlError:
-    """Return the error about a number and the word that is glued to it.
+    """Return the error about a number with a word directly behind it.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def aggregates_in(expression: exp.Expr) -> list[exp.Expr]:
 
 
 def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], expressions: list[exp.Expr]) -> Grouped:
-    """Return the aggregation of `node` by `keys` that `expressions` ask for.
+    """Return the aggregation of `node` by `keys` that computes the aggregates in `expressions`.
 
     Raises
     ------
@@ -89,13 +89,13 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
 def _aggregate(node: Node, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> Node:
     if calls:
         return Aggregate(node, keys, calls)
-    # Groups of which nothing but the keys is wanted.
+    # Groups of which only the keys are used.
     columns = {column.name: column for column in schema_of(node)}
     return Distinct(project(node, [Output(key, column_scalar(columns[key]), columns[key].unit) for key in keys]))
 
 
 def with_parts_replaced(expression: exp.Expr, replaced: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """Return a copy of `expression` with parts replaced from the top; subqueries, with groups of their own, stay."""
+    """Return a copy of `expression` with parts replaced from the top; subqueries have groups of their own and stay."""
     holder = exp.Paren(this=expression.copy())
 
     def visit(part: exp.Expr) -> None:
@@ -114,7 +114,7 @@ def with_parts_replaced(expression: exp.Expr, replaced: Callable[[exp.Expr], exp
 
 
 class _Calls:
-    """Aggregates, each once. They are compared by what they compute; their names are for readers."""
+    """Aggregate calls, each once. They are compared by what they compute; their names are for readers."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = Names(taken)
@@ -127,11 +127,11 @@ class _Calls:
 
     @property
     def never_null(self) -> frozenset[str]:
-        """The names of those that are never NULL."""
+        """The names of the aggregates that are never NULL."""
         return frozenset(call.name for call in self.calls if call.function == "count")
 
     def name_of(self, call: AggregateCall) -> str:
-        """Return the name of a call, the proposed one unless another has it."""
+        """Return the name of a call: the proposed one unless another call has it."""
         anonymous = replace(call, name="")
         if anonymous not in self._named:
             name = self._taken.unique(call.name)
@@ -199,7 +199,7 @@ def _call(call: exp.Expr, checker: Checker) -> AggregateCall:
 
 
 def _sampled_at(call: exp.Expr, argument: Scalar, checker: Checker) -> str:
-    """Return the column with the stamps by which FIRST and LAST go: those of the stream that the argument reads."""
+    """Return the column with the stamps that FIRST and LAST order by: those of the stream that the argument reads."""
     context, scope = checker.context, checker.scope
     read = columns_read(argument.expression)
     items = [item for item in scope.items if not read or any(column.internal in read for column in item.columns)]

@@ -1,4 +1,4 @@
-"""Refusing what would be accepted and ignored: arguments that no rule reads, and words that leave no trace."""
+"""Refusing syntax that would be accepted and ignored: arguments that no rule reads, and words that leave no trace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORDS: dict[tuple[type[exp.Expr], str], tuple[str, str | None]] = {
     (exp.Subquery, "alias"): ("a name behind a query", "only in FROM a query has a name"),
     (exp.Group, "all"): ("GROUP BY ALL", "name the keys"),
 }
-"""What users call an argument that is not accepted, and what to write instead."""
+"""Names that users know for an argument that is not accepted, and what to write instead."""
 
 _LEAVES = (exp.Identifier, exp.Literal, exp.Var)
 
@@ -76,7 +76,7 @@ def _refused(occurrence: Occurrence, tree: exp.Expr, context: Context) -> FjordS
 
 
 def _around(tree: exp.Expr, node: exp.Expr) -> list[exp.Expr]:
-    """Return `node` and those around it, the nearest first; translation may have given nodes other parents."""
+    """Return `node` and its ancestors, the nearest first; translation may have given nodes other parents."""
     parents: dict[int, exp.Expr] = {}
     for part, parent in _with_parents(tree):
         if parent is not None:
@@ -88,7 +88,7 @@ def _around(tree: exp.Expr, node: exp.Expr) -> list[exp.Expr]:
 
 
 def _places(word: str, spans: list[tuple[int, int]], context: Context) -> Iterator[tuple[int, int]]:
-    """Yield where `word` stands, nearest first."""
+    """Yield the places of `word`, nearest first."""
     for start, end in spans:
         for found in re.finditer(rf"\b{re.escape(word)}\b", context.words[start:end], re.IGNORECASE):
             yield start + found.start(), start + found.end()
@@ -127,7 +127,7 @@ def _refuse_swallowed_words(tree: exp.Expr, context: Context) -> None:
             reason, hint = ALIAS_EXPECTED, UNQUOTED
         raise FjordSqlError(reason, text=context.text, start=start, end=end, hint=hint)
     if missing := explained - counted:
-        # What is written in another way than by its words, such as REAL '5' for a CAST.
+        # Syntax that is written without its own words, such as REAL '5' for a CAST.
         alike = ((node, words) for node, words in explaining if words and all(word in missing for word in words))
         node, words = next((each for each in alike if not _near(each, context)), (tree, [*missing]))
         raise context.error(node, f"{words[0]} was expected here")

@@ -75,5 +75,5 @@ def _condition(join: exp.Join, scope: Scope, context: Context) -> Scalar:
 
 
 def with_nulls(item: ScopeItem) -> ScopeItem:
-    """Return an item of which there may be NULLs only, as it has no partner."""
+    """Return an item whose columns may all be NULL because it has no partner."""
     return replace(item, columns=tuple(replace(column, nullable=True) for column in item.columns))

@@ -1,4 +1,4 @@
-"""Which parts of SELECT and HAVING are keys of GROUP BY, however either is written."""
+"""The parts of SELECT and HAVING that are keys of GROUP BY, however they are written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cluster.language.columns import Output, Scalar
 
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot, Within)
-"""What counts as one; an error allowed on a column is no part of what an expression means."""
+"""Leaves for the size of an expression; an error allowed on a column is not part of its meaning."""
 
 
 class MatchingKeys:
@@ -39,18 +39,18 @@ class MatchingKeys:
 
     def __init__(self, computed: Sequence[tuple[exp.Expr, Output]], checker: Checker) -> None:
         self._names = {_meaning(output.scalar): output.name for _, output in computed}
-        # Nothing is checked that cannot be a key, and so no part of a long expression more often than once a key.
+        # Only parts that can be a key are checked, so no part of a long expression is checked more than once per key.
         self._shapes = {_shape(key) for key, _ in computed}
         self._checker = Checker(checker.scope, replace(checker.context, warnings=[]))
         self._sizes: dict[int, tuple[exp.Expr, int]] = {}
 
     def name_of(self, part: exp.Expr) -> str | None:
-        """Return the column that holds the key that a part is; None if it is none."""
+        """Return the column that holds the key equal to a part; None if the part is not a key."""
         if not self._names or _is_piece(part) or (_kind(part), self._size(part)) not in self._shapes:
             return None
         try:
             typed = self._checker.check(part)
-        except FjordSqlError:  # an aggregate, for instance; its translation reports what is wrong
+        except FjordSqlError:  # an aggregate, for instance; its translation reports the error
             return None
         return None if typed.type is None else self._names.get(_meaning(scalar_of(typed, typed.type)))
 
@@ -61,7 +61,7 @@ class MatchingKeys:
 
 
 def _meaning(scalar: Scalar) -> tuple[Expression, FieldType]:
-    """Return the expression without parentheses, as its tree has their meaning, and with each real written one way."""
+    """Return the expression without parentheses, which its tree expresses anyway, and each real written in one way."""
     return rebuilt(scalar.expression, _plain), scalar.type
 
 
@@ -72,7 +72,7 @@ def _plain(part: Expression) -> Expression:
 
 
 def _is_piece(part: exp.Expr) -> bool:
-    """Return whether a part is no expression of its own, though it could be one elsewhere."""
+    """Return whether a part is not an expression of its own here, though it could be one elsewhere."""
     return isinstance(part.parent, exp.Escape) or (isinstance(part.parent, exp.Case) and part.arg_key == "ifs")
 
 
@@ -81,14 +81,14 @@ def _shape(key: exp.Expr) -> tuple[type[exp.Expr], int]:
 
 
 def _kind(part: exp.Expr) -> type[exp.Expr]:
-    """Return what a part is, without parentheses and errors allowed; IF is a CASE."""
+    """Return the kind of a part, without parentheses and allowed errors; IF counts as a CASE."""
     bare = part.unnest() if isinstance(part, exp.Paren) else part
     bare = bare.this if isinstance(bare, Within) else bare
     return exp.Case if isinstance(bare, exp.If) else type(bare)
 
 
 def _sizes(root: exp.Expr) -> dict[int, tuple[exp.Expr, int]]:
-    """Return each part of an expression, by its identity, and how many leaves it has."""
+    """Return the number of leaves of each part of an expression, by its identity."""
     found: dict[int, tuple[exp.Expr, int]] = {}
     waiting = [(root, False)]
     while waiting:

@@ -1,4 +1,4 @@
-"""What to write where types do not go together: hints for errors."""
+"""Hints for errors about types that do not match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHAIN = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
 
 
 def converted(found: FieldType | None, wanted: Family) -> str | None:
-    """Return how a value of one type comes to be of another family, if there is a good way."""
+    """Return how to convert a value of one type to another family, if there is a good way."""
     match wanted:
         case Family.BOOLEAN if found is not None:
             return "compare it with something"
@@ -30,7 +30,7 @@ def converted(found: FieldType | None, wanted: Family) -> str | None:
 
 
 def reconciled(at: exp.Expr, operands: Iterable[Typed]) -> str:
-    """Return how operands that do not go together may do so.
+    """Return how operands of types that do not match can be made to match.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""How deep a statement may be nested: parser, typing and the layers that follow work recursively.
+"""Limits of nesting: parser, typing and the layers that follow work recursively.
 
 Visible nesting is counted before the parser sees it: open parentheses, brackets and CASEs, and signs and NOTs in a row.
-Long chains of operators are not nested, but make deep trees, since the left side of each operator is all that stands
-before it. Those of AND, OR and ||, for which grouping changes nothing, are balanced; others have a limit, too.
+Long chains of operators are not nested, but make deep trees, since the left side of each operator is everything
+before it. Chains of AND, OR and ||, for which grouping changes nothing, are balanced; others have a limit, too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ DEEPEST_EXPRESSION = 2_000
 """Levels of an expression's tree, parentheses not counted: each nested CASE is two, each `+` of a chain one."""
 
 RECURSION_LIMIT = 10_000
-"""Frames of Python that statements within these limits may need: the parser takes up to 30 for a level of nesting,
-what follows up to 4 for a level of a tree. Functions written in Python take next to nothing of a thread's stack."""
+"""Python frames that statements within these limits may need: the parser takes up to 30 for a level of nesting,
+the later steps up to 4 for a level of a tree. Functions written in Python take next to nothing of a thread's stack."""
 
 BALANCED = (exp.And, exp.Or, exp.DPipe)
 """Operators for which it does not matter how a chain of them is grouped."""
 
 LONGEST_UNBALANCED = 16
-"""Operands of a chain that stays as it is read."""
+"""Operands of a chain that is left as it was read."""
 
 TOO_DEEP = "the statement is nested too deeply"
 FLATTER = "write long alternatives as IN (...), and long computations as several queries"
@@ -39,7 +39,7 @@ _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 _PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.PARAMETER}
 
-# The limit belongs to the whole process; it is raised here, once, and never in the midst of anything.
+# The limit belongs to the whole process; it is raised once, here, and never during other work.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
 
 
@@ -55,7 +55,7 @@ def check_nesting(tokens: Sequence[Token], text: str) -> None:
     for before, token in zip([None, *tokens], tokens, strict=False):
         kind = token.token_type
         if kind is TokenType.L_PAREN and before is not None and before.token_type is TokenType.WINDOW:
-            around.append(level)  # a clause, within which nothing is nested
+            around.append(level)  # a clause, in which nothing is nested
         elif kind in _PREFIXES:
             signs += 1
         elif kind in _OPENING:
@@ -83,7 +83,7 @@ def levels_too_deep(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def balanced(tree: exp.Expr | None) -> exp.Expr | None:
-    """Return a long chain of one operator as a tree of few levels; anything else as it is.
+    """Return a long chain of one operator as a tree of few levels; any other expression unchanged.
 
     >>> from sqlglot import parse_one
     >>> chain = parse_one(" AND ".join(["a"] * 64))

@@ -1,4 +1,4 @@
-"""Small functions about plans, and for building them, that the translation uses everywhere."""
+"""Small functions on plans, and for building plans, which the translation uses everywhere."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def plain_column(scalar: Scalar) -> str | None:
 
 
 def scalar_of(typed: Typed, type_: FieldType) -> Scalar:
-    """Return a checked expression as the plan holds it; outer parentheses have no meaning and go."""
+    """Return a checked expression in the form that plans hold; outer parentheses have no meaning and are removed."""
     return Scalar(bare(expression_of(typed.expression)), type_)
 
 
 def project(node: Node, outputs: Iterable[Output]) -> Node:
-    """Return `node` with `outputs`; `node` itself if they are its columns as they are."""
+    """Return `node` with `outputs`; `node` itself if these are exactly its columns."""
     outputs = tuple(outputs)
     schema = schema_of(node)
     unchanged = len(outputs) == len(schema) and all(
@@ -69,7 +69,7 @@ def project(node: Node, outputs: Iterable[Output]) -> Node:
 
 
 def renamed_apart(node: Node, taken: Iterable[str]) -> tuple[Node, dict[str, str]]:
-    """Return `node` with columns renamed that are among `taken`, and the new name of each of those."""
+    """Return `node` with the columns that are among `taken` renamed, and their new names."""
     before = [*taken]
     used = Names(before)
     names: dict[str, str] = {}
@@ -87,7 +87,7 @@ def renamed_apart(node: Node, taken: Iterable[str]) -> tuple[Node, dict[str, str
 
 @remembered
 def never_null(node: Node) -> frozenset[str]:
-    """Return the columns of `node` that can never be NULL: counts, as far as they are handed on."""
+    """Return the columns of `node` that can never be NULL: counts, also when other operators pass them on."""
     match node:
         case Source() | Relation():
             return frozenset()
@@ -122,7 +122,7 @@ def reads_relations_only(node: Node) -> bool:
 
 @remembered
 def single_row(node: Node) -> bool:
-    """Return whether `node` has at most one row at any instant: an aggregate of everything, handed on."""
+    """Return whether `node` has at most one row at any instant: an aggregate over all rows, possibly passed on."""
     match node:
         case Aggregate():
             return not node.keys

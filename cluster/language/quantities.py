@@ -33,14 +33,14 @@ LONGEST_US = 2**60
 """Durations beyond this (36,000 years) would leave the 64 bits of a stamp, and the limits of the protocol."""
 
 MOST_DIGITS = 100
-"""Characters of a number, and the largest exponent: work is bounded before anything is computed."""
+"""Most characters of a number, and the largest exponent: the work is bounded before anything is computed."""
 
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE](?P<exponent>[+-]?[0-9]+))?")
 NO_NUMBER = ("this is no number", "numbers are written 5, 1.5 or 15e-1")
 
 
 class QuantityError(ValueError):
-    """A quantity without a meaning: why, and perhaps what was meant."""
+    """A quantity without a meaning: the reason, and perhaps the intended quantity."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -57,7 +57,7 @@ def duration_us(number: str, unit: str | None) -> int:
     Raises
     ------
     QuantityError
-        If the unit is none, or the duration is no positive whole number of microseconds.
+        If the unit does not exist, or the duration is not a positive whole number of microseconds.
     """
     if unit is not None and unit.upper() not in DURATION_UNITS:
         readable = ("MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS")
@@ -71,7 +71,7 @@ def duration_us(number: str, unit: str | None) -> int:
 
 
 def distance_us(number: str, unit: str | None) -> int:
-    """Return how far apart two instants are, in microseconds: a duration, nothing, or a duration backwards.
+    """Return the distance of two instants in microseconds: a duration, zero, or a negative duration.
 
     >>> distance_us("-50", "ms"), distance_us("0", None)
     (-50000, 0)
@@ -79,7 +79,7 @@ def distance_us(number: str, unit: str | None) -> int:
     Raises
     ------
     QuantityError
-        If the unit is none, or the distance is no whole number of microseconds.
+        If the unit does not exist, or the distance is not a whole number of microseconds.
     """
     if exactly(number) == 0:
         return duration_us("1", unit) * 0
@@ -96,7 +96,7 @@ def period_us(number: str, unit: str | None) -> int:
     Raises
     ------
     QuantityError
-        If the unit is none, or the period is no positive whole number of microseconds.
+        If the unit does not exist, or the period is not a positive whole number of microseconds.
     """
     if unit is None or unit.upper() not in FREQUENCY_UNITS:
         raise QuantityError(
@@ -120,7 +120,7 @@ def row_count(number: str, unit: str | None) -> int:
     Raises
     ------
     QuantityError
-        If it has a unit or is no positive whole number.
+        If it has a unit or is not a positive whole number.
     """
     exact = exactly(number)
     if unit is not None:
@@ -141,7 +141,7 @@ def exactly(number: str) -> Fraction:
     Raises
     ------
     QuantityError
-        If it is none, or has more digits than any use needs.
+        If it is not a number, or has more digits than any use needs.
     """
     found = NUMBER.fullmatch(number)
     if found is None:
@@ -160,7 +160,7 @@ def read_real(literal: exp.Literal, context: Context) -> float:
     Raises
     ------
     FjordSqlError
-        If it stands for none.
+        If it is not a number.
     """
     if NUMBER.fullmatch(literal.this) is None:
         raise context.error(literal, *NO_NUMBER)
@@ -170,7 +170,7 @@ def read_real(literal: exp.Literal, context: Context) -> float:
 def read_quantity(
     quantity: Quantity, read: Callable[[str, str | None], int], context: Context, *, meant: str = "SECONDS"
 ) -> int:
-    """Return what `read` makes of a quantity.
+    """Return the result of `read` for a quantity.
 
     Parameters
     ----------
@@ -186,8 +186,8 @@ def read_quantity(
     Raises
     ------
     FjordSqlError
-        If it means nothing, or is a duration other than 0 without a unit, unless the text was accepted when it needed
-        none: then it counts microseconds, with a warning.
+        If it has no meaning, or is a duration other than 0 without a unit. In a text that was accepted when units were
+        optional, such a duration counts microseconds, with a warning.
     """
     unit = quantity.args.get("unit")
     number: str = quantity.this.this

@@ -1,4 +1,4 @@
-"""What a text must be before it is read as FjordSQL: Unicode without gaps, and numbers that are numbers."""
+"""Requirements on a text before it is parsed as FjordSQL: valid Unicode, and numbers that can be read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def readable(text: str) -> str:
 
     Raises
     ------
-    FjordSqlError
+    If it contains half of a character, or NUL.
         If it has what is no character: half of one, or NUL.
     """
     text = text.removeprefix(BYTE_ORDER_MARK)
@@ -39,12 +39,12 @@ def readable(text: str) -> str:
 
 
 def check_numbers(tokens: Iterable[Token], text: str) -> None:
-    """Do nothing if the numbers among `tokens` can be read, by whatever reads them.
+    """Do nothing if the numbers among `tokens` can be read.
 
     Raises
     ------
     FjordSqlError
-        If one is too long, or broken off.
+        If one is too long or incomplete.
     """
     for token in tokens:
         if token.token_type != TokenType.NUMBER:

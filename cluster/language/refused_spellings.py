@@ -1,4 +1,4 @@
-"""Parsing calls and set operations that sqlglot reads more loosely than they are meant: the errors are raised here."""
+"""Parsing calls and set operations that sqlglot reads more loosely than FjordSQL does; the errors are raised here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEHIND_OPERATION = ("STRICT", "CORRESPONDING", "BY", "NAME")
 
 
 class RefusedSpellings(SensorClauseParsing):
-    """The part of the parser that refuses what would be read and mean something else."""
+    """The part of the parser that refuses spellings that sqlglot would read with another meaning."""
 
     def _parse_substring(self) -> exp.Substring:
         arguments: list[exp.Expr | None] = [*self._parse_csv(self._parse_bitwise)]
@@ -36,7 +36,7 @@ class RefusedSpellings(SensorClauseParsing):
         consume_pipe: bool = False,  # noqa: FBT001, FBT002 - sqlglot's signature
         intersect_only: bool = False,  # noqa: FBT001, FBT002
     ) -> exp.SetOperation | None:
-        """Return the set operation that comes next, without what would match columns by their names."""
+        """Return the set operation that comes next; refuse spellings that match columns by their names."""
         first = self._index
         operation = super().parse_set_operation(this, consume_pipe, intersect_only)
         if operation is not None and any(operation.args.get(part) for part in ("by_name", "side", "kind")):

@@ -1,4 +1,4 @@
-"""CREATE RELATION and DROP RELATION: their contents, checked as far as the text goes; sources are not read here."""
+"""CREATE RELATION and DROP RELATION: their contents, checked without reading the source."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class CreateRelation:
     text
         The statement. It may hold a password.
     name
-        Of the relation.
+        The relation's name.
     columns
-        Those declared; none to take what the source has.
+        The declared columns; none to use those of the source.
     source
-        Where it comes from, as written.
+        The source's address, as written.
     query, table
         Which part of a database; the table's name has a part per dot. At most one is given.
     where
-        Which rows are wanted: those for which all of it holds.
+        Conditions on the rows; a row has to fulfil all of them.
     refresh_us
         How often the source is read.
     stale_us
-        How long its last rows may go on while the source is away; None for ever.
+        How long its last rows stay in use while the source is away; None for ever.
     """
 
     text: str = field(repr=False)
@@ -68,7 +68,7 @@ class CreateRelation:
         return self._error_at(self._spans.get(at.casefold(), self._spans["source"]), reason, hint)
 
     def condition_on(self, columns: Schema) -> tuple[Comparison, ...]:
-        """Return which rows are wanted, given the relation's columns.
+        """Return the conditions on rows, given the relation's columns.
 
         Raises
         ------
@@ -119,7 +119,7 @@ def create_relation(tree: CreateRelationStatement, context: Context) -> CreateRe
     Raises
     ------
     FjordSqlError
-        If a column has no type or name of its own, or a duration is none or too short.
+        If a column has no type or no name of its own, or a duration is missing or too short.
     """
     spans = {part: place_of(found) for part in ("source", "query", "table") if (found := tree.args.get(part))}
     columns: list[Column] = []

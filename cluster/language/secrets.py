@@ -1,4 +1,4 @@
-"""Passwords in addresses: they are shown nowhere, neither in an error nor in a list."""
+"""Masking passwords in addresses, so that no error and no list shows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 MASK = "***"
 _RUN = re.compile(r"[^\s'\"]+")
 _USER = re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]+://[^/@:]*:", re.IGNORECASE)
-"""An address up to the password, which goes on to the last `@` of what has no space in it."""
+"""An address up to the password, which extends to the last `@` before a space."""
 _OPTION = re.compile(
     r"\b(?:ssl)?(?:password|passwd|passphrase)\s*=\s*(?P<value>[^\s&'\"]+)",
     re.IGNORECASE,
@@ -17,7 +17,7 @@ _OPTION = re.compile(
 
 
 def _in_addresses(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where passwords of addresses are. Each letter is looked at a few times only: texts may be long."""
+    """Yield the places of passwords in addresses. It visits each letter only a few times, because texts may be long."""
     for run in _RUN.finditer(text):
         begin, end = run.start(), text.rfind("@", *run.span())
         if end >= 0 and (user := _USER.search(text, begin, end)):
@@ -34,7 +34,7 @@ def masked(text: str) -> str:
 
 
 def masked_span(text: str, start: int, end: int) -> tuple[str, int, int]:
-    """Return `text` with every password in it replaced, and where ``text[start:end]`` has gone."""
+    """Return `text` with every password in it replaced, and the new place of ``text[start:end]``."""
     parts: list[str] = []
     kept, moved_start, moved_end = 0, start, end
     for first, last in sorted([*_in_addresses(text), *(found.span("value") for found in _OPTION.finditer(text))]):

@@ -36,7 +36,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 NAME_SHAPE = "letters from A to Z, digits and _, a letter first; 64 characters at most"
 KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
 OWN_PARTS = ("with_", "lifetime")
-"""What an operand of a set operation may have for itself."""
+"""Clauses that an operand of a set operation may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class Translator:
         return translator.knowing(query).query_body(query)
 
     def knowing(self, query: exp.Expr) -> Translator:
-        """Return the translator with the names that the WITH of `query` defines, if it has one."""
+        """Return the translator that knows the names defined by the WITH of `query`, if it has one."""
         with_: exp.With | None = query.args.get("with_")
         return self if with_ is None else self._with_names(with_)
 
     def query_body(self, query: exp.Expr) -> Node:
-        """Return the plan of a query, whose WITH has been taken care of."""
+        """Return the plan of a query whose WITH has been translated."""
         return self._lasting(self._body(query), query)
 
     def _lasting(self, node: Node, query: exp.Expr) -> Node:
@@ -79,7 +79,7 @@ class Translator:
         raise self.context.error(query, "a query was expected here", "SELECT ... FROM stream")
 
     def _combined(self, query: exp.SetOperation) -> Node:
-        # Many of them in a row lie on the left of each other: one after the other, not one within the other.
+        # Operands in a row are nested on the left of each other; this loop avoids recursion.
         operations = [query]
         while isinstance(query.this, exp.SetOperation) and not any(query.this.args.get(each) for each in OWN_PARTS):
             query = query.this
@@ -152,7 +152,7 @@ class Translator:
             if columns and not self.context.registered:
                 reason = "a list of columns behind a name is not part of FjordSQL"
                 raise self.context.error(columns[0], reason, "name the columns with AS in SELECT")
-            # What nothing reads costs nothing; what is read twice counts twice.
+            # Expressions that no operator reads cost nothing; those that are read twice count twice.
             own = Translator(replace(translator.context, readings=Readings()))
             entry = DerivedStream(named.alias, own.query(named.this), readings=own.context.readings.count)
             try:
@@ -261,7 +261,7 @@ class Translator:
         return keys
 
     def _with_bodies(self, condition: exp.Expr, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> exp.Expr:
-        """Return a condition on groups with the names that SELECT gives replaced by what they stand for."""
+        """Return a condition on groups in which names defined by SELECT are replaced by their expressions."""
         given = {name.casefold(): body for body, name in zip(bodies, names, strict=True)}
 
         def replaced(part: exp.Expr) -> exp.Expr:
@@ -348,7 +348,7 @@ def _shown(select: exp.Select) -> list[exp.Expr]:
 
 
 def _own(expression: exp.Expr, kind: type[Within]) -> list[Within]:
-    """Return the parts of `expression` of that kind, not those in subqueries."""
+    """Return the parts of `expression` of that kind, except those in subqueries."""
     found: list[Within] = []
     for child in expression.iter_expressions():
         if isinstance(child, kind):

@@ -19,7 +19,7 @@ AFTER_QUANTITY = (
 )
 LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"
 GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.JOIN, TokenType.WINDOW)
-"""What shows, behind LIFETIME, that the query was not at its end."""
+"""Tokens behind LIFETIME which show that the query had not ended."""
 
 
 class SensorClauseParsing(parser.Parser):
@@ -28,7 +28,7 @@ class SensorClauseParsing(parser.Parser):
     def refuse(
         self, reason: str, *, token: Token | None = None, hint: str | None = None, words: Iterable[str] = ()
     ) -> NoReturn:
-        """Raise an error about `token`, or about what comes next, which may have meant one of `words`."""
+        """Raise an error about `token`, or about the next token; `words` are suggestions."""
         raise NotImplementedError
 
     def refuse_span(self, reason: str, start: int, end: int, *, hint: str | None = None) -> NoReturn:
@@ -36,7 +36,7 @@ class SensorClauseParsing(parser.Parser):
         raise NotImplementedError
 
     def refuse_word(self, token: Token) -> NoReturn:
-        """Raise an error about `token`, which makes no sense where it stands, or about a word before it."""
+        """Raise an error about `token`, which makes no sense at its place, or about a word before it."""
         raise NotImplementedError
 
     def refuse_misspelled(self, token: Token) -> None:
@@ -49,11 +49,11 @@ class SensorClauseParsing(parser.Parser):
         )
 
     def _at_word(self, word: str) -> bool:
-        """Return whether a word comes next, and not a name in quotes."""
+        """Return whether a word comes next that is not a name in quotes."""
         return bool(self._curr and self._curr.token_type == TokenType.VAR and self._curr.text.upper() == word)
 
     def _at_lifetime(self) -> bool:
-        """Return whether LIFETIME comes next, the clause and not a name."""
+        """Return whether the clause LIFETIME comes next, and not a name."""
         return bool(
             self._curr
             and self._curr.text.upper() == "LIFETIME"
@@ -62,7 +62,7 @@ class SensorClauseParsing(parser.Parser):
         )
 
     def _at_since(self) -> bool:
-        """Return whether SINCE comes next, the clause and not a name."""
+        """Return whether the clause SINCE comes next, and not a name."""
         return bool(
             self._curr
             and self._curr.text.upper() == "SINCE"
@@ -96,7 +96,7 @@ class SensorClauseParsing(parser.Parser):
             and not following.text.isalpha()
             and self._match(TokenType.VAR)
         ):
-            # 1_000 and 0x10 are one number to their author; reading the quantity then fails.
+            # For their author 1_000 and 0x10 are one number; reading the quantity then fails.
             value.set("this", token.text + following.text)
             value.meta["end"] = following.end
             following = self._curr
@@ -124,7 +124,7 @@ class SensorClauseParsing(parser.Parser):
         return self.expression(SampleClause(kind=token.text.upper(), this=self._parse_quantity()), token)
 
     def _parse_query_end(self, query: exp.Expr) -> None:
-        """Note on `query` the clauses at its end: SAMPLE, of a SELECT only, and LIFETIME, in either order."""
+        """Attach to `query` the clauses at its end: SAMPLE, of a SELECT only, and LIFETIME, in either order."""
         while self._curr:
             token = self._curr
             if isinstance(query, exp.Select) and (sample := self._parse_sample_clause()) is not None:
@@ -176,7 +176,7 @@ class SensorClauseParsing(parser.Parser):
         return level
 
     def _parse_within(self, column: exp.Column) -> Within | exp.Column:
-        """Return a column and the error that is allowed on it; the column alone if WITHIN is a name."""
+        """Return a column with its allowed error; the column alone if WITHIN is a name."""
         token = self._next
         if token.token_type == TokenType.DASH and (number := self._tokens[self._index + 2 : self._index + 3]):
             self.refuse_span("the error allowed must be greater than zero", token.start, number[0].end + 1)

@@ -1,4 +1,4 @@
-"""UNION, EXCEPT and INTERSECT; with ALL of bags, without of sets (papers/pipes_algebra.md section 3)."""
+"""UNION, EXCEPT and INTERSECT: with ALL over bags, without over sets (papers/pipes_algebra.md section 3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def combine(operation: exp.SetOperation, left: Node, right: Node, context: Conte
     Raises
     ------
     FjordSqlError
-        If their columns do not fit.
+        If their columns do not match.
     """
     left, right = _aligned(operation, left, right, context)
     distinct = bool(operation.args.get("distinct"))

@@ -1,9 +1,9 @@
-"""Which words and marks a syntax tree is written with.
+"""The words and marks with which a syntax tree is written.
 
-sqlglot swallows some of what it reads: a comma that dangles, ``GROUP BY`` with nothing behind it, ``traffic@5``. Such
+sqlglot drops some of the text that it reads: a dangling comma, ``GROUP BY`` with nothing behind it, ``traffic@5``. Such
 words leave no trace in the tree, so they are found by counting: :func:`written_words` gives those that a tree explains,
-and a text that has others contains something that was not read. Names, numbers and texts are no words here, as the
-nodes that hold them have their places; neither are parentheses, which come in pairs.
+and a text with other words contains something that was not read. Names, numbers and texts do not count as words,
+because the nodes that hold them have their places; neither do parentheses, which come in pairs.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
 """The names under which functions and aggregates can be called; the first is the one of the documentation."""
 
 SYNONYMS: Mapping[str, str] = {"==": "=", "!=": "<>", "SOME": "ANY", "SLIDES": "SLIDE"}
-"""Words and marks that mean another."""
+"""Words and marks with the meaning of another one."""
 
 CANONICAL_NAMES: Mapping[str, str] = {name: names[0] for names in SPELLINGS.values() for name in names}
-"""For each name of a function the one that :func:`written_words` gives."""
+"""For each name of a function, the one that :func:`written_words` gives."""
 
 TYPE = "(type)"
-"""Stands for the name of a type, of which there are several for each."""
+"""Stands for the name of a type, since each type has several."""
 
 _MARKS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -185,4 +185,4 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     syntax.ColumnDefinition: lambda node: [*_if(node.args.get("unit"), "UNIT"), *_if(node.args.get("fixed"), "FIXED")],
     syntax.DropStatement: lambda node: ["DROP", node.args["kind"]],
 }
-"""Nodes whose words depend on what they carry."""
+"""Nodes whose words depend on their arguments."""

@@ -39,7 +39,7 @@ class StatementParsing(SensorClauseParsing):
             return self._parse_query()
         hint = FOREIGN_STATEMENTS.get(self._curr.text.upper())
         if self._prev:
-            # sqlglot reads what is in WITH, and what comes behind it, as statements of their own.
+            # sqlglot reads the contents of WITH, and what follows it, as statements of their own.
             found = None if self._curr.token_type == TokenType.FROM else hint
             return self.refuse(NO_QUERY, hint=found or f"it is written {WITH_SHAPE}", words=() if hint else ("SELECT",))
         if any(self._chunks[: self._chunk_index - 1]) and (hint is None or self._curr.token_type == TokenType.FROM):

@@ -1,4 +1,4 @@
-"""Parsing what stands in FROM: streams with windows, granularity, events, sample periods and a past."""
+"""Parsing items of FROM: streams with windows, granularity, events, sample periods and history."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FOREIGN_STREAMS = {
     "HOP": HOPPING.format("FROM stream "),
     "WINDOW": f"a window is written FROM stream {WINDOW_SHAPES}",
 }
-"""What stands in FROM of other databases where windows begin."""
+"""Clauses of other databases in the place where windows begin here."""
 NO_ALIASES = frozenset((
     *("ANTI", "APPLY", "ASOF", "EMIT", "FINAL", "FOR", "LATERAL", "MATCH_RECOGNIZE", "MINUS", "NATURAL", "ONLY"),
     *("ORDINALITY", "OUTER", "OVER", "PARTITION", "PIVOT", "PREWHERE", "QUALIFY", "SEMI", "STRAIGHT_JOIN"),
@@ -60,7 +60,7 @@ NO_ALIASES = frozenset((
     *("ALL", "ANY", "ASC", "BY", "CASE", "COLLATE", "DESC", "DIV", "END", "ESCAPE", "EXISTS", "FALSE", "IN", "IS"),
     *("ISNULL", "NULL", "OVERLAPS", "SOME", "TABLE", "TRUE", "UNIQUE"),
 ))  # fmt: skip
-"""Words that mean something behind a table elsewhere, or are part of what is not finished: names only behind AS."""
+"""Words with a meaning behind a table in other databases, or of an unfinished clause: names only behind AS."""
 
 
 class StreamItemParsing(SensorClauseParsing):
@@ -138,7 +138,7 @@ class StreamItemParsing(SensorClauseParsing):
             hint = f"as the name of a stream it is written AS {alias.name}"
             self.refuse(f"{alias.name!r} was not expected here", token=word, hint=hint)
         if not explicit and self._match(TokenType.JOIN, advance=False):
-            # This is a join all the same, but perhaps not the one that was meant.
+            # This is a join all the same, but perhaps not the intended one.
             alias.meta["meant"] = did_you_mean(alias.name, JOINS)
         return alias
 
@@ -228,12 +228,12 @@ class StreamItemParsing(SensorClauseParsing):
 
 
 def with_history(node: Node, since: SinceClause, context: Context, *, name: str) -> Node:
-    """Return `node`, the stream called `name`, with the history noted at every stream below it that has none yet.
+    """Return `node`, the stream called `name`, with the history set at every stream below it that has none yet.
 
     Raises
     ------
     FjordSqlError
-        If it is no duration, or each of them has one.
+        If it is not a duration, or each of them has a history.
     """
     ago = since.args.get("this")
     history = History(None if ago is None else read_quantity(ago, duration_us, context, meant="HOURS"))

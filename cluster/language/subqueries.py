@@ -1,7 +1,7 @@
-"""Subqueries of conditions: what stands on the right of a semi-join or anti-join.
+"""Subqueries of conditions: the right side of a semi-join or anti-join.
 
 A subquery is *correlated* when a condition of its WHERE names a column of the query around it. Such conditions leave
-the subquery and join the predicate; everything else in it is translated as if it stood alone.
+the subquery and join the predicate; the rest of it is translated as a query of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SelectTranslator(Protocol):
-    """What the translation of subqueries needs of the translation of queries."""
+    """The part of the translation of queries that the translation of subqueries needs."""
 
     @property
     def context(self) -> Context:
@@ -59,7 +59,7 @@ class Operand:
     correlation
         Conditions over both sides.
     single
-        True if at most one row meets any tuple on the left.
+        True if at most one row matches any tuple on the left.
     """
 
     node: Node
@@ -134,7 +134,7 @@ class Subqueries:
         *,
         value: bool,
     ) -> Operand:
-        """Return a subquery that refers to the query around it; `conditions` are its own, and those that do."""
+        """Return a subquery that refers to the query around it; `conditions` are its own, then those that refer."""
         context = self.translator.context
         node, scope = source
         inside, across = conditions
@@ -163,7 +163,7 @@ class Subqueries:
         return Operand(node, found, correlation, aggregated)
 
     def _check_items(self, items: list[exp.Expr], node: Node, scope: Scope) -> None:
-        """Refuse what cannot be selected, though EXISTS needs rows only."""
+        """Refuse expressions that cannot be selected, although EXISTS needs only rows."""
         context = self.translator.context
         for item in items:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
@@ -176,7 +176,7 @@ class Subqueries:
     def _aggregated(
         self, node: Node, scope: Scope, items: list[exp.Expr], across: list[exp.Expr]
     ) -> tuple[Node, Scope, list[exp.Expr], list[exp.Expr]]:
-        """Return the aggregate for each value that the tuples on the left can refer to, and the conditions for that."""
+        """Return the aggregate for each value to which tuples on the left can refer, and the conditions for that."""
         context = self.translator.context
         keys: list[exp.Expr] = []
         outer: list[tuple[int, exp.Expr]] = []
@@ -211,7 +211,7 @@ def _slots_renamed(expression: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
 
 
 def _is_one_group(query: exp.Expr) -> bool:
-    """Return whether a query aggregates everything; conditions on that, however they are planned, add no row."""
+    """Return whether a query aggregates all rows; conditions on the result, however they are planned, add no row."""
     if not isinstance(query, exp.Select) or query.args.get("group"):
         return False
     having = query.args.get("having")

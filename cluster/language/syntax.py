@@ -32,7 +32,7 @@ class GranularityClause(exp.Expression):
 
 
 class SampleClause(exp.Expression):
-    """``SAMPLE EVERY period`` or ``SAMPLE RATE frequency``, with ``AT LEAST`` and the slowest that will do."""
+    """``SAMPLE EVERY period`` or ``SAMPLE RATE frequency``, with ``AT LEAST`` and the longest accepted period."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": True, "slowest": False}
 
@@ -161,11 +161,11 @@ class Slot(exp.Expression):
 
 
 QUERIES = (exp.Select, exp.SetOperation, exp.Subquery)
-"""What a query or subquery is in the syntax tree."""
+"""Classes of queries and subqueries in the syntax tree."""
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    """Return the parts of `condition` that AND connects."""
+    """Return the parts of `condition` connected by AND."""
     found: list[exp.Expr] = []
     waiting = [condition]
     while waiting:
@@ -205,7 +205,7 @@ def too_deep(tree: exp.Expr, limit: int) -> list[exp.Expr]:
 
 
 def span_of(expression: exp.Expr) -> tuple[int, int] | None:
-    """Return start and end of the text an expression was read from, as far as its parts have it."""
+    """Return start and end of the text from which an expression was read, as far as its parts have it."""
     starts: list[int] = []
     ends: list[int] = []
     for part in expression.walk():
@@ -216,7 +216,7 @@ def span_of(expression: exp.Expr) -> tuple[int, int] | None:
 
 
 def place_of(expression: exp.Expr) -> tuple[int, int]:
-    """Return start and end of the text an expression was read from; the start of the whole if that is not known.
+    """Return start and end of the text from which an expression was read; the start of the whole if that is not known.
 
     >>> place_of(exp.Null())
     (0, 0)
@@ -225,13 +225,13 @@ def place_of(expression: exp.Expr) -> tuple[int, int]:
 
 
 def first_part(value: Any, otherwise: exp.Expr) -> exp.Expr:
-    """Return the first node of what an argument holds, if its text is known, for an error about it."""
+    """Return the first node of an argument, if its text is known, for an error about it."""
     part = value[0] if isinstance(value, list) else value
     return part if isinstance(part, exp.Expr) and span_of(part) is not None else otherwise
 
 
 def spelled(argument: str) -> str:
-    """Return the words of a clause for which sqlglot's syntax tree has a name of its own.
+    """Return the words of a clause that has another name in sqlglot's syntax tree.
 
     >>> spelled("grouping_sets"), spelled("with_")
     ('GROUPING SETS', 'WITH')

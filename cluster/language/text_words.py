@@ -1,4 +1,4 @@
-"""Which words and marks a text has, as far as they mean anything: the text's side of what :mod:`.spelling` explains."""
+"""The meaningful words and marks of a text: the counterpart of the words that :mod:`.spelling` explains."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MEANINGLESS: Collection[tuple[str, str]] = {
     *(("SELECT", "ALL"), ("LEFT", "OUTER"), ("FULL", "OUTER"), ("NULLS", "LAST")),
     *((word, "DISTINCT") for word in ("UNION", "EXCEPT", "INTERSECT")),
 }
-"""Words that change nothing directly behind another."""
+"""Words that change nothing directly behind certain others."""
 NEEDLESS: Collection[tuple[str, str]] = {
     *(("INNER", "JOIN"), ("INNER", "ZIP"), (",", "MAX"), (",", "FINEST"), ("NULLS", "LAST")),
 }
-"""Words that change nothing directly before another, unless that is a function which is called: ``, MAX(x)``."""
+"""Words that change nothing directly before certain others, unless these are called as functions: ``, MAX(x)``."""
 CLOSING = (",", ")", ";", "", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION", "EXCEPT", "INTERSECT")
-"""What a comma cannot stand before."""
+"""Words and marks before which a comma cannot stand."""
 OPENING = ("SELECT", "DISTINCT", "(", "[", "GROUP BY", ",")
-"""What it cannot stand behind."""
+"""Words and marks behind which a comma cannot stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Word:
     Parameters
     ----------
     word
-        As :func:`cluster.language.spelling.written_words` has it.
+        In the form of :func:`cluster.language.spelling.written_words`.
     span
-        Where it stands.
+        Its place in the text.
     dangles
-        True if something is missing before or behind it, if it is a comma.
+        For a comma, True if something is missing before or behind it.
     """
 
     word: str
@@ -47,16 +47,16 @@ class Word:
 
 
 def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]) -> Iterator[Word]:
-    """Yield the words and marks of a text, without pairs of parentheses and what else changes nothing.
+    """Yield the words and marks of a text, without pairs of parentheses and other words that change nothing.
 
     Parameters
     ----------
     text
         A statement.
     leaves
-        Names, numbers and texts by the place where they end: these are no words.
+        Names, numbers and texts by their ends: these do not count as words.
     aliases
-        Where names end that may have AS before them.
+        Ends of names that may have AS before them.
     """
     tokens = tokens_of(text)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
@@ -102,12 +102,12 @@ def _changes_nothing(before: str, word: str, ahead: list[str]) -> bool:
 
 
 def _begins(mark: str, leaf: exp.Expr | None) -> bool:
-    """Return whether a mark belongs to a number: it is the sign that levels and bounds have."""
+    """Return whether a mark is the sign of a number in a level or bound."""
     return mark == "-" and isinstance(leaf, exp.Literal) and not leaf.is_string and str(leaf.this).startswith("-")
 
 
 def _meant(word: str, after: str, call: str) -> tuple[str, ...]:
-    """Return the words that one stands for, in the arguments of a call."""
+    """Return the words for which one stands in the arguments of a call."""
     match word, after, call:
         case "::", _, _:
             return "CAST", "AS"

@@ -1,4 +1,4 @@
-"""FjordSQL text -> resolved, typed logical algebra. The way into this folder."""
+"""FjordSQL text -> resolved, typed logical algebra: the entry to this folder."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Query:
     Parameters
     ----------
     node
-        Its plan, just as the text is written; :func:`cluster.plan.rewrite.rewrite` makes it cheaper.
+        Its plan, exactly as written; :func:`cluster.plan.rewrite.rewrite` makes it cheaper.
     text
         The text it came from.
     warnings
-        For its author, in the order in which they were found.
+        Messages for its author, in the order in which they were found.
     reads
-        Names of the streams that the text names: those the catalog must not lose while the query runs.
+        Names of the streams in the text: the catalog must keep them while the query runs.
     """
 
     node: Node
@@ -64,7 +64,7 @@ class Query:
     warnings: tuple[str, ...] = ()
     reads: frozenset[str] = frozenset()
     readings: int = 1
-    """How often it reads streams, with every name written out."""
+    """How many streams it reads, with every name expanded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class CreateStream:
     Parameters
     ----------
     stream
-        What the catalog gets: the schema without the stamp, and the stamp.
+        The entry for the catalog: the schema without the stamp, and the stamp.
     source
         The source that feeds it.
     arguments
-        Of the source, as written: numbers and texts.
+        Arguments of the source, as written: numbers and texts.
     """
 
     text: str
@@ -126,10 +126,10 @@ _NO_STREAMS = Catalog()
 _FIRST_WORDS = re.compile(r"\w+\s+\w+")
 
 LONGEST_TEXT = 100_000
-"""Characters of a statement."""
+"""Most characters of a statement."""
 
 DEEPEST_PLAN = 1_200
-"""Operators one above the other; what works on plans goes down recursively."""
+"""Most operators one above the other; functions on plans are recursive."""
 
 Statement = SelectStatement | CreateStream | CreateDerivedStream | CreateRelation | DropStream | DropRelation
 
@@ -144,8 +144,8 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
     catalog
         The streams it may name.
     registered
-        True for a text that was accepted before, perhaps by an earlier version: what has become an error since then
-        goes on to mean what it meant, with a warning.
+        True for a text that was accepted before, perhaps by an earlier version: syntax that is an error now keeps its
+        meaning, with a warning.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
     Raises
     ------
     FjordSqlError
-        If the statement is another, or its query cannot be translated; positions are those in the whole statement.
+        If it is another statement, or its query cannot be translated; positions are those in the whole statement.
     """
     text = readable(text)
     tree = _parse(text)
@@ -205,7 +205,7 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context) -> Query:
 
 
 def _check_ignored(statement: exp.Expr, context: Context) -> None:
-    """Refuse what would be ignored; in what was registered, it always has been."""
+    """Refuse syntax that would be ignored; in registered texts, it stays ignored."""
     try:
         refuse_ignored_syntax(statement, context)
     except FjordSqlError as error:
@@ -220,7 +220,7 @@ def parse_statement(text: str, *, registered: bool = False) -> Statement:
     Raises
     ------
     FjordSqlError
-        If it is no statement of FjordSQL.
+        If it is not a statement of FjordSQL.
     """
     text = readable(text)
     tree = _parse(text)
@@ -326,7 +326,7 @@ def _create_stream(tree: CreateSource, context: Context) -> CreateStream:
 
 
 def _check_field(column: exp.Expr, unit: str, context: Context) -> None:
-    """Refuse what no demand can contain: with such a column it is no message."""
+    """Refuse a column that no demand can contain: no message could be sent with it."""
     _check_name(column.this, context, "column")
     if len(unit) > LONGEST_UNIT:
         raise context.error(column.args["unit"], f"a unit has at most {LONGEST_UNIT} characters")

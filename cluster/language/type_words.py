@@ -1,6 +1,6 @@
-"""The words for types, in CAST and in declarations: those that keep what they promise.
+"""The words for types in CAST and in declarations: only those that FjordSQL can honour.
 
-Every integer and every real has 64 bits and a text any length, so a word that means less elsewhere is none here.
+Every integer and every real has 64 bits and a text any length, so words for narrower types are not accepted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TYPE_WORDS: Mapping[str, FieldType] = {
     **dict.fromkeys(("REAL", "FLOAT", "DOUBLE", "DOUBLE PRECISION"), FieldType.REAL),
     **dict.fromkeys(("TEXT", "STRING", "VARCHAR"), FieldType.TEXT),
 }
-"""What CAST can make."""
+"""Types to which CAST can convert."""
 
 COLUMN_TYPES: Mapping[str, FieldType] = {**TYPE_WORDS, "TIMESTAMP": FieldType.INTEGER}
-"""What columns can be. A TIMESTAMP that is not the stamp is a number of microseconds since 1970."""
+"""Types of columns. A TIMESTAMP that is not the stamp is a number of microseconds since 1970."""
 
 FORMER_COLUMN_TYPES: Mapping[str, FieldType] = {"SMALLINT": FieldType.INTEGER}
-"""What columns could be in earlier versions."""
+"""Types of columns that earlier versions accepted."""
 
 _INTEGERS = (
     *("SMALLINT", "TINYINT", "MEDIUMINT", "SHORT", "LONG", "BYTE"),
@@ -49,7 +49,7 @@ _MEANT: Mapping[str, str] = {
 
 
 def written_type(word: str) -> str:
-    """Return the word for a type as it stands in the tables.
+    """Return the word for a type as it is spelled in the tables.
 
     >>> written_type("double  precision")
     'DOUBLE PRECISION'
@@ -58,7 +58,7 @@ def written_type(word: str) -> str:
 
 
 def hint_for(word: str) -> str | None:
-    """Return what to write instead of a word for a type that is none here; None if that is not known."""
+    """Return what to write instead of an unknown word for a type; None if there is no suggestion."""
     return _MEANT.get(written_type(word).partition("(")[0].strip())
 
 

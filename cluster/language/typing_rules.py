@@ -37,7 +37,7 @@ class Typed:
 
 
 class TypeMismatchError(ValueError):
-    """Types that do not go together."""
+    """Types that do not match."""
 
 
 def common_type(types: Iterable[FieldType | None]) -> FieldType | None:
@@ -72,7 +72,7 @@ def belongs(type_: FieldType | None, family: Family) -> bool:
 
 
 def common_unit(operands: Iterable[Typed]) -> str:
-    """Return the unit of a sum, a choice or an extreme of `operands`: theirs if all that have one agree."""
+    """Return the unit of a sum, a choice or an extreme of `operands`: the common one of all that have a unit."""
     units = {operand.unit for operand in operands if operand.unit}
     return units.pop() if len(units) == 1 else ""
 

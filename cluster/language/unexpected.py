@@ -1,6 +1,6 @@
-"""What is wrong where the parser could not go on: which word is to blame, and what it may have meant.
+"""Errors where the parser could not go on: the word that is to blame, and the one that may have been meant.
 
-The parser stops where nothing makes sense any more; the mistake is often a word before, which it took for an alias.
+The parser stops where the text makes no sense any more; the mistake is often a word before, which it took for an alias.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cluster.language.words import (
 )
 
 NAMES = frozenset({*Parser.ID_VAR_TOKENS, TokenType.VAR} - {TokenType.IDENTIFIER})
-"""Kinds of words that may be names, not in quotes: a misspelled word of the language is one of them."""
+"""Kinds of words that may be names without quotes: a misspelled word of the language is one of them."""
 _CLAUSES = frozenset({"SELECT", "FROM", "ON", "WHERE", "GROUP BY", "HAVING", "WITH"})
 _SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
 _CONDITIONS = frozenset({"WHERE", "HAVING", "ON"})
@@ -42,28 +42,28 @@ _WANTING = frozenset({
     *("WHERE", "HAVING", "ON", "GROUP BY", "AND", "OR", "NOT", "LIKE", "IN", "BETWEEN", "WHEN", "THEN", "ELSE"),
     *("=", "==", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||"),
 })  # fmt: skip
-"""Behind these, an operand has to stand."""
+"""Words and marks behind which an operand has to stand."""
 _NO_OPERANDS = frozenset({
     *("AND", "OR", "LIKE", "IN", "BETWEEN", "WHEN", "THEN", "ELSE", "END", "IS", "FROM", "WHERE", "GROUP BY", "HAVING"),
     *("ON", "=", "==", "<>", "!=", "<", "<=", ">", ">=", "/", "%", "||", ")", ",", "UNION", "EXCEPT", "INTERSECT"),
 })  # fmt: skip
-"""These begin no operand."""
+"""Words and marks that begin no operand."""
 _BEGIN_OPERANDS = (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, *NAMES)
 _EXPECTED = re.compile(r"Expect(?:ed|ing) (AS|END|AND|\()")
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where the parser stopped.
+    """The point at which the parser stopped.
 
     Parameters
     ----------
     text
         The text with the statement.
     tokens
-        Those of the statement.
+        The tokens of the statement.
     index
-        The first one that it could not read; their number if it was their end.
+        The first token that it could not read; their number at the end of the text.
     """
 
     text: str
@@ -96,14 +96,14 @@ class Stop:
 
 
 def explained(stop: Stop, message: str = "") -> FjordSqlError:
-    """Return what is wrong where the parser stopped.
+    """Return the error about the point at which the parser stopped.
 
     Parameters
     ----------
     stop
-        Where that was.
+        That point.
     message
-        sqlglot's message about it: it may name a word that it missed.
+        sqlglot's message about it, which may name a missing word.
     """
     found = (
         _foreign_quote(stop)
@@ -142,7 +142,7 @@ def _glued_number(stop: Stop) -> FjordSqlError | None:
 
 
 def misspelled(stop: Stop) -> FjordSqlError | None:
-    """Return the error that a word is misspelled: the one where the parser stopped, or the one before; or None."""
+    """Return the error that the word where the parser stopped, or the one before, is misspelled; or None."""
     for index in (stop.index, stop.index - 1):
         if (hint := did_you_mean(stop.word(index), _fitting(stop, index))) and _may_be_misspelled(stop, index):
             return stop.unexpected(index, hint)
@@ -198,7 +198,7 @@ def _is_name(stop: Stop, index: int) -> bool:
 
 
 def _within(stop: Stop) -> FjordSqlError | None:
-    """Return the error about WITHIN that is no name, but has no column before it, or no number behind."""
+    """Return the error about a WITHIN that is not a name, but has no column before it or no number behind."""
     for index in (stop.index, stop.index - 1):
         before, behind = stop.token(index - 1), stop.token(index + 1)
         if stop.word(index) != "WITHIN" or before is None or behind is None or _clause(stop, index) == "FROM":
@@ -212,7 +212,7 @@ def _within(stop: Stop) -> FjordSqlError | None:
 
 
 def _clause_of_stream(stop: Stop) -> FjordSqlError | None:
-    """Return the error about a clause of FROM that stands elsewhere."""
+    """Return the error about a clause of FROM in another place."""
     for index in (stop.index, stop.index - 1):
         word = stop.word(index)
         if word in CALLED_CLAUSES and stop.word(index + 1) == "(" and _clause(stop, index) not in ("FROM", "SELECT"):
@@ -265,7 +265,7 @@ def _foreign_pair(stop: Stop, first: int) -> FjordSqlError | None:
 
 
 def _missing(stop: Stop) -> FjordSqlError | None:
-    """Return the error about the first place at which an operand has to stand, and none does."""
+    """Return the error about the first place where an operand is missing."""
     for index in range(1, stop.index + 1):
         before, word = stop.word(index - 1), stop.word(index)
         all_columns = before == "*" and not _ends_operand(stop, index - 2)

@@ -1,4 +1,4 @@
-"""Walking over plans: each distinct node once, however many ways lead to it (cluster/shared_nodes.py)."""
+"""Walking over plans: each distinct node once, however many paths lead to it (cluster/shared_nodes.py)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def nodes_of(node: Node, *, within: Callable[[Node], bool] | None = None) -> Ite
     Parameters
     ----------
     node
-        The plan. What is looked up is not part of it: it does not flow.
+        The plan. Relations that lookups read are not part of it, since they are not streams.
     within
-        Whether what is below a node is wanted too; by default it always is.
+        Whether to visit the nodes below a node; by default always.
     """
     seen: set[int] = set()
     waiting = [node]
@@ -46,13 +46,13 @@ def from_below(node: Node) -> Iterator[Node]:
 
 
 def parts_shared(node: Node) -> frozenset[int]:
-    """Return the identities of those objects with inputs that are the input of several nodes, or twice of one."""
+    """Return the identities of objects that have inputs and are the input of several nodes, or twice of one."""
     uses = Counter(id(below) for each in nodes_of(node) for below in inputs_of(each) if inputs_of(below))
     return frozenset(identity for identity, count in uses.items() if count > 1)
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Return a plan with every node replaced, from the bottom up, by what `change` makes of it.
+    """Return a plan with every node replaced, from the bottom up, by the result of `change`.
 
     Parameters
     ----------
@@ -73,19 +73,19 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def above(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """Return `node` above other inputs: the same object if they are those it has."""
+    """Return `node` above other inputs: the same object if its inputs are the same."""
     same = all(one is other for one, other in zip(inputs_of(node), inputs, strict=True))
     return node if same else with_inputs(node, inputs)
 
 
 @remembered
 def written_out(node: Node) -> int:
-    """Return of how many nodes a plan is as a tree, with every part written out wherever it stands."""
+    """Return how many nodes a plan has as a tree, with shared parts counted wherever they occur."""
     below = (*inputs_of(node), node.table) if isinstance(node, Lookup) else inputs_of(node)
     return 1 + sum([written_out(each) for each in below])
 
 
 @remembered
 def levels(node: Node) -> int:
-    """Return how many nodes lie on the longest way from the top of a plan to a stream."""
+    """Return the number of nodes on the longest path from the top of a plan to a stream."""
     return 1 + max([levels(each) for each in inputs_of(node)], default=0)

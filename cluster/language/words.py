@@ -1,6 +1,6 @@
-"""The words of FjordSQL: which ones fit where, what each is followed by, how clauses are written; and those it has not.
+"""The words of FjordSQL for hints: which ones fit where, what follows them, how clauses are written; and foreign words.
 
-For hints only: what the language accepts is decided by the parser.
+For hints only: the parser decides what the language accepts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ AFTER_OPERANDS: dict[str, tuple[str, ...]] = {
     "CREATE STREAM": ("AS", "SOURCE", "ORDERED"),
     "CREATE RELATION": ("FROM", "TABLE", "QUERY", "WHERE", "REFRESH", "EVERY", "STALE", "AFTER"),
 }
-"""By the clause (or the parentheses of a call or a list): words that fit after a name, a value or a column."""
+"""By clause (or the parentheses of a call or a list): words that fit after a name, a value or a column."""
 
 FOLLOWED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "GROUP": (("BY",), "BY", "GROUP BY column"),
@@ -59,10 +59,10 @@ FOLLOWED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "EVENTS": ((), "an opening parenthesis", EVENTS_SHAPE),
     "GRANULARITY": ((), "an opening parenthesis", GRANULARITY_SHAPE),
 }
-"""Words that are names unless something follows: that, in words too, and how it is written."""
+"""Words that are names unless something follows: that, in words too, and the way to write it."""
 
 EXPECTED_SHAPES: dict[str, str] = {"AS": CAST_SHAPE, "END": CASE_SHAPE, "WHEN": CASE_SHAPE, "AND": BETWEEN_SHAPE}
-"""How is written what needs a word."""
+"""By word: the way to write what has to follow it."""
 
 LANGUAGE = frozenset((
     *(word for words in AFTER_OPERANDS.values() for phrase in words for word in phrase.split()),
@@ -70,10 +70,10 @@ LANGUAGE = frozenset((
     *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
     *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
 ))  # fmt: skip
-"""Every word: none of them is a misspelling of another."""
+"""Every word; none of them counts as a misspelling of another."""
 
 OF_WINDOWS = ("RANGE", "ROWS", "SLIDE", "SLIDES")
-"""Words that stand in the parentheses of a window."""
+"""Words in the parentheses of a window."""
 
 FOREIGN_CLAUSES: dict[str, str | None] = {
     "EPOCH": "write SAMPLE EVERY 10 SECONDS, or SAMPLE RATE 10 HZ",
@@ -87,7 +87,7 @@ FOREIGN_CLAUSES: dict[str, str | None] = {
     "MINUS": "write EXCEPT",
     "NATURAL": "join with a comma and WHERE, or JOIN ... ON",
 }
-"""Words that begin clauses elsewhere, and what is written here."""
+"""Words that begin clauses in other databases, and what to write here."""
 
 _CHANGED_ELSEWHERE = "streams are fed by sensors, and relations change where they come from"
 _LISTED_ELSEWHERE = "`fjord stream list` and `fjord relation list` show what there is"
@@ -98,7 +98,7 @@ FOREIGN_STATEMENTS: dict[str, str] = {
     "ALTER": "drop it, and create it as it should be",
     "FROM": "SELECT ... FROM stream",
 }
-"""How other databases' statements begin, and what to do instead."""
+"""Beginnings of statements of other databases, and what to do instead."""
 
 _EQUAL_OR_NULL = "write (a = b OR a IS NULL AND b IS NULL)"
 ALIAS_EXPECTED = "an alias was expected after AS"
@@ -117,7 +117,7 @@ FOREIGN_OPERATORS: dict[str, str] = {
     "ILIKE": "write LOWER(text) LIKE 'a%'",
     **dict.fromkeys(("<=>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"), _EQUAL_OR_NULL),
 }
-"""Operators of other databases, and what is written here."""
+"""Operators of other databases, and what to write here."""
 
 FOREIGN_QUOTES = frozenset("`\u00b4\u2018\u2019\u201c\u201d")
-"""Characters that look like quotes, or are quotes elsewhere."""
+"""Characters that look like quotes, or are quotes in other databases."""

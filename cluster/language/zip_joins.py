@@ -28,14 +28,14 @@ KINDS: dict[str, ZipKind] = {"INNER": "inner", "LEFT": "left", "FULL": "full"}
 def zip_items(
     items: list[FromItem], syntax: list[exp.Expr], joins: list[exp.Join], context: Context
 ) -> tuple[list[FromItem], list[exp.Join]]:
-    """Return the items of FROM after each zipper join has made one of two, and the joins that are left between them.
+    """Return the items of FROM after each zipper join has made one item of two, and the remaining joins between them.
 
     Parameters
     ----------
     items, syntax
-        The items, and what they were read from.
+        The items, and their syntax.
     joins
-        What connects each item but the first with those before it.
+        The connection of each item but the first with those before it.
     context
         For errors.
 
@@ -43,7 +43,7 @@ def zip_items(
     ------
     FjordSqlError
         If a zipper join stands behind another join, an item has a window or tuples that last, or bounds or condition
-        are not what they should be.
+        are not valid.
     """
     found = [items[0]]
     left: list[exp.Join] = []
