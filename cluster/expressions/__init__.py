@@ -1,1 +1,1 @@
-"""Expressions: immutable nodes, and the rules that work on them. Knows nothing of statements, plans and hosts."""
+"""Expressions: immutable nodes, and functions on them. This folder knows nothing of statements, plans and hosts."""

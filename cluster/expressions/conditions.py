@@ -1,4 +1,4 @@
-"""Conditions: what AND and OR connect, and which sides an equality compares."""
+"""Conditions: the parts connected by AND and OR, and the sides of equalities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cluster.shared_nodes import remembered
 
 @remembered
 def conjuncts(condition: Expression) -> tuple[Expression, ...]:
-    """Return the conditions that AND connects, without parentheses, each different one once.
+    """Return the conditions connected by AND, without parentheses, each different one once.
 
     >>> from cluster.expressions.text import text_of
     >>> from cluster.expressions.nodes import Column
@@ -25,7 +25,7 @@ def conjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 @remembered
 def disjuncts(condition: Expression) -> tuple[Expression, ...]:
-    """Return the conditions that OR connects, without parentheses, as often as each stands there.
+    """Return the conditions connected by OR, without parentheses, with repetitions.
 
     >>> from cluster.expressions.nodes import Column
     >>> a, b = map(Column, "ab")
@@ -36,7 +36,7 @@ def disjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 
 MOST_WRITTEN = 100_000
-"""Conditions that OR connects; of more, which no author writes, repetitions are not removed."""
+"""Most conditions connected by OR from which repetitions are removed; no author writes more."""
 
 
 def _connected(condition: Expression, word: str, *, once: bool = True) -> tuple[Expression, ...]:
@@ -55,7 +55,7 @@ def _connected(condition: Expression, word: str, *, once: bool = True) -> tuple[
 
 @found_from_below
 def _as_written(condition: Expression, operands: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return how many conditions AND connects, and how many OR does, repetitions counted."""
+    """Return how many conditions AND connects, and how many OR connects, with repetitions."""
     match condition:
         case Group():
             return operands[0]
@@ -68,12 +68,12 @@ def _as_written(condition: Expression, operands: Sequence[tuple[int, int]]) -> t
 
 
 def repeats_itself(condition: Expression) -> bool:
-    """Return whether a condition stands twice among those that AND connects."""
+    """Return whether a condition occurs twice among those connected by AND."""
     return _as_written(condition)[0] > len(conjuncts(condition))
 
 
 def all_of(conditions: Iterable[Expression]) -> Expression | None:
-    """Return the condition that all of some hold, each different one once; None if there are none."""
+    """Return the conjunction of conditions, each different one once; None if there are none."""
     unique = tuple(dict.fromkeys(conditions))
     if len(unique) <= 1:
         return unique[0] if unique else None
@@ -81,7 +81,7 @@ def all_of(conditions: Iterable[Expression]) -> Expression | None:
 
 
 def is_alternative(condition: Expression) -> bool:
-    """Return whether OR connects its parts."""
+    """Return whether a condition is a disjunction."""
     return isinstance(condition, Chain) and condition.word == "OR"
 
 

@@ -1,11 +1,11 @@
-"""What expressions are made of: immutable nodes, one kind for each way to write something in FjordSQL.
+"""The nodes of expressions: immutable, one kind for each way to write something in FjordSQL.
 
     ("a" + 1) * "b"        Binary("*", Group(Binary("+", Column("a"), Literal(INTEGER, "1"))), Column("b"))
 
-A node is a value: equal nodes mean the same and are written the same. Parts are shared: an expression is a graph in
-which a part may stand in many places (:mod:`cluster.shared_nodes`), so nothing walks it as a tree.
+A node is a value: equal nodes have the same meaning and the same text. Parts are shared: an expression is a graph in
+which a part may occur in many places (:mod:`cluster.shared_nodes`), so no code walks it as a tree.
 
-Columns are those of the input of the plan's node that the expression stands in; their types are there, too.
+Columns are those of the input of the plan's node that holds the expression; the node has their types, too.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Expression(SharedNode, frozen=True):
     """Base of all nodes of expressions."""
 
     def __post_init__(self) -> None:
-        """Find out the hash while those of the operands are known: else a deep expression would take a deep stack."""
+        """Compute the hash while those of the operands are known: a deep expression would else need a deep stack."""
         hash(self)
 
     @property
     def operands(self) -> tuple[Expression, ...]:
-        """The parts it consists of, in the order in which they are written."""
+        """Its operands, in the order in which they are written."""
         return ()
 
     def over(self, operands: tuple[Expression, ...]) -> Expression:
-        """Return the same of other operands, which are as many as its own and in the same order."""
+        """Return the same node over other operands, of the same number and in the same order."""
         del operands
         return self
 
@@ -46,9 +46,9 @@ class Literal(Expression, frozen=True):
     Parameters
     ----------
     kind
-        Its type; None for that of NULL, which is any.
+        Its type; None for NULL, which fits any type.
     text
-        A text itself; of anything else, what is written: ``1.50`` is a real, TRUE a boolean. Numbers have no sign.
+        The value of a text; for other types, the literal as written: ``1.50`` is a real, TRUE a boolean. No sign.
     """
 
     kind: FieldType | None
@@ -70,12 +70,12 @@ class _OfOne(Expression, frozen=True):
         return (self.operand,)
 
     def over(self, operands: tuple[Expression, ...]) -> Expression:
-        """Return the same of another operand."""
+        """Return the same node over another operand."""
         return replace(self, operand=operands[0])
 
 
 class Group(_OfOne, frozen=True):
-    """Parentheses, as they were written: they mean nothing, but names are made of what is written."""
+    """Parentheses, as written: they have no meaning, but names are made of the text as written."""
 
 
 class Negative(_OfOne, frozen=True):
@@ -83,25 +83,25 @@ class Negative(_OfOne, frozen=True):
 
 
 class Not(_OfOne, frozen=True):
-    """NOT of three values."""
+    """NOT in three-valued logic."""
 
 
 class Cast(_OfOne, frozen=True):
-    """CAST, or TRY_CAST if it `tries`, which is the same: what cannot be converted is NULL."""
+    """CAST, or TRY_CAST if it `tries`, with the same meaning: values that cannot be converted are NULL."""
 
     target: FieldType
     tries: bool = False
 
 
 class Like(_OfOne, frozen=True):
-    """LIKE with a constant pattern, and perhaps a character behind which each stands for itself."""
+    """LIKE with a constant pattern, and perhaps an escape character."""
 
     pattern: str
     escape: str | None = None
 
 
 class Binary(Expression, frozen=True):
-    """Two operands with a sign between them: ``+ - * / % = <> < <= > >= IS``."""
+    """Two operands with an operator between them: ``+ - * / % = <> < <= > >= IS``."""
 
     sign: str
     left: Expression
@@ -113,12 +113,12 @@ class Binary(Expression, frozen=True):
         return (self.left, self.right)
 
     def over(self, operands: tuple[Expression, ...]) -> Expression:
-        """Return the same of two others."""
+        """Return the same node over two other operands."""
         return Binary(self.sign, operands[0], operands[1])
 
 
 class Chain(Expression, frozen=True):
-    """Two operands or more with the same word between them, for which grouping changes nothing: ``AND OR ||``.
+    """Two or more operands with the same word between them, for which grouping changes nothing: ``AND OR ||``.
 
     None of the operands is a chain of the same word: see :func:`chain`.
     """
@@ -128,11 +128,11 @@ class Chain(Expression, frozen=True):
 
     @property
     def operands(self) -> tuple[Expression, ...]:
-        """The parts."""
+        """The operands."""
         return self.parts
 
     def over(self, operands: tuple[Expression, ...]) -> Expression:
-        """Return the same of others."""
+        """Return the same node over other operands."""
         return chain(self.word, operands)
 
 
@@ -149,7 +149,7 @@ class Between(Expression, frozen=True):
         return (self.value, self.low, self.high)
 
     def over(self, operands: tuple[Expression, ...]) -> Expression:
-        """Return the same of others."""
+        """Return the same node over other operands."""
         return Between(*operands)
 
 
@@ -165,7 +165,7 @@ class Among(Expression, frozen=True):
         return (self.value, *self.choices)
 
     def over(self, operands: tuple[Expression, ...]) -> Expression:
-        """Return the same of others."""
+        """Return the same node over other operands."""
         return Among(operands[0], operands[1:])
 
 
@@ -181,21 +181,21 @@ class Call(Expression, frozen=True):
         return self.arguments
 
     def over(self, operands: tuple[Expression, ...]) -> Expression:
-        """Return the same of others."""
+        """Return the same node over other operands."""
         return Call(self.function, operands)
 
 
 class Case(Expression, frozen=True):
-    """CASE, with or without something that is compared with each condition.
+    """CASE, with or without a subject that is compared with each condition.
 
     Parameters
     ----------
     subject
-        What is compared; None if conditions are conditions.
+        The value to compare; None if the conditions are booleans.
     conditions, results
-        Side by side.
+        In pairs.
     default
-        None is NULL that is not written.
+        The value behind ELSE; None if there is no ELSE, which means NULL.
     """
 
     subject: Expression | None
@@ -210,7 +210,7 @@ class Case(Expression, frozen=True):
         return tuple(each for each in (self.subject, *turns, self.default) if each is not None)
 
     def over(self, operands: tuple[Expression, ...]) -> Expression:
-        """Return the same of others."""
+        """Return the same node over other operands."""
         first, end = self.subject is not None, len(operands) - (self.default is not None)
         return Case(
             operands[0] if first else None,
@@ -236,14 +236,14 @@ def chain(word: str, parts: tuple[Expression, ...]) -> Expression:
 
 
 def bare(expression: Expression) -> Expression:
-    """Return what is within parentheses."""
+    """Return the expression inside parentheses."""
     while isinstance(expression, Group):
         expression = expression.operand
     return expression
 
 
 def grouped(expression: Expression) -> Expression:
-    """Return an expression in parentheses if it could be torn apart by what is written around it.
+    """Return an expression in parentheses if an operator beside it could otherwise bind to a part of it.
 
     >>> grouped(Negative(Column("a")))
     Group(operand=Negative(operand=Column(name='a')))
@@ -253,7 +253,7 @@ def grouped(expression: Expression) -> Expression:
     match expression:
         case Column() | Literal() | Group() | Case() | Cast():
             return expression
-        case Call() if expression.function != "POWER":  # which once was an operator, and still is one in names
+        case Call() if expression.function != "POWER":  # once an operator, and still printed as one in names
             return expression
         case _:
             return Group(expression)

@@ -1,6 +1,6 @@
 """Syntax trees of sqlglot -> expressions. The only place that uses both.
 
-A tree has been resolved: its columns are those of the plan. What is no expression of FjordSQL is refused.
+A tree has been resolved: its columns are those of the plan. Syntax that is not part of FjordSQL is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DATA_TYPES: dict[FieldType, exp.DType] = {
     FieldType.REAL: exp.DType.DOUBLE,
     FieldType.TEXT: exp.DType.TEXT,
 }
-"""What CAST's target is in the syntax tree: 64 bit types, so that any other dialect writes them right."""
+"""Targets of CAST in the syntax tree: 64-bit types, so that other dialects print them correctly."""
 
 FIELD_TYPES: dict[exp.DType, FieldType] = {data_type: field for field, data_type in DATA_TYPES.items()}
 
@@ -81,16 +81,16 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
 """The name of each function that can be called, by sqlglot's class."""
 
 _TORN = ("*", "/", "%")
-"""Signs to the right of which a remainder needs parentheses: MOD(a, b) is read as one without."""
+"""Operators to the right of which a remainder needs parentheses: MOD(a, b) is read as one without them."""
 
 
 def expression_of(tree: exp.Expr) -> Expression:
-    """Return the expression that a syntax tree is.
+    """Return the expression of a syntax tree.
 
     Raises
     ------
     PlanError
-        If there is something in it that FjordSQL does not have; names it.
+        If it contains a construct that FjordSQL does not have; the error names it.
     """
     made: dict[int, Expression] = {}
     waiting: list[tuple[exp.Expr, list[exp.Expr] | None]] = [(tree, None)]
@@ -107,7 +107,7 @@ def expression_of(tree: exp.Expr) -> Expression:
 
 
 def _parts_of(node: exp.Expr) -> list[exp.Expr]:
-    """Return what a node is made of, in the order in which it is written."""
+    """Return the operands of a node, in the order in which they are written."""
     if isinstance(node, exp.Column | exp.Literal | exp.Boolean | exp.Null):
         return []
     args = node.args

@@ -29,7 +29,7 @@ from cluster.expressions.walks import from_below
 from protocols.wire.streams import FieldType
 
 StoredNode = list[str | int | bool | None]
-"""Its kind, its own values, and the places of its operands."""
+"""The node's kind, its own values, and the places of its operands."""
 
 SIGNS = frozenset({"+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "IS"})
 WORDS = frozenset({"AND", "OR", "||"})
@@ -80,12 +80,12 @@ def _said(node: Expression) -> StoredNode:
 
 
 def restored(listed: Sequence[StoredNode]) -> Expression:
-    """Return the expression that was written.
+    """Return the expression that a list describes.
 
     Raises
     ------
     ValueError
-        If there is none, or a node is of no kind, has other operands than its kind or does not come after them.
+        If the list is empty, or a node is of no known kind, has other operands than its kind, or precedes one of them.
     """
     nodes: list[Expression] = []
     for number, entry in enumerate(listed):

@@ -1,6 +1,6 @@
 """Expressions as FjordSQL: names quoted, words upper case, one way to write each node.
 
-Names of state and of what travels are made of this text (cluster/language/identities.py): it never changes.
+Names of state and names on the wire are made of this text (cluster/language/identities.py): it never changes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 
 LONGEST_WRITTEN = 1_000_000
-"""Characters of an expression with every shared part written each time: no author writes one as long."""
+"""Longest expression that is written with every shared part repeated; no author writes a longer one."""
 
 _Piece = str | Expression
 
 
 @remembered
 def text_of(expression: Expression) -> str:
-    """Return an expression as FjordSQL; one that would be too long with each shared part once, under a number.
+    """Return an expression as FjordSQL; where that would be too long, each shared part is written once, with a number.
 
     >>> from cluster.expressions.nodes import TRUE
     >>> text_of(Chain("AND", (Not(Column("a")), TRUE)))
@@ -49,12 +49,12 @@ def text_of(expression: Expression) -> str:
 
 @found_from_below
 def letters(expression: Expression, operands: Sequence[int]) -> int:
-    """Return how long an expression is, written out."""
+    """Return the length of an expression's text with shared parts repeated."""
     return sum(operands) + sum([len(piece) for piece in _pieces(expression) if isinstance(piece, str)])
 
 
 def _listed(expression: Expression) -> str:
-    """Return the parts that stand in several places, and what is made of them: the same for equal expressions."""
+    """Return the parts that occur in several places, and the operands of each: the same for equal expressions."""
     distinct = {node: node for node in from_below(expression)}
     uses = Counter(distinct[each] for node in distinct for each in node.operands)
     numbers: dict[Expression, str] = {}
@@ -79,7 +79,7 @@ def _written(expression: Expression, numbers: Mapping[Expression, str]) -> Itera
 
 
 def _pieces(node: Expression) -> Sequence[_Piece]:
-    """Return how a node is written: texts, and its operands where they stand."""
+    """Return the text of a node as pieces: texts, and its operands in their places."""
     match node:
         case Column():
             return (quoted_name(node.name),)

@@ -1,4 +1,4 @@
-"""Walking over expressions: each distinct node once, without recursion, as they may be deep."""
+"""Walking over expressions: each distinct node once, without recursion, because they may be deep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def from_below(expression: Expression, known: Callable[[Expression], bool] | Non
     expression
         The expression.
     known
-        Whether a node and all below it can be left out; by default, none.
+        Whether a node and all nodes below it can be skipped; by default, none.
     """
     seen: set[int] = set()
     waiting = [(expression, False)]
@@ -39,7 +39,7 @@ def from_below(expression: Expression, known: Callable[[Expression], bool] | Non
 
 
 def found_from_below(function: Callable[[Expression, Sequence[T]], T]) -> Callable[[Expression], T]:
-    """Return a function of an expression that is found out of what it is for the operands, once for each node."""
+    """Return a function of expressions that is computed from its values for the operands, once for each node."""
     key = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
@@ -61,7 +61,7 @@ def columns_read(expression: Expression) -> frozenset[str]:
 
 @remembered
 def column_uses(expression: Expression) -> Mapping[str, int]:
-    """Return how often an expression reads each column, with every part written out wherever it stands."""
+    """Return how often an expression reads each column, counting shared parts wherever they occur."""
     uses: dict[int, int] = {id(expression): 1}
     found: dict[str, int] = {}
     for node in reversed(list(from_below(expression))):
@@ -80,14 +80,14 @@ def node_count(expression: Expression) -> int:
 
 
 def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """Return an expression with every node replaced, from the leaves up, by what `change` makes of it.
+    """Return an expression with every node replaced, from the leaves up, by the result of `change`.
 
     Parameters
     ----------
     expression
         The expression.
     change
-        Is given each node once, above operands that have been replaced already.
+        A function that gets each node once, above operands that have been replaced already.
     """
     made: dict[int, Expression] = {}
     for node in from_below(expression):
@@ -106,6 +106,6 @@ def substituted(expression: Expression, columns: Mapping[str, Expression]) -> Ex
     expression
         The expression.
     columns
-        By name, with parentheses where they may be needed; for all that it reads.
+        Replacements by name, in parentheses where these may be needed; one for each column that it reads.
     """
     return rebuilt(expression, lambda node: columns[node.name] if isinstance(node, Column) else node)

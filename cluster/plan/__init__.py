@@ -1,1 +1,1 @@
-"""Plans: making them cheaper without changing their meaning, and showing them. Imports language."""
+"""Plans: rewriting them into cheaper ones with the same meaning, and showing them. Imports language."""

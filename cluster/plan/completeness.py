@@ -1,7 +1,7 @@
-"""COMPLETENESS(): which samples of which sensors are counted for a query, and where a query can use it.
+"""COMPLETENESS(): the samples that are counted for a query, and where a query can use it.
 
-The share of samples seen is known where it is known which samples there should have been: for the sensors that a query
-reads, at its sample period. So it is an aggregate of windows right over one stream, grouped by fixed properties of
+The share of samples seen is known where the samples that are due are known: for the sensors that a query
+reads, at its sample period. So it is an aggregate of windows directly over one stream, grouped by fixed properties of
 sensors. Their proxies count, pane by pane (proxy/sample_account.py).
 """
 
@@ -24,12 +24,12 @@ from protocols.wire.frames import LONGEST_PERIOD_US
 
 
 def check_completeness(node: Node) -> None:
-    """Raise if a plan uses completeness where it is not known.
+    """Raise an error if a plan uses completeness where it is not known.
 
     Raises
     ------
     PlanError
-        Says why, and what can be done.
+        Gives the reason, and a remedy.
     """
     if not _asks(node):
         return
@@ -62,7 +62,7 @@ def _asks(node: Node) -> bool:
 
 
 def fields_read(query: PaneQuery) -> frozenset[str]:
-    """Return the columns of the stream that a windowed aggregate reads where its samples come one by one."""
+    """Return the columns of the stream that a windowed aggregate reads from single samples."""
     arguments = {name for call in query.calls for scalar in call.reads for name in columns_of(scalar)}
     conditions = [each.predicate for each in query.source.lookups]
     read = arguments.union(*(columns_of(each) for each in (query.predicate, *conditions, *query.keys) if each))
@@ -73,8 +73,8 @@ def fields_read(query: PaneQuery) -> frozenset[str]:
 def count_fingerprint(query: PaneQuery) -> str | None:
     """Return the fingerprint of the counts of missing samples that a query uses; None if it uses none.
 
-    It is the same for all queries that get the same samples in the same way and count in equal panes; the same for
-    ever, in every cluster.
+    It is equal for all queries that get the same samples in the same way and count in equal panes, in every cluster
+    and for ever.
     """
     if not query.counts_samples:
         return None

@@ -1,4 +1,4 @@
-"""What a query needs of the sensors: fields, period, bands, panes and events per stream, derived from its plan."""
+"""A query's demands on sensors: fields, period, bands, panes and events per stream, derived from its plan."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from protocols.wire.programs import DeadBand, Measure, Threshold
 
 
 def demands_of(query: str, node: Node) -> dict[str, tuple[QueryDemand, ...]]:
-    """Return, by stream, what a query needs of it.
+    """Return, by stream, the demands of a query.
 
-    A windowed aggregate that sensors can compute demands its panes. Anything else demands samples: of the fields it
-    reads, in the bands and of the sensors that its conditions right above the stream leave. An explicit period and the
-    sensor's default cannot be compared here, as only the proxy knows the default: they stay apart.
+    A windowed aggregate that sensors can compute demands its panes. Any other query demands samples: of the fields it
+    reads, in the bands and of the sensors that satisfy its conditions directly above the stream. An explicit period and
+    the sensor's default cannot be compared here, because only the proxy knows the default: they stay separate.
     """
     windowed = pane_query_of(node)
     if windowed is not None:
@@ -75,7 +75,7 @@ def _windowed_demand(query: str, windowed: PaneQuery, source: Source) -> QueryDe
         return replace(demand, fields=_stored(fields_read(windowed)))
     wanted = {measure for _, measures in pushed.measures for measure in measures}
     panes = PaneDemand(pushed.fingerprint, windowed.own_pane_us, tuple(each for each in Measure if each in wanted))
-    # The fields of its bands need not be reported, and the sensors that are asked are known.
+    # The fields of its bands need not be reported, and the sensors that report are known.
     return replace(demand, fields=tuple(name for name, _ in pushed.measures), panes=panes)
 
 
@@ -112,19 +112,19 @@ Conditions = tuple[Scalar, ...]
 
 N = TypeVar("N", bound=Node)
 _Need = tuple[N, frozenset[str], Conditions]
-"""A part of a plan, which of its columns are needed, and conditions that all tuples of use meet."""
+"""A part of a plan, the needed ones of its columns, and conditions that all needed tuples meet."""
 
 
 def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterator[_Need[Source]]:
-    """Yield each source below `node` with what is needed of it, if `wanted` are needed of the node's output.
+    """Yield each source below `node` with the needed part of it, if `wanted` are needed of the node's output.
 
-    That is its columns, and the conditions right above it: what does not meet them is of no use to this occurrence.
+    This is its columns, and the conditions directly above it: this occurrence does not need other tuples.
     """
     waiting: list[_Need[Node]] = [(node, wanted, conditions)]
     seen: set[tuple[int, frozenset[str], Conditions]] = set()
     while waiting:
         current, needed, known = waiting.pop()
-        # The same need, found on another way down, adds nothing.
+        # The same need, reached on another path, adds nothing.
         if (id(current), needed, known) in seen:
             continue
         seen.add((id(current), needed, known))
@@ -138,7 +138,7 @@ def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterat
 def _needed_of_source(node: Source, wanted: frozenset[str], conditions: Conditions) -> _Need[Source]:
     sampled = {column.name for column in node.sampled if column != STAMP}
     probed = _columns(each.predicate for each in node.lookups if each.predicate)
-    # A condition on what is looked up does not restrict the samples.
+    # A condition on columns of the relation does not restrict the samples.
     known = tuple(condition for condition in conditions if columns_of(condition) <= sampled)
     unknown = _columns(condition for condition in conditions if condition not in known)
     return node, (wanted | probed | unknown) & sampled, known
@@ -156,7 +156,7 @@ def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) ->
             here = (*conditions, *conjuncts_of(node.predicate))
             yield node.input, wanted | columns_of(node.predicate), here
         case TimeWindow():
-            # Which tuples a window of time holds does not depend on the others.
+            # The tuples in a window of time do not depend on each other.
             yield node.input, wanted, conditions
         case Aggregate():
             arguments = [scalar for call in node.calls if call.name in wanted for scalar in call.reads]
@@ -167,7 +167,7 @@ def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) ->
             needed = wanted | (columns_of(node.predicate) if node.predicate else frozenset())
             yield node.input, needed & names_of(node.input), ()
         case Join() | Zip() | SemiJoin() | AntiJoin():
-            # Which tuples are zipped depends on all of them: no condition from above holds below.
+            # The pairs of a zipper join depend on all tuples: no condition from above holds below.
             needed = wanted.union(*node.keys) if isinstance(node, Zip) else wanted | _read_of_pairs(node)
             for side in (node.left, node.right):
                 yield side, needed & names_of(side), ()

@@ -1,10 +1,10 @@
 """Plan epochs: the immutable plan under which an engine runs from an exact position of its streams.
 
 Adding or dropping a query makes a new plan with the next epoch number. A plan names, for each stream it reads, the
-table version up to which the plan before it holds; so where a query begins does not depend on how the stream happens
-to be cut into micro-batches, and a replay after a crash meets the same plans at the same places.
+table version up to which the previous plan holds. So the beginning of a query does not depend on how the stream is
+cut into micro-batches, and a replay after a crash finds the same plans at the same positions.
 
-Here is what the queries of an epoch mean, as the registry keeps it. What runs of it is in the epoch's file
+This is the logical plan of an epoch's queries, as the registry keeps it. The physical plan is in the epoch's file
 (:mod:`cluster.physical.plan_files`); files of formats up to 4 have the queries, too.
 """
 
@@ -20,10 +20,10 @@ from cluster.plan.demand import streams_of
 from cluster.plan.stored_plans import Stored, from_nodes, restored, written
 
 FORMAT = 4
-"""1 had a whole plan in every file; 2 and 3 have expressions that are texts."""
+"""Format 1 had a whole plan in every file; 2 and 3 have expressions as texts."""
 
 FORMATS_READ = (2, 3, FORMAT)
-"""Those that can be read; 3 is 2 with queries that are lists of distinct nodes."""
+"""Formats that can be read; 3 is 2 with queries as lists of distinct nodes."""
 
 
 class PlannedQuery(msgspec.Struct, frozen=True):
@@ -32,9 +32,9 @@ class PlannedQuery(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name
-        Of the query.
+        The query's name.
     since_epoch
-        The epoch with which it began; tells it from an earlier query of the same name.
+        The epoch with which it began; distinguishes it from an earlier query of the same name.
     node
         The rewritten algebra.
     """
@@ -45,7 +45,7 @@ class PlannedQuery(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> str:
-        """A name no other query of this engine ever has."""
+        """A name that no other query of this engine ever has."""
         return f"{self.name}@{self.since_epoch}"
 
 
@@ -55,11 +55,11 @@ class Plan(msgspec.Struct, frozen=True, tag=True):
     Parameters
     ----------
     epoch
-        Counts plans from 0, the empty plan.
+        Number of the plan; 0 is the empty plan.
     queries
-        What runs.
+        The queries that run.
     positions
-        By stream: the last table version that belongs to the epoch before.
+        By stream: the last table version that belongs to the previous epoch.
     format
         Version of the plan's own format.
     """
@@ -71,21 +71,21 @@ class Plan(msgspec.Struct, frozen=True, tag=True):
 
     @property
     def streams(self) -> frozenset[str]:
-        """Streams any of the queries reads."""
+        """Streams that any of the queries reads."""
         return frozenset().union(*(streams_of(query.node) for query in self.queries))
 
 
 class PlanChange(msgspec.Struct, frozen=True, tag=True):
-    """How an epoch's plan differs from that of the epoch before.
+    """The difference between an epoch's plan and that of the previous epoch.
 
     Parameters
     ----------
     epoch
         The new epoch.
     added
-        Queries that come last in it.
+        New queries, which come last in it.
     dropped
-        Identities of those that are gone.
+        Identities of the dropped queries.
     positions, format
         As in :class:`Plan`.
     """
@@ -144,12 +144,12 @@ def encode_plan(plan: Plan | PlanChange) -> bytes:
 
 
 def decode_plan(text: bytes | str) -> Plan | PlanChange:
-    """Return the plan that is written so.
+    """Return the plan that a JSON text describes.
 
     Raises
     ------
     msgspec.DecodeError
-        If it is none.
+        If the text is not a plan.
     """
     try:
         found = _decoder.decode(text)

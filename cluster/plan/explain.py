@@ -43,7 +43,7 @@ from cluster.plan.rewrite import Rewritten
 from protocols.text.durations import format_duration
 
 _PICTURES = {**{code: 0x2400 + code for code in range(32)}, 0x7F: 0x2421, 0x85: 0x2424, 0x2028: 0x2424, 0x2029: 0x2424}
-"""Of control characters in texts: one that ends a line would end that of the operator."""
+"""Pictures of control characters in texts: a line feed would otherwise end the operator's line."""
 
 _SIMPLE_NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?)"')
 
@@ -51,14 +51,14 @@ _SIMPLE_NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)
 def explain(node: Node, *, schemas: bool = False) -> str:
     """Return `node` as a tree, the result on top and the streams at the bottom.
 
-    A part that stands in the plan twice is computed once; it is numbered where it stands first.
+    A part that occurs twice in the plan is computed once; it is numbered at its first place.
 
     Parameters
     ----------
     node
         The plan.
     schemas
-        True to write behind every node its columns, with types and units.
+        True to write the columns of every node behind it, with types and units.
     """
     counts: Counter[Node] = Counter()
     _count(node, counts)
@@ -85,7 +85,7 @@ def explain(node: Node, *, schemas: bool = False) -> str:
 
 
 def explained(query: Query, rewritten: Rewritten, *, schemas: bool = False) -> str:
-    """Return what a query means, which rules have made it cheaper, and what runs in the end."""
+    """Return the meaning of a query, the rules that have made it cheaper, and the plan that would run."""
     rules = [f"  {number}. {_readable_rule(name)}" for number, name in enumerate(rewritten.applied, start=1)]
     sections = [
         "Logical plan",
@@ -166,7 +166,7 @@ def aggregate_words(calls: tuple[AggregateCall, ...], keys: tuple[str, ...]) -> 
 
 
 def described_lookup(lookup: Lookup | TableLookup) -> str:
-    """Return one line about a lookup, without what its table is made of."""
+    """Return one line about a lookup, without its table."""
     names = listed(tuple(dict.fromkeys(relation.name for relation in relations_of(lookup.table))))
     on = f" on {readable(lookup.predicate)}" if lookup.predicate else ""
     match lookup.kind:
@@ -181,7 +181,7 @@ def described_lookup(lookup: Lookup | TableLookup) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """Return a text with pictures in the place of control characters."""
+    """Return a text with pictures in place of control characters."""
     return text.translate(_PICTURES)
 
 
@@ -219,7 +219,7 @@ def _source(node: Source) -> str:
 
 
 def since_words(history: History) -> str:
-    """Return from when on a query reads what is stored."""
+    """Return from which instant on a query reads stored tuples."""
     return "the beginning" if history.back_us is None else f"{format_duration(history.back_us)} ago"
 
 
@@ -236,15 +236,15 @@ def _signed(distance_us: int) -> str:
 
 
 def output_words(output: Output) -> str:
-    """Return one column of a projection, with its expression if that is more than its name."""
+    """Return one column of a projection, with its expression if that differs from its name."""
     return output.name if plain_column(output.scalar) == output.name else f"{output.name} = {readable(output.scalar)}"
 
 
 def call_words(call: AggregateCall) -> str:
-    """Return one aggregate, with its name if that differs."""
+    """Return one aggregate, with its name if that differs from the call."""
     if call.argument is None:
         plain = "COUNT(*)" if call.function == "count" else f"{call.function.upper()}()"
-        # Aggregates that share panes are named for all they are.
+        # Aggregates that share panes have names that describe them in full.
         return plain if call.name in (call.function, f"fjord_{call.function}(*)") else f"{call.name} = {plain}"
     distinct = "DISTINCT " if call.distinct else ""
     share = "" if call.parameter is None else f", {call.parameter:g}"

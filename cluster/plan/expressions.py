@@ -25,9 +25,9 @@ from cluster.expressions.reading import expression_of
 from cluster.language.dialect import parse_scalar
 
 MOST_NODES = 2_000
-"""Of an expression; those that would grow beyond this by substitution are left apart."""
+"""Most nodes of an expression; substitution stops where an expression would get larger."""
 MOST_ALTERNATIVES = 16
-"""Conditions that one is split into; several ORs in one multiply."""
+"""Most alternatives into which a condition is split; the alternatives of several ORs multiply."""
 
 
 def columns_of(scalar: Scalar) -> frozenset[str]:
@@ -47,7 +47,7 @@ def names_of(node: Node) -> frozenset[str]:
 
 
 def conjuncts_of(scalar: Scalar | None) -> tuple[Scalar, ...]:
-    """Return the different conditions that AND connects in `scalar`; none for None."""
+    """Return the different conditions that AND connects in `scalar`; none if it is None."""
     if scalar is None:
         return ()
     return tuple([_condition(each) for each in conditions.conjuncts(scalar.expression)])
@@ -59,7 +59,7 @@ def disjuncts_of(scalar: Scalar) -> tuple[Scalar, ...]:
 
 
 def conjunction_of(scalars: Iterable[Scalar]) -> Scalar | None:
-    """Return the condition that all of `scalars` hold; None if there are none. Repetitions count once."""
+    """Return the conjunction of `scalars`, without repetitions; None if there are none."""
     found = conditions.all_of(scalar.expression for scalar in scalars)
     return None if found is None else _condition(found)
 
@@ -69,9 +69,9 @@ def _condition(expression: Expression) -> Scalar:
 
 
 def substituted(scalar: Scalar, outputs: Mapping[str, Scalar]) -> Scalar | None:
-    """Return `scalar` with every column replaced by its expression; None if that grows too large.
+    """Return `scalar` with every column replaced by its expression; None if that gets too large.
 
-    What stands in several places is one part of the result: work and size grow by the parts, not by the places.
+    A part that occurs in several places is shared: work and size grow with the number of parts, not of places.
     """
     read = columns_of(scalar)
     own = node_count(scalar.expression)
@@ -88,7 +88,7 @@ def by_name(outputs: Iterable[Output]) -> dict[str, Scalar]:
 
 
 def kept(node: Node, names: Iterable[str]) -> tuple[Output, ...]:
-    """Return outputs that keep those columns of `node` that are among `names`; the first one if none is."""
+    """Return outputs that keep the columns of `node` in `names`; its first column if there are none."""
     wanted = frozenset(names)
     schema = schema_of(node)
     columns = [column for column in schema if column.name in wanted] or list(schema[:1])
@@ -98,7 +98,7 @@ def kept(node: Node, names: Iterable[str]) -> tuple[Output, ...]:
 def split_by_side(
     scalars: Iterable[Scalar], left: frozenset[str], right: frozenset[str]
 ) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
-    """Return those that read only left columns (or none), only right ones, and both."""
+    """Return the conditions that read only left columns (or none), those that read only right ones, and the others."""
     on_left: list[Scalar] = []
     on_right: list[Scalar] = []
     across: list[Scalar] = []
@@ -114,7 +114,7 @@ def split_by_side(
 
 
 def joins_by_equality(scalar: Scalar, left: frozenset[str], right: frozenset[str]) -> bool:
-    """Return whether `scalar` requires that something of the left equals something of the right."""
+    """Return whether `scalar` requires that an expression of the left equals one of the right."""
     sides = conditions.equal_sides(scalar.expression)
     if sides is None:
         return False
@@ -127,9 +127,9 @@ def joins_by_equality(scalar: Scalar, left: frozenset[str], right: frozenset[str
 def without_alternatives(
     predicate: Scalar | None, left: frozenset[str], right: frozenset[str]
 ) -> tuple[Scalar | None, ...]:
-    """Return conditions of which none holds exactly if `predicate` does not: (p OR q) AND c as p AND c, and q AND c.
+    """Return conditions that together are equivalent to `predicate`: (p OR q) AND c is split into p AND c, and q AND c.
 
-    Only where p is an equality of both sides, which can be looked up instead of searched.
+    Only where p is an equality of both sides, which can be looked up instead of searched for.
     """
     parts = conjuncts_of(predicate)
     for part in parts:
@@ -143,7 +143,7 @@ def without_alternatives(
 
 
 def tidy_equality(scalar: Scalar, right: frozenset[str]) -> Scalar:
-    """Return an equality with what reads columns of the right only on its right; anything else as it is."""
+    """Return an equality with columns of the right only on its right; any other condition unchanged."""
     sides = conditions.equal_sides(scalar.expression)
     if sides is None:
         return scalar
@@ -155,7 +155,7 @@ def tidy_equality(scalar: Scalar, right: frozenset[str]) -> Scalar:
 
 @lru_cache(maxsize=16_384)
 def read_scalar(text: str, kind: FieldType) -> Scalar:
-    """Return the expression that a text is; names in it are columns of the plan.
+    """Return the expression of a text; names in it are columns of the plan.
 
     >>> read_scalar('"speed" > 20', FieldType.BOOLEAN).sql
     '"speed" > 20'
@@ -163,6 +163,6 @@ def read_scalar(text: str, kind: FieldType) -> Scalar:
     Raises
     ------
     PlanError, FjordSqlError
-        If it is none.
+        If it is not an expression.
     """
     return Scalar(expression_of(parse_scalar(text)), kind)

@@ -1,9 +1,9 @@
-"""Queries with history (``SINCE``): from which instant of each stream on they read, fixed when a query begins.
+"""Queries with history (``SINCE``): the instant of each stream from which they read, fixed when a query begins.
 
-"2 hours ago" is relative to the stream's low watermark at the position where the query's plan begins, since recorded
-days that are replayed have clocks of their own. The instant is written into the plan, so that the history depends only
-on plans and tables, which never change. The epoch is written with it, so that a query that has read the past shares
-tuples, panes and state with no query that has not.
+"2 hours ago" is relative to the stream's low watermark at the position where the query's plan begins, because replays
+of recorded days have clocks of their own. The instant is written into the plan, so that the history depends only
+on plans and tables, which never change. The epoch is written with it, so that a query with history shares
+tuples, panes and state with no query without it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def sources_with_history(node: Node) -> Iterator[tuple[Source, History]]:
 
 
 def with_beginnings(node: Node, epoch: int, stands_us: Mapping[str, int | None]) -> Node:
-    """Return a plan that holds from which instants on it reads.
+    """Return a plan with the instants from which it reads.
 
     Parameters
     ----------
     node
         The plan.
     epoch
-        With which the query begins.
+        The epoch with which the query begins.
     stands_us
-        By stream: its low watermark at the position where the epoch begins; None if nothing has been stored yet.
+        By stream: its low watermark at the position where the epoch begins; None if it has no tuples yet.
     """
 
     def beginning(source: Source) -> Source:
@@ -54,7 +54,7 @@ def with_beginnings(node: Node, epoch: int, stands_us: Mapping[str, int | None])
 
 @lru_cache(maxsize=4096)
 def beginnings_of(node: Node) -> Mapping[str, int]:
-    """Return from which instant on a plan reads what is stored, by stream; streams it reads live only are left out."""
+    """Return the instants from which a plan reads stored tuples, by stream, without the streams that it reads only live."""
     found: dict[str, int] = {}
     for source, history in sources_with_history(node):
         begins = EVER_US if history.begins_us is None else history.begins_us

@@ -1,12 +1,12 @@
 """The order of a stream's lookups: the one that leaves the fewest pairs comes first.
 
-Lookups of the same tuple do not depend on each other, unless one reads what another has found; so any order that gives
-each what it reads has the same answers. First come those that only filter tuples. Then come those that make pairs and
-drop tuples without a partner: the fewer partners a tuple has, the earlier; of equals the smaller relation first, as
-fewer tuples have a partner there. Last come those that keep every tuple.
+Lookups of the same tuple do not depend on each other, unless one reads columns that another adds; so any order in
+which each follows those whose columns it reads has the same answers. Lookups that only filter tuples come first. Then
+come those that make pairs and drop tuples without a partner: the fewer partners a tuple has, the earlier; of equals
+the smaller relation first, as fewer tuples have a partner there. Last come those that keep every tuple.
 
-Figures are compared by their order of magnitude only: queries with equal lookups share them, and must not be
-separated by a relation that has grown a little.
+Figures are compared by their order of magnitude only: queries share equal lookups, and must not be
+separated because a relation has grown a little.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _RANKS = {"semi": 0, "anti": 0, "inner": 1, "left": 2}
 
 
 def with_ordered_lookups(node: Node, sizes: Mapping[str, RelationSize]) -> Node:
-    """Return a plan whose streams are looked up in the best order.
+    """Return a plan with the lookups of its streams in the best order.
 
     Parameters
     ----------
     node
         The rewritten plan.
     sizes
-        By identity; of relations that are not there nothing is known.
+        By identity; nothing is known of relations that are missing.
     """
 
     def change(each: Node) -> Node:
@@ -52,7 +52,7 @@ def ordered(
     Parameters
     ----------
     lookups
-        In an order that works.
+        In an order that satisfies the dependencies.
     sampled
         Columns of the stream itself.
     sizes
@@ -61,7 +61,7 @@ def ordered(
     waiting, known, found = list(lookups), set(sampled), list[TableLookup]()
     while waiting:
         possible = [each for each in waiting if _read(each) <= known]
-        best = min(possible, key=lambda each: _cost(each, sizes))  # of those alike the first
+        best = min(possible, key=lambda each: _cost(each, sizes))  # of equals the first
         waiting.remove(best)
         found.append(best)
         known |= names_of(best.table) if best.pairs else frozenset()
@@ -69,7 +69,7 @@ def ordered(
 
 
 def partners_of(lookup: Lookup | TableLookup, sizes: Mapping[str, RelationSize]) -> float:
-    """Return about how many rows a tuple finds that finds any; infinitely many if that is not known."""
+    """Return about how many rows a tuple with partners finds; infinity if that is not known."""
     own = names_of(lookup.table)
     keys = [
         columns_of(part) & own
@@ -88,12 +88,12 @@ def _cost(lookup: TableLookup, sizes: Mapping[str, RelationSize]) -> tuple[int, 
 
 
 def _read(lookup: TableLookup) -> frozenset[str]:
-    """Return the columns it reads of what has been found before."""
+    """Return the columns of earlier lookups that it reads."""
     return (frozenset() if lookup.predicate is None else columns_of(lookup.predicate)) - names_of(lookup.table)
 
 
 def _rows(table: Node, sizes: Mapping[str, RelationSize]) -> float:
-    """Return about how many rows a table of relations has: of a join as many as the largest."""
+    """Return about how many rows a table of relations has; for a join as many as the largest relation."""
     return max((_rows_of(each, sizes) for each in relations_of(table)), default=math.inf)
 
 
@@ -102,7 +102,7 @@ def _rows_of(relation: Relation, sizes: Mapping[str, RelationSize]) -> float:
 
 
 def _distinct(table: Node, column: str, *, sizes: Mapping[str, RelationSize]) -> int | None:
-    """Return about how many values a column of a table has; None if that is not known."""
+    """Return about how many distinct values a column of a table has; None if that is not known."""
     match table:
         case Relation():
             size = sizes.get(table.identity)

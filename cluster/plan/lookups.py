@@ -1,15 +1,15 @@
-"""Where streams meet relations: joins with relations become lookups, as close to their stream as may be.
+"""Joins of streams with relations as lookups, as close to their stream as possible.
 
     join segment = segment                            project
     |- window of 5 minutes                   ->       `- window of 5 minutes
     |  `- stream traffic                                 `- stream traffic, looked up in incidents on segment = ...
     `- relation incidents
 
-A stream's tuple meets the rows that are active when it is sampled, and none that come later (papers/star_joins.md
-section 1.3); so the lookup stands below the window, needs no memory, and runs next to the scan. Where FROM has several
-streams, a relation is looked up by the one its conditions read, by the first if they read none, and by the pair, when
-it begins, if they read several. What is not a stream's tuple (an aggregate, a row of a count window) meets the rows
-active when it begins to be valid.
+A stream's tuple is joined with the rows that are active when it is sampled, and none that come later
+(papers/star_joins.md section 1.3). So the lookup stands below the window, needs no memory, and runs next to the scan.
+Where FROM has several streams, a relation is looked up by the one its conditions read, by the first if they read none,
+and by the pair, when it begins, if they read several. Rows that are not tuples of a stream (of an aggregate, or of a
+count window) are joined with the rows that are active when they begin to be valid.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from cluster.plan.pipelines import is_pipeline, partition_keys
 from cluster.plan.relations_read import relations_of
 
 PLAIN_EQUALITY = 2
-"""Columns of an equality of one column with another."""
+"""Number of columns in an equality of one column with another."""
 
 
 def with_lookups(node: Node, large: frozenset[str] = frozenset()) -> Node:
@@ -70,8 +70,8 @@ def with_lookups(node: Node, large: frozenset[str] = frozenset()) -> Node:
     node
         The plan.
     large
-        Identities of the relations that are too large for the memory of every worker. Tuples that are looked up there
-        are spread by the key, if nothing above the lookup needs those of several keys together.
+        Identities of the relations that are too large for the memory of every worker. Tuples that are looked up in them
+        are spread by the key, if no operator above the lookup needs tuples of several keys together.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def _joined(join: Join, large: frozenset[str]) -> Node:
 
 @lru_cache(maxsize=4096)
 def _sunk(lookup: Lookup, large: frozenset[str]) -> Node:
-    """Return a lookup moved down to where its tuples come from."""
+    """Return a lookup moved down to the source of its tuples."""
     below = lookup.input
     match below:
         case Source() | Filter() if any(_spread_by(each, large) for each in _apart(lookup)):
@@ -154,9 +154,9 @@ def _sunk(lookup: Lookup, large: frozenset[str]) -> Node:
 
 
 def _placed(lookup: Lookup, large: frozenset[str]) -> Node:
-    """Return a lookup where it stays; NOT IN as several, each of which a hash table answers.
+    """Return a lookup at its final place; NOT IN as several lookups, each of which a hash table answers.
 
-    Only here: their parts read less than the whole, and would sink to where they meet other versions.
+    Only here: the parts read fewer columns than the whole, and would sink to places where other versions hold.
     """
     node = lookup.input
     for part in sorted(_apart(lookup), key=lambda each: bool(_spread_by(each, large))):
@@ -175,7 +175,7 @@ def _placed(lookup: Lookup, large: frozenset[str]) -> Node:
 
 
 def _apart(lookup: Lookup) -> tuple[Lookup, ...]:
-    """Return lookups that, one after the other, are a lookup, and of which most have an equality."""
+    """Return several lookups that in a row are equivalent to one, and of which most have an equality."""
     if lookup.kind != "anti":
         return (lookup,)
     conditions = without_alternatives(lookup.predicate, names_of(lookup.input), names_of(lookup.table))
@@ -183,7 +183,7 @@ def _apart(lookup: Lookup) -> tuple[Lookup, ...]:
 
 
 def _spread_by(lookup: Lookup, large: frozenset[str]) -> tuple[str, ...]:
-    """Return the column by whose values tuples go to buckets, if the table is too large for every worker to have it."""
+    """Return the column by whose values tuples are spread over buckets, if the table is too large for every worker."""
     if lookup.predicate is None or not any(each.identity in large for each in relations_of(lookup.table)):
         return ()
     left, right = names_of(lookup.input), names_of(lookup.table)
@@ -230,13 +230,13 @@ def _below_union(lookup: Lookup, below: Union, large: frozenset[str]) -> Node:
 
 
 def _in_source(lookup: Lookup, source: Source) -> Node:
-    """Return a stream whose tuples are looked up as they come.
+    """Return a stream whose tuples are looked up as they arrive.
 
-    What queries choose of the table goes above, so that those that choose otherwise share the lookup: they look up
-    whole rows, which have names of their own, and filter the pairs.
+    A query's conditions and columns of the table stay above, so that queries with others share the lookup: it looks up
+    whole rows, whose columns have names of their own, and the queries filter the pairs.
     """
     table = opened(lookup)
-    # No other column's name has a dot.
+    # No other column has a name with a dot.
     prefix = unique_name("+".join(each.name for each in relations_of(table.rest)), _prefixes(source))
     names = {column.name: f"{prefix}.{column.name}" for column in schema_of(table.rest)}
     whole = tuple(Output(names[each.name], column_scalar(each), each.unit) for each in schema_of(table.rest))
@@ -247,7 +247,7 @@ def _in_source(lookup: Lookup, source: Source) -> Node:
     chosen = None if table.condition is None else substituted(table.condition, outside)
     if (predicate is None) != (lookup.predicate is None) or (chosen is None) != (table.condition is None):
         return lookup  # too large
-    # However a query writes it: equal lookups are equal.
+    # Equal lookups are equal however queries write them.
     sides = [tidy_equality(part, frozenset(names.values())) for part in conjuncts_of(predicate)]
     predicate = conjunction_of(sorted(sides, key=lambda part: part.sql))
     entry = TableLookup(Project(table.rest, whole), predicate, lookup.kind)
@@ -265,12 +265,12 @@ def _prefixes(source: Source) -> list[str]:
 
 
 def called_columns(lookup: Lookup, names: dict[str, str]) -> dict[str, Scalar]:
-    """Return the columns of a lookup's table under other names, by their own."""
+    """Return the columns of a lookup's table under other names, by their own names."""
     return {each.name: column_scalar(replace(each, name=names[each.name])) for each in schema_of(lookup.table)}
 
 
 def renamed_table(lookup: Lookup, taken: list[str]) -> tuple[Node, dict[str, str]]:
-    """Return a lookup's table with names that are not taken, and the new name of each column."""
+    """Return a lookup's table with names that are not in use, and the new name of each column."""
     used = list(taken)
     names: dict[str, str] = {}
     for column in schema_of(lookup.table):
@@ -281,7 +281,7 @@ def renamed_table(lookup: Lookup, taken: list[str]) -> tuple[Node, dict[str, str
 
 
 def found_columns(lookup: Lookup, names: dict[str, str]) -> list[Output]:
-    """Return the columns that a lookup adds, under its own names, where they are called otherwise."""
+    """Return the columns that a lookup adds, under the lookup's names for columns that have others."""
     if not lookup.pairs:
         return []
     return [

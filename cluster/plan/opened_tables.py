@@ -12,14 +12,14 @@ from cluster.plan.expressions import by_name, conjunction_of, conjuncts_of, subs
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable:
-    """A lookup's table without what chooses of its columns and rows.
+    """A lookup's table without the query's selection of columns and rows.
 
     Parameters
     ----------
     rest
-        The rest.
+        The table below the selection.
     names
-        By column of the lookup's table: what it is called there.
+        By column of the lookup's table: its name there.
     condition
         Over the columns there; None for all rows.
     """
@@ -30,7 +30,7 @@ class OpenedTable:
 
 
 def opened(lookup: Lookup) -> OpenedTable:
-    """Return a lookup's table, opened as far as what was chosen can be chosen afterwards."""
+    """Return a lookup's table, opened as far as the selection can be applied afterwards."""
     table = lookup.table
     names = {column.name: column.name for column in schema_of(table)}
     condition: Scalar | None = None
@@ -42,7 +42,7 @@ def opened(lookup: Lookup) -> OpenedTable:
                     return OpenedTable(table, names, condition)  # too large
                 names = {name: plain[column] for name, column in names.items()}
                 condition, table = below, table.input
-            # Only pairs can be chosen afterwards: a row that is not there gives NULLs, or none at all.
+            # Only pairs can be filtered afterwards: a missing row gives NULLs, or no row at all.
             case Filter() if lookup.kind == "inner":
                 condition = conjunction_of((*conjuncts_of(table.predicate), *conjuncts_of(condition)))
                 table = table.input
@@ -51,7 +51,7 @@ def opened(lookup: Lookup) -> OpenedTable:
 
 
 def _plain(table: Project) -> dict[str, str] | None:
-    """Return what each column is called below, if a projection only renames and chooses them."""
+    """Return the name of each column below, if a projection only renames and selects columns."""
     plain = {output.name: plain_column(output.scalar) for output in table.outputs}
     found = {name: below for name, below in plain.items() if below is not None}
     return found if len(found) == len(plain) else None

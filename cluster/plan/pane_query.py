@@ -1,4 +1,4 @@
-"""Windowed aggregates of one stream, analysed: what may share panes, and what sensors may compute (shared_panes.py)."""
+"""Windowed aggregates of one stream, analysed: the parts that may share panes, and those that sensors may compute."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cluster.language.plans import column_scalar
 from cluster.plan.expressions import conjunction_of, conjuncts_of, substituted
 
 PANE_CLASS_BITS = 8
-"""Windows share panes with those whose own panes are up to 256 times as wide: a pane of one microsecond would be of no
-use to a window of an hour."""
+"""Windows share panes only with windows whose own panes are up to 256 times as wide: panes of one microsecond would be
+of no use to a window of an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PaneQuery:
     source
         The stream, without the column of stamps.
     keys
-        What it groups by, as expressions of the stream's columns, in the order of their text.
+        The keys, as expressions of the stream's columns, in the order of their text.
     size_us, slide_us
         Its window.
     calls
@@ -38,9 +38,9 @@ class PaneQuery:
     top
         The rest of the plan, above a source with the keys and the calls.
     predicate
-        Which tuples are its own; None for all.
+        The condition on its tuples; None for all.
     tolerances, slowest_us
-        What its author allows of the stream's samples.
+        The tolerances and the longest period that its author allows.
     """
 
     source: Source
@@ -60,12 +60,12 @@ class PaneQuery:
 
     @property
     def own_pane_us(self) -> int:
-        """The widest panes its window is made of."""
+        """The width of the widest panes that its window consists of."""
         return math.gcd(self.size_us, self.slide_us)
 
     @property
     def family(self) -> str:
-        """The same for all queries that may share panes; never changes."""
+        """Equal for all queries that may share panes; never changes."""
         pane_class = self.own_pane_us.bit_length() // PANE_CLASS_BITS
         what = identity_of((self.source, self.keys, pane_class))
         return f"panes-{hashlib.blake2b(what, digest_size=8).hexdigest()}"
@@ -73,7 +73,7 @@ class PaneQuery:
 
 @lru_cache(maxsize=65_536)
 def pane_query_of(node: Node) -> PaneQuery | None:
-    """Return a plan's pieces, if it is a windowed aggregate of one stream with nothing but stateless work above."""
+    """Return a plan's pieces, if it is a windowed aggregate of one stream with only stateless operators above."""
     above: list[Filter | Project] = []
     while isinstance(node, Filter | Project):
         above.append(node)
@@ -109,7 +109,7 @@ def pane_query_of(node: Node) -> PaneQuery | None:
 
 @dataclass(frozen=True, slots=True)
 class _Below:
-    """What is below an aggregate: its columns as expressions of the stream's."""
+    """The operators below an aggregate: its columns as expressions of the stream's columns."""
 
     source: Source
     columns: Mapping[str, Scalar]
@@ -162,7 +162,7 @@ def _over_the_stream(call: AggregateCall, columns: Mapping[str, Scalar]) -> Aggr
 
 
 def without_acquisition_hints(source: Source) -> Source:
-    """Return a source without its acquisition hints (batteries, tolerances), which change nothing for operators."""
+    """Return a source without its acquisition hints (batteries, tolerances), which have no meaning for operators."""
     return replace(source, tolerances=(), slowest_us=0, lifetime_us=0)
 
 

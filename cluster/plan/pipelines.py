@@ -1,6 +1,6 @@
-"""Which operators of a plan form stateless pipelines: these run next to the scan, all others behind the shuffle.
+"""The stateless pipelines of a plan: these run next to the scan, all other operators behind the shuffle.
 
-A pipeline begins at a stream. Where an aggregate breaks it, the aggregate's first half runs next to the scan, too.
+A pipeline begins at a stream. If an aggregate breaks it, the first half of the aggregate runs next to the scan, too.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def is_pipeline(node: Node) -> bool:
 
 
 def pipelines_of(node: Node) -> tuple[tuple[Node, Aggregate | None], ...]:
-    """Return what runs upstream, left to right: pipelines, each with the aggregate above if any; equal ones once."""
+    """Return the pipelines of a plan, left to right, each with the aggregate above it if any; equal ones once."""
     return tuple(dict.fromkeys(_pipelines(node)))
 
 
 def runs_upstream(node: Node) -> bool:
-    """Return whether a part of a plan runs upstream: a pipeline, or the first half of an aggregate of one."""
+    """Return whether a part of a plan runs next to the scan: a pipeline, or the first half of an aggregate over one."""
     return is_pipeline(node) or (isinstance(node, Aggregate) and is_pipeline(node.input))
 
 
@@ -46,7 +46,7 @@ def _pipelines(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
 def partitioned_by(node: Node) -> Lookup | Aggregate | None:
     """Return the node by whose keys a plan may be spread: an aggregate or a lookup in a large relation; None if none.
 
-    There may be only stateless operators above it.
+    All operators above it must be stateless.
     """
     top = node
     while isinstance(top, Filter | Project | TimeWindow) and not is_pipeline(top):
@@ -59,7 +59,7 @@ def partitioned_by(node: Node) -> Lookup | Aggregate | None:
 
 
 def partition_keys(node: Node) -> tuple[str, ...]:
-    """Return the keys by which a plan may be spread; none if it may not."""
+    """Return the keys by which a plan may be spread; none if it may not be."""
     found = partitioned_by(node)
     keys = () if found is None else found.by if isinstance(found, Lookup) else found.keys
     return tuple(key for key in keys if key != QUERY_GROUP.name)  # query groups with the same values share a bucket
@@ -76,12 +76,12 @@ def slide_of(node: Node) -> int:
 
 
 class Host(StrEnum):
-    """One of the two."""
+    """The two hosts of operators."""
 
     STATELESS = "stateless"
     STATEFUL = "stateful"
 
 
 def host_of(node: Node) -> Host:
-    """Return which one answers a query, given its plan."""
+    """Return the host that answers a query, given its plan."""
     return Host.STATELESS if is_pipeline(node) else Host.STATEFUL

@@ -1,7 +1,7 @@
-"""Conditions as intervals of a column's values: what a predicate index can look up.
+"""Conditions as intervals of a column's values, which a predicate index can look up.
 
-``speed > 20 AND lane IN (1, 2) AND sensor LIKE 'I-8%'`` is three sets of intervals and no rest. What is no interval of
-one column's values (functions, columns compared with each other, IS NULL) stays an expression.
+``speed > 20 AND lane IN (1, 2) AND sensor LIKE 'I-8%'`` is three sets of intervals without a rest. Conditions that are
+not intervals of one column's values (functions, comparisons of columns, IS NULL) stay expressions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SURROGATES = (0xD800, 0xDFFF)
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Values from `low` to `high`; None is no bound. NULL is in no interval."""
+    """Values from `low` to `high`; None means no bound. NULL is in no interval."""
 
     low: Value | None = None
     high: Value | None = None
@@ -45,7 +45,7 @@ class Interval:
 
 
 Intervals = tuple[Interval, ...]
-"""A union; none of them is no value at all."""
+"""A union of intervals; the empty union contains no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Conditions:
     intervals
         By column: unions of intervals, each of which must contain the value.
     rest
-        What is no interval, as expressions.
+        The other conditions, as expressions.
     """
 
     intervals: Mapping[str, tuple[Intervals, ...]] = field(default_factory=dict)
@@ -71,9 +71,9 @@ def extract_ranges(predicate: Scalar | None, columns: Schema) -> Conditions:
     Parameters
     ----------
     predicate
-        None for no condition.
+        None means no condition.
     columns
-        What it may read.
+        Columns that it may read.
     """
     if predicate is None:
         return Conditions()
@@ -91,7 +91,7 @@ def extract_ranges(predicate: Scalar | None, columns: Schema) -> Conditions:
 
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-"""The equivalent sign with the sides exchanged."""
+"""The equivalent operator with the sides exchanged."""
 
 
 def _intervals(part: Expression, types: Mapping[str, FieldType]) -> tuple[str, Intervals] | None:
@@ -156,7 +156,7 @@ def _compared(
     if kind is FieldType.REAL:
         value = float(value)
     if kind is FieldType.INTEGER and isinstance(value, float):
-        # Integers beyond compare as the nearest reals: not as they lie on the line.
+        # Integers beyond this compare as their nearest reals, so their order is not exact.
         return (column.name, _of_integers(sign, value)) if abs(value) < 2**53 else None
     return column.name, _of_values(sign, value)
 
@@ -176,7 +176,7 @@ def _of_values(sign: str, value: Value) -> Intervals:
 
 
 def _of_integers(sign: str, value: float) -> Intervals:
-    """Return the integers that compare with a real."""
+    """Return the integers that equal a real in comparisons."""
     if sign == "=":
         return (Interval(int(value), int(value)),) if value.is_integer() else ()
     if sign == "<>":
@@ -200,7 +200,7 @@ def _constant(constant: Expression) -> Value | None:
         case Literal(kind=FieldType.INTEGER):
             return int(constant.text)
         case Literal(kind=FieldType.REAL):
-            # What is infinite is NULL, and equals nothing.
+            # Infinite values are NULL, and equal nothing.
             return float(constant.text) if math.isfinite(float(constant.text)) else None
         case _:
             return None

@@ -1,8 +1,8 @@
-"""Push-down to sensors: which bands of values, properties of sensors and aggregates of panes they can evaluate.
+"""Push-down to sensors: the bands of values, properties of sensors and aggregates of panes that they can evaluate.
 
 A windowed aggregate can be pushed down if it groups by fixed fields only, sensors support its aggregates, and its
-condition restricts, apart from fixed fields, only the intervals in which sampled values lie: then a pane's aggregates
-of the samples in these bands are all it needs (papers/fjords.md section 3, predefined aggregation).
+condition restricts, apart from fixed fields, only the intervals of sampled values: then it needs only a pane's
+aggregates of the samples in these bands (papers/fjords.md section 3, predefined aggregation).
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ MEASURES: Mapping[str, tuple[Measure, ...]] = {
     "min": (Measure.COUNT, Measure.MIN),
     "max": (Measure.COUNT, Measure.MAX),
 }
-"""What each aggregate is made of."""
+"""The measures of which each aggregate is composed."""
 NUMBERS = (FieldType.INTEGER, FieldType.REAL)
 MOST_PAIRS = 1_000
-"""Pairs of intervals of one field that are compared to find what several conditions leave of it."""
+"""Most pairs of intervals of one field that are compared to intersect several conditions."""
 LARGEST_EXACT = 2**53
-"""Sensors compare as reals; integers beyond this are not all reals."""
+"""Sensors compare values as reals; not all integers beyond this are reals."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushablePredicate:
-    """What sensors can evaluate of a condition: bands of sampled values, and which sensors it is about.
+    """The part of a condition that sensors can evaluate: bands of sampled values, and conditions on sensors.
 
     Parameters
     ----------
     bands
-        Of sampled fields.
+        Intervals of sampled fields.
     sensors
-        Of fixed fields.
+        Intervals of fixed fields.
     fixed
-        The part of the condition that is about fixed fields only; None for none.
+        The part of the condition that reads fixed fields only; None for none.
     exactly
-        True if the bands and `fixed` together select just what the condition does; else they select more.
+        True if the bands and `fixed` together are equivalent to the condition; else they hold for more tuples.
     """
 
     bands: tuple[Band, ...] = ()
@@ -68,18 +68,18 @@ class PushablePredicate:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What sensors compute of a windowed aggregate.
+    """The part of a windowed aggregate that sensors compute.
 
     Parameters
     ----------
     fingerprint
-        Names the samples, or the events, that are aggregated; tuples carry it.
+        Identifies the samples, or the events, that are aggregated; tuples carry it.
     predicate
-        Which these are.
+        The condition on these.
     measures
-        By field: which measures are needed.
+        By field: the needed measures.
     counts_events
-        True if events are counted; these are never reported as samples.
+        True if events are counted; single events are then not reported.
     """
 
     fingerprint: str
@@ -90,7 +90,7 @@ class Pushed:
 
 @lru_cache(maxsize=65_536)
 def pushed_of(query: PaneQuery) -> Pushed | None:
-    """Return what sensors can compute of a windowed aggregate; None if they have to report every sample (or event)."""
+    """Return what sensors can compute of a windowed aggregate; None if they must report every sample (or event)."""
     source = query.source
     if source.lookups or query.own_pane_us > LONGEST_PERIOD_US:
         return None
@@ -102,7 +102,7 @@ def pushed_of(query: PaneQuery) -> Pushed | None:
     types = {column.name: column.type for column in source.columns}
     for call in query.calls:
         if call.function == "completeness":
-            continue  # the proxy reports that
+            continue  # the proxy reports the missing samples
         if call.function not in MEASURES or call.distinct or call.order is not None:
             return None
         if call.argument is None:
@@ -126,7 +126,7 @@ def event_fingerprint(source: Source) -> str:
 def fingerprint_of(
     stream: str, detector: Detector | None, period_us: int | None, bands: Iterable[Band], *, counted: bool
 ) -> str:
-    """Return the name of samples or events that are pushed down; the same for ever, in every cluster."""
+    """Return the fingerprint of samples or events that are pushed down; equal for ever, in every cluster."""
     what = msgspec.json.encode((stream, detector, period_us, tuple(bands), counted))
     return hashlib.blake2b(what, digest_size=8).hexdigest()
 
@@ -138,7 +138,7 @@ def fixed_columns(source: Source) -> frozenset[str]:
 
 @lru_cache(maxsize=65_536)
 def split_predicate(source: Source, predicate: Scalar | None) -> PushablePredicate:
-    """Split off what sensors can evaluate of a condition right above a source."""
+    """Split a condition directly above a source into the part that sensors can evaluate, and the rest."""
     fixed = fixed_columns(source)
     about_sensors: list[Scalar] = []
     about_samples: list[Scalar] = []
@@ -191,7 +191,7 @@ def _bands(name: str, intervals: Intervals, kind: FieldType) -> tuple[Band, ...]
 
 
 def _intersection(unions: Iterable[Intervals]) -> tuple[Intervals, bool]:
-    """Return what is in all unions, or more than that where there are many; and whether it is just that."""
+    """Return the intersection of unions, or a superset of it where there are many; and whether it is exact."""
     found: Intervals = (Interval(),)
     whole = True
     for union in unions:

@@ -1,4 +1,4 @@
-"""Which relations a plan reads."""
+"""The relations that a plan reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.language.walks import nodes_of
 from cluster.shared_nodes import remembered
 
 MEMORY_BYTES = 256 * 1024**2
-"""What one table of relations may take of a worker's memory, unless another limit is given."""
+"""How much of a worker's memory one table of relations may take, unless another limit is given."""
 
 
 @remembered
@@ -31,14 +31,14 @@ def relations_of(node: Node) -> tuple[Relation, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RelationSize:
-    """What is known of a relation's newest version.
+    """Statistics of a relation's newest version.
 
     Parameters
     ----------
     rows, bytes
         Its size; the bytes are those of its columns in memory.
     distinct
-        By column: about how many different values it has; columns of which that is not known are not there.
+        By column: about how many different values it has; columns for which this is not known are missing.
     """
 
     rows: int
@@ -47,14 +47,14 @@ class RelationSize:
 
 
 def large_relations(sizes: Mapping[str, RelationSize], memory_bytes: int) -> frozenset[str]:
-    """Return the relations that are too large for every worker to have them whole, by identity."""
+    """Return the relations that are too large for every worker to hold them completely, by identity."""
     return frozenset(identity for identity, size in sizes.items() if size.bytes > memory_bytes)
 
 
 SLICES_IN_MEMORY = 4
-"""A slice of a table beyond memory takes at most one part in so many of what a table may take."""
+"""A slice of a table beyond memory takes at most this fraction of the memory of a table."""
 
 
 def slices_of(size_bytes: int, memory_bytes: int, buckets: int) -> int:
-    """Return into how many slices a table beyond memory is cut: a multiple of the number of buckets."""
+    """Return the number of slices of a table beyond memory: a multiple of the number of buckets."""
     return buckets * math.ceil(SLICES_IN_MEMORY * size_bytes / memory_bytes / buckets)

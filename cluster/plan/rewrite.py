@@ -1,4 +1,4 @@
-"""Making plans cheaper by equivalences that need no knowledge of the data (papers/pipes_algebra.md section 4).
+"""Rewriting plans by equivalences that need no knowledge of the data (papers/pipes_algebra.md section 4).
 
 Rules that only pay off for some data (the order of joins, distinct below joins, grouping below a join, which needs a
 unique key) are not here: they belong to a cost model.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Rule = Callable[["Node"], "Node | None"]
 
 RULES: tuple[Rule, ...] = (
-    # Windows first: what goes here spares the others work.
+    # Windows first: removing one spares the other rules work.
     windows.drop_now_window,
     windows.unbounded_count_window,
     windows.istream_of_unbounded_window,
@@ -90,15 +90,15 @@ COPYING: frozenset[Rule] = frozenset(
         projection.project_below_union,
     }
 )
-"""Rules that push something below several inputs."""
+"""Rules that push a node below several inputs."""
 
 LARGEST_COPIED = 50
-"""Nodes of a plan that stands below several others and may become one for each of them: whatever one of them pushes
-below both inputs of a union is not pushed by the others. A condition with OR about subqueries gives a union of two
-parts that have everything in common; of ten of them, one above the other, there would be a thousand."""
+"""Most nodes of a plan that is the input of several others and may be copied for each of them: a node that one of them
+pushes below both inputs of a union is not pushed by the others. A condition with OR over subqueries gives a union of
+two parts that share everything; ten of them, one above the other, would give a thousand copies."""
 
 MOST_STEPS = 10_000
-"""Applications of rules on one plan. More are refused: the plan is too large, or two rules undo each other."""
+"""Applications of rules on one plan. More are an error: the plan is too large, or two rules undo each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Rewritten:
     Parameters
     ----------
     node
-        The plan; snapshot-equivalent to the one it came from.
+        The plan; snapshot-equivalent to the original one.
     applied
         Names of the rules that made it, in the order of their application.
     """
@@ -124,18 +124,18 @@ def rewrite(
     large: frozenset[str] = frozenset(),
     sizes: Mapping[str, RelationSize] | None = None,
 ) -> Rewritten:
-    """Return `node` after applying `rules` bottom-up until none fits, and making lookups of joins with relations.
+    """Return `node` after applying `rules` bottom-up until none matches, and turning joins with relations into lookups.
 
     Parameters
     ----------
     node
         The plan. It stays as it is; plans are values.
     rules
-        Which rules to use.
+        The rules to use.
     large
         Identities of relations that are too large for the memory of every worker.
     sizes
-        What is known of relations, by identity: it decides in which order they are looked up.
+        Known statistics of relations, by identity: they decide the order of lookups.
 
     Raises
     ------
@@ -146,13 +146,13 @@ def rewrite(
     """
     applied: list[str] = []
     finished: dict[int, tuple[Node, Node]] = {}
-    """What has become of nodes, by their identity; with the node, so that it stays what it is."""
+    """Results by the identity of the node; kept with the node, so that its identity stays valid."""
     same: dict[Node, Node] = {}
-    """The one object that stands for all equal ones: then comparing what is above them is quick."""
+    """The one object that stands for all equal ones: comparing the nodes above is then fast."""
 
     shared = parts_shared(node)
     common: dict[int, Node] = {}
-    """What has become of large parts that are shared."""
+    """Results of large parts that are shared."""
 
     def improved(current: Node) -> Node | None:
         whole = any(id(below) in common for below in inputs_of(current))
@@ -203,7 +203,7 @@ def rewrite(
 
 
 def _has_lookup(node: Node) -> bool:
-    """Return whether computed rows are looked up: then it matters when these begin, which rules may change.
+    """Return whether computed rows are looked up. Then it matters where rows begin, which rules may change.
 
     A group has new rows with every step of its window, DISTINCT has one row as long as it is valid.
     """

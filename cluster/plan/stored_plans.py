@@ -1,6 +1,6 @@
 """Plans as JSON: trees where that is short, lists of distinct nodes where parts stand in many places.
 
-A tree is easier to read, and what was written before there were lists.
+A tree is easier to read, and files from before there were lists hold trees.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 
 LARGEST_TREE = 5_000
-"""Nodes of a plan that is written as a tree; one with more, parts counted wherever they stand, is a list."""
+"""Most nodes of a plan that is written as a tree, counting shared parts wherever they occur; larger ones are lists."""
 
 _NOWHERE = Relation("", "", ())
-"""Stands for an input in a list, where numbers say what it is."""
+"""Stands for an input in a list, where numbers give the place of the input."""
 
 
 class Numbered(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Numbered(msgspec.Struct, frozen=True):
     node
         The node, its inputs left out.
     inputs
-        Their places in the list; they come before it.
+        Their places in the list; they precede the node.
     """
 
     node: Node
@@ -43,11 +43,11 @@ class Numbered(msgspec.Struct, frozen=True):
 
 
 Stored = Node | tuple[Numbered, ...]
-"""A plan as it is written: the last of a list is its top."""
+"""A plan in its stored form: the last node of a list is its top."""
 
 
 def stored(node: Node) -> Stored:
-    """Return a plan as it is written."""
+    """Return a plan in its stored form."""
     if written_out(node) <= LARGEST_TREE:
         return node
     places: dict[int, int] = {}
@@ -61,7 +61,7 @@ def stored(node: Node) -> Stored:
 
 
 def restored(found: Stored) -> Node:
-    """Return the plan that was written.
+    """Return the plan of a stored form.
 
     Raises
     ------
@@ -81,33 +81,33 @@ def restored(found: Stored) -> Node:
 
 
 class _Expression(msgspec.Struct, frozen=True):
-    """An expression as it is written: a list of its distinct nodes (:mod:`cluster.expressions.storing`)."""
+    """An expression in its stored form: a list of its distinct nodes (:mod:`cluster.expressions.storing`)."""
 
     expression: list[storing.StoredNode]
     type: FieldType
 
 
 class _Text(msgspec.Struct, frozen=True):
-    """An expression as formats 2 and 3 have it."""
+    """An expression in formats 2 and 3."""
 
     sql: str
     type: FieldType
 
 
 def as_nodes(value: object) -> object:
-    """Return what `msgspec` writes for a part of a plan that it does not know: an expression."""
+    """Return the stored form of an object that `msgspec` does not know: an expression."""
     if not isinstance(value, Scalar):
         raise NotImplementedError(f"{type(value).__name__} is no part of a plan")
     return _Expression(storing.stored(value.expression), value.type)
 
 
 def from_nodes(kind: type, value: object) -> Scalar:
-    """Return the expression that was written, by this version or an earlier one.
+    """Return the expression of a stored form of this version or an earlier one.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If it is not an expression.
     """
     if kind is not Scalar:
         raise NotImplementedError(f"{kind.__name__} is no part of a plan")
@@ -126,23 +126,23 @@ _decoder = msgspec.json.Decoder(Stored, dec_hook=from_nodes)
 
 @remembered
 def written(node: Node) -> bytes:
-    """Return a plan as JSON; made once, however many epochs it is part of."""
+    """Return a plan as JSON; computed once, however many epochs it is part of."""
     return msgspec.json.encode(stored(node), enc_hook=as_nodes)
 
 
 def read(text: bytes | str) -> Node:
-    """Return the plan that is written so.
+    """Return the plan that a JSON text describes.
 
     Raises
     ------
     msgspec.DecodeError, ValueError
-        If it is none.
+        If the text is not a plan.
     """
     return restored(_decoder.decode(text))
 
 
 def encoded(node: Node) -> bytes:
-    """Return a text that is the same for equal plans only, to make names of; the same for ever."""
+    """Return a text that is the same for equal plans only, and for ever: names are made of it."""
     if written_out(node) <= LARGEST_TREE:
         return identity_of(node)
     digests: dict[int, str] = {}

@@ -1,6 +1,6 @@
-"""Bands made wider where there are more of them, or longer ones, than a demand may carry.
+"""Widening bands that are more, or longer, than a demand may carry.
 
-A demand may always cover more than a query needs: the cluster drops what the query does not need. So the closest
+A demand may always cover more than a query needs, because the cluster discards the rest. So the closest
 intervals are united, and texts that are too long are cut, downwards or upwards.
 """
 
@@ -17,7 +17,7 @@ from protocols.wire.demands import LONGEST_TEXT, MOST_BANDS, PropertyBand, Query
 from protocols.wire.programs import Band
 
 _LETTERS = 8
-"""Letters of texts, from the first on that is not the same in all: the distance of texts is measured by these."""
+"""Letters of texts, from the first difference on, by which the distance of texts is measured."""
 _LAST_LETTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -25,14 +25,14 @@ _SURROGATES = range(0xD800, 0xE000)
 def with_fewer_bands(demand: QueryDemand, most: int) -> QueryDemand:
     """Return a demand with at most so many bands, and as many conditions on sensors, where it may cover more.
 
-    A demand for aggregates may not be widened: they are of the samples in exactly its bands.
+    A demand for aggregates may not be widened: it is for the samples in exactly its bands.
     """
     bands = demand.bands if demand.panes is not None else widened_bands(demand.bands, most)
     return replace(demand, bands=bands, sensors=widened_conditions(demand.sensors, most))
 
 
 def widened_bands(bands: Sequence[Band], most: int = MOST_BANDS) -> tuple[Band, ...]:
-    """Return bands that hold every value the given ones do, at most so many; the given ones, if they are no more.
+    """Return at most so many bands that hold all values of the given ones; the given ones, if they are no more.
 
     Examples
     --------
@@ -45,13 +45,13 @@ def widened_bands(bands: Sequence[Band], most: int = MOST_BANDS) -> tuple[Band, 
     by_field = intervals_of(bands)
     if sum(len(intervals) for _, intervals in by_field) > most:
         each = most // len(by_field)
-        # A field without room for one interval is no condition any more.
+        # If there is no space for one interval of a field, there is no condition on it any more.
         by_field = tuple((name, fewer(intervals, each)) for name, intervals in by_field) if each else ()
     return bands_of(by_field)
 
 
 def widened_conditions(bands: Sequence[PropertyBand], most: int = MOST_BANDS) -> tuple[PropertyBand, ...]:
-    """Return conditions that hold for every sensor for which the given ones do, at most so many, with no long texts."""
+    """Return at most so many conditions, without long texts, that hold for every sensor for which the given ones do."""
     carried = [_with_shorter_texts(each) for each in bands]
     if len(carried) <= most:
         return tuple(carried)
@@ -66,7 +66,7 @@ def _field_of(band: PropertyBand) -> str:
 
 
 def _fewer(bands: Sequence[PropertyBand], most: int) -> list[PropertyBand]:
-    """Return at most so many bands of one field that hold whatever the given ones do: the closest are united."""
+    """Return at most so many bands of one field that hold all values of the given ones: the closest are united."""
     found: list[PropertyBand] = []
     for band in sorted(bands, key=_begin):
         if found and _meet(found[-1], band):
@@ -87,7 +87,7 @@ def _begin(band: PropertyBand) -> tuple[bool, int | float | str, bool]:
 
 
 def _meet(band: PropertyBand, after: PropertyBand) -> bool:
-    """Return whether there is no value between a band and one that begins no earlier."""
+    """Return whether no value lies between a band and one that begins no earlier."""
     if band.high is None or after.low is None:
         return True
     if band.high == after.low:
@@ -106,7 +106,7 @@ def _united(band: PropertyBand, after: PropertyBand) -> PropertyBand:
 
 
 def _gaps(bands: Sequence[PropertyBand]) -> list[float] | list[int]:
-    """Return how far each band of one field ends before the next begins."""
+    """Return the distance between each band of one field and the next."""
     between = [(band.high, after.low) for band, after in pairwise(bands)]
     texts = [bound for ends in between for bound in ends if isinstance(bound, str)]
     if not texts:

@@ -1,1 +1,1 @@
-"""Where relations come from: databases, files and the catalog of sensors, as tables of Fjord's four types."""
+"""The sources of relations: databases, files and the catalog of sensors, as tables of Fjord's four types."""

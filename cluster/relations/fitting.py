@@ -1,4 +1,4 @@
-"""Fitting a source's columns to a relation's: names, types, and conditions on the rows that came."""
+"""Fitting a source's columns to a relation's: names, types, and conditions on the rows read."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
     FieldType.TEXT: pl.String,
 }
 ORDERED = (FieldType.INTEGER, FieldType.REAL)
-"""Types that every source sorts alike; texts it may sort by a language."""
+"""Types that every source sorts alike; a source may sort texts by the rules of a language."""
 DECLARE = "declare the columns you need: CREATE RELATION name (column TYPE, ...) FROM ..."
 
 
 def all_columns(given: Sequence[SourceColumn]) -> Schema:
-    """Return the columns of a relation that takes whatever its source has.
+    """Return the columns of a relation that uses all columns of its source.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def all_columns(given: Sequence[SourceColumn]) -> Schema:
 
 
 def matched(wanted: Schema, given: Sequence[SourceColumn]) -> list[tuple[Column, SourceColumn]]:
-    """Return for each wanted column that of the source it is read from.
+    """Return, for each wanted column, the column of the source from which it is read.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def matched(wanted: Schema, given: Sequence[SourceColumn]) -> list[tuple[Column,
 
 
 def can_give(given: FieldType | None, wanted: FieldType) -> bool:
-    """Return whether values of one type can be had as another: anything as text, integers as reals.
+    """Return whether values of one type can be converted to another: any to text, integers to reals.
 
     >>> can_give(FieldType.INTEGER, FieldType.REAL), can_give(FieldType.REAL, FieldType.INTEGER)
     (True, False)
@@ -97,7 +97,7 @@ def can_give(given: FieldType | None, wanted: FieldType) -> bool:
 
 
 def servable(comparison: Comparison, column: Column, given: SourceColumn) -> bool:
-    """Return whether a source may evaluate a comparison itself, as its result is surely the same as ours."""
+    """Return whether a source may evaluate a comparison itself, because its result is surely the same as Fjord's."""
     if given.type is not column.type or comparison.operator not in {"=", "in", "is null", "is not null"}:
         return given.type is column.type and column.type in ORDERED and _of_type(comparison, column.type)
     return _of_type(comparison, column.type)
@@ -117,7 +117,7 @@ def _of_type(comparison: Comparison, type_: FieldType) -> bool:
 
 
 def predicate(condition: Iterable[Comparison]) -> pl.Expr:
-    """Return a condition over columns of Fjord's types as Polars has it."""
+    """Return a condition over columns of Fjord's types as an expression of Polars."""
     return reduce(and_, (_test(each, pl.col(each.column)) for each in condition), pl.lit(True))  # noqa: FBT003
 
 
@@ -143,7 +143,7 @@ def _test(comparison: Comparison, column: pl.Expr) -> pl.Expr:
 
 
 def _among(column: pl.Expr, values: Sequence[Value]) -> pl.Expr:
-    """Return whether a column is one of some values, numbers of either type; an integer counts as a real beside one."""
+    """Return whether a column is one of some numbers; with a real, an integer is compared as a real."""
     integers = [each for each in values if type(each) is int]
     reals = [each for each in values if isinstance(each, float)]
     if not integers and not reals:
@@ -157,14 +157,14 @@ def _among(column: pl.Expr, values: Sequence[Value]) -> pl.Expr:
 
 
 def settled(frame: pl.DataFrame, columns: Schema, condition: tuple[Comparison, ...]) -> pl.DataFrame:
-    """Return rows of Fjord's types that satisfy the whole condition; what is no finite real is NULL, as everywhere."""
+    """Return rows of Fjord's types that satisfy the whole condition; infinite reals and NaN are NULL, as everywhere."""
     exact = frame.select(_finite(column.name) if column.type is FieldType.REAL else column.name for column in columns)
     return exact.filter(predicate(condition)) if condition else exact
 
 
 def _finite(name: str) -> pl.Expr:
     column = pl.col(name)
-    # Minus zero equals zero, and must not differ from it.
+    # Minus zero equals zero, so both must have the same bits.
     return pl.when(column == 0).then(0.0).when(column.is_finite()).then(column).alias(name)
 
 

@@ -1,4 +1,4 @@
-"""Relations from what Polars reads: CSV and Parquet files, and Delta tables."""
+"""Relations that Polars reads: CSV and Parquet files, and Delta tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from protocols.wire.streams import FieldType
 
 
 class _FrameSource(ABC):
-    """What all of them have in common."""
+    """The common part of all these sources."""
 
     def __init__(self, shown: str, limits: Limits) -> None:
         self.shown = shown
@@ -62,26 +62,26 @@ class _FrameSource(ABC):
         return settled(frame, columns, condition)
 
     def estimate(self) -> int | None:
-        """Return how many rows there are, as far as that is known without reading them."""
+        """Return the number of rows, if it is known without reading them."""
         return None
 
     @abstractmethod
     def _scan(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:
-        """Return a scan; columns named in `as_text` as they are written, where the source has no types."""
+        """Return a scan; if the source has no types, it reads the columns in `as_text` as written."""
 
     def _check(self, columns: Schema) -> None:  # noqa: B027 - not every source knows its size
-        """Refuse what is too large before it is read, where that can be known."""
+        """Refuse a source that is too large, before reading it, if its size is known."""
 
 
 class _FileSource(_FrameSource):
-    """What is one file.
+    """The common part of sources that are one file.
 
     Parameters
     ----------
     path
         The file.
     limits
-        What it may take.
+        Limits on memory and rows.
     """
 
     kind: str
@@ -92,7 +92,7 @@ class _FileSource(_FrameSource):
 
 
 class CsvSource(_FileSource):
-    """A CSV file with names in its first line. Types are those of the values."""
+    """A CSV file with names in its first line. Types are inferred from the values."""
 
     kind = "csv"
 
@@ -157,14 +157,14 @@ class ParquetSource(_FileSource):
 
 
 class DeltaSource(_FrameSource):
-    """A Delta table, as its newest version has it.
+    """A Delta table, in its newest version.
 
     Parameters
     ----------
     location
         Folder or URI.
     limits
-        What it may take.
+        Limits on memory and rows.
     """
 
     def __init__(self, location: str, *, limits: Limits) -> None:
@@ -212,7 +212,7 @@ def _fitted(column: Column, given: SourceColumn, dtype: pl.DataType) -> pl.Expr:
 
 
 def _state(path: Path) -> tuple[int, int, int]:
-    """Return what changes when a file is written to."""
+    """Return a state that changes whenever a file is written."""
     try:
         found = path.stat()
     except OSError as error:
@@ -222,7 +222,7 @@ def _state(path: Path) -> tuple[int, int, int]:
 
 @contextmanager
 def _explained(shown: str) -> Iterator[None]:
-    """Turn what the libraries raise into errors of ours."""
+    """Convert the exceptions of the libraries into our own errors."""
     try:
         yield
     except RelationSourceError:

@@ -1,4 +1,4 @@
-"""How fresh a relation is, and when to look again: decisions without any I/O."""
+"""The freshness of a relation, and when to read it again: decisions without any I/O."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ class State(StrEnum):
 
     FRESH = "fresh"
     STALE = "stale"
-    """The source cannot be read, the last rows go on."""
+    """The source cannot be read, and the last rows stay in use."""
     AWAY = "away"
-    """It cannot be read, and there are no rows to go on with, or no longer."""
+    """The source cannot be read, and there are no rows that may stay in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What is known of a relation's source. Times are seconds of a clock that is never set.
+    """The state of reading a relation's source. Times are seconds of a monotonic clock.
 
     Parameters
     ----------
     refresh_seconds
-        Between two looks at it.
+        Time between two reads.
     stale_seconds
-        How long its last rows may go on; None for ever.
+        How long its last rows may stay in use; None for ever.
     fresh_at
-        When the rows were last known to be its; None if they never were.
+        When the rows were last known to be current; None if they never were.
     failures
-        In a row.
+        Failed reads in a row.
     reason
-        Why it could not be read the last time; empty if it could.
+        Why the last read failed; empty if it succeeded.
     """
 
     refresh_seconds: float
@@ -46,15 +46,15 @@ class Freshness:
     reason: str = ""
 
     def succeeded(self, now: float) -> Freshness:
-        """Return what is known after it has been read at `now`."""
+        """Return the state after a successful read at `now`."""
         return replace(self, fresh_at=now, failures=0, reason="")
 
     def failed(self, reason: str) -> Freshness:
-        """Return what is known after it could not be read."""
+        """Return the state after a failed read."""
         return replace(self, failures=self.failures + 1, reason=reason)
 
     def pause(self, chance: float) -> float:
-        """Return the seconds until it is looked at again.
+        """Return the seconds until the next read.
 
         Parameters
         ----------
@@ -73,12 +73,12 @@ class Freshness:
         return None if self.fresh_at is None else max(now - self.fresh_at, 0.0)
 
     def overdue(self, now: float) -> bool:
-        """Return whether its last rows must not go on any longer."""
+        """Return whether its last rows may no longer be used."""
         age = self.age(now)
         return bool(self.failures) and age is not None and self.stale_seconds is not None and age >= self.stale_seconds
 
     def state(self, now: float) -> State:
-        """Return how it is."""
+        """Return the state of the relation."""
         if self.fresh_at is None or self.overdue(now):
             return State.AWAY
         return State.STALE if self.failures else State.FRESH

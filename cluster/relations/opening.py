@@ -1,4 +1,4 @@
-"""Text behind FROM -> the source it means."""
+"""The source that a text behind FROM names."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ DATABASES = ("postgresql", "sqlite")
 
 
 def open_source(statement: CreateRelation, *, limits: Limits, sensors: RelationSource | None = None) -> RelationSource:
-    """Return the source of a relation; nothing is read from it yet.
+    """Return the source of a relation, without reading from it yet.
 
     Parameters
     ----------
     statement
         The statement that creates the relation.
     limits
-        What reading it may take.
+        Limits on reading it.
     sensors
-        The source that is meant by ``catalog:sensors``; None if there is none.
+        The source behind ``catalog:sensors``; None if there is none.
 
     Raises
     ------
     FjordSqlError
-        If there is no such kind of source, or it has no tables and queries.
+        If there is no such kind of source, or it does not support tables and queries.
     """
     kind, location = _kind(statement)
     if kind not in DATABASES:
@@ -69,7 +69,7 @@ def open_source(statement: CreateRelation, *, limits: Limits, sensors: RelationS
 
 
 def _kind(statement: CreateRelation) -> tuple[str, str]:
-    """Return which kind of source it is, and where.
+    """Return the kind of a source, and its location.
 
     ``sqlite:///a/b`` and ``sqlite:/a/b`` are ``/a/b``; ``sqlite:a/b`` is below the folder in which the cluster runs.
     """

@@ -1,4 +1,4 @@
-"""Relations from PostgreSQL: read only transactions, one statement, rows by cursor, conditions by its indexes."""
+"""Relations from PostgreSQL: read-only transactions of one statement, rows by cursor, conditions by indexes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEEP_ALIVE = {
     "tcp_user_timeout": 30_000,
     "application_name": "fjord",
 }
-"""Settings of a connection, unless the address has others: a network that fails in silence is noticed."""
+"""Settings of a connection, unless the address has others: they detect a network that fails silently."""
 
 TIMESTAMPS = ("timestamp without time zone", "timestamp with time zone", "date")
 _TYPES = {
@@ -59,14 +59,14 @@ class PostgresSource:
     Parameters
     ----------
     url
-        ``postgresql://user@host/database``, as libpq reads it; what it leaves open comes from the environment and from
+        ``postgresql://user@host/database``, as libpq reads it; missing parts come from the environment and from
         ``.pgpass``.
     table
         Name of a table or view, a part per dot; or None.
     query
-        A query instead.
+        A query, in place of a table; or None.
     limits
-        What it may take.
+        Limits on reading it.
     """
 
     def __init__(self, url: str, *, table: tuple[str, ...] | None, query: str | None, limits: Limits) -> None:
@@ -136,7 +136,7 @@ class PostgresSource:
 
     def _columns(self, connection: psycopg.Connection) -> tuple[SourceColumn, ...]:
         with psycopg.RawCursor(connection) as cursor:
-            # Binary, so that the extended protocol is used, which takes one statement only.
+            # Binary, to use the extended protocol, which accepts only one statement.
             cursor.execute(f"SELECT * FROM {self._from} AS q LIMIT 0".encode(), binary=True)  # noqa: S608
             described = [(each.name, each.type_code) for each in cursor.description or ()]
             codes = [code for _, code in described]
@@ -148,7 +148,7 @@ class PostgresSource:
         )
 
     def _explained(self, error: psycopg.Error) -> RelationSourceError:
-        """Return the error as ours, without passwords: a driver may quote the address."""
+        """Return the error as our own, without passwords, because a driver may quote the address."""
         # libpq's second line asks whether the server is running.
         text = (error.diag.message_primary or str(error).strip() or type(error).__name__).splitlines()[0]
         text = text.removeprefix("connection failed: ")
@@ -161,7 +161,7 @@ class PostgresSource:
 
 
 def _secrets(url: str) -> set[str]:
-    """Return the passwords an address holds, as written and as meant."""
+    """Return the passwords in an address, as written and decoded."""
     found: set[str] = set()
     try:
         parts = urlsplit(url)
@@ -175,7 +175,7 @@ def _secrets(url: str) -> set[str]:
 
 
 def _cast(given: SourceColumn, column: Column) -> str:
-    """Return the expression of a wanted column; conditions leave the column bare, so that indexes serve."""
+    """Return the expression of a wanted column; conditions use the bare column, so that indexes can serve them."""
     name = f"q.{Identifier(given.name).as_string()}"
     if column.type is FieldType.INTEGER and given.declared in TIMESTAMPS:
         return f"CASE WHEN isfinite({name}) THEN (EXTRACT(EPOCH FROM {name}) * 1000000)::bigint END"

@@ -19,7 +19,7 @@ BATCH_ROWS = 20_000
 
 
 class RelationSourceError(ClusterError):
-    """A source that cannot be read as its relation needs."""
+    """A source that cannot be read in the form its relation needs."""
 
 
 class SourceAwayError(RelationSourceError):
@@ -27,16 +27,16 @@ class SourceAwayError(RelationSourceError):
 
 
 class SourceStartingError(SourceAwayError):
-    """A source that is not there yet, as after every start of the cluster."""
+    """A source that does not exist yet, as after every start of the cluster."""
 
 
 class SourceSchemaError(RelationSourceError):
-    """A source that does not have what the relation needs.
+    """A source that lacks a column or type of its relation.
 
     Parameters
     ----------
     message
-        What is wrong; names the column, if it is about one.
+        The reason; it names the column, if one is to blame.
     column
         Its name, or None.
     """
@@ -47,21 +47,21 @@ class SourceSchemaError(RelationSourceError):
 
 
 class SourceTooLargeError(RelationSourceError):
-    """A source with more than a relation may hold."""
+    """A source that is larger than a relation may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column as its source has it.
+    """A column of a source.
 
     Parameters
     ----------
     name
-        In the source.
+        Its name in the source.
     type
-        What it is in Fjord. None if that is not known: it has no value but NULL.
+        Its type in Fjord. None if that is not known because all its values are NULL.
     declared
-        What the source calls its type.
+        Its type in the words of the source.
     usable
         False if Fjord has no type for its values.
     """
@@ -74,20 +74,20 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a source may take.
+    """Limits on reading a source.
 
     Parameters
     ----------
     max_bytes
-        Of a relation in memory.
+        Most bytes of a relation in memory.
     max_rows
-        Of a relation.
+        Most rows of a relation.
     connect_seconds
-        Until a connection stands.
+        Most time until a connection is made.
     read_seconds
-        Until all is read.
+        Most time until all rows are read.
     clock
-        Seconds that only go forward.
+        A monotonic clock in seconds.
     """
 
     max_bytes: int = 2 * 1024**3
@@ -97,12 +97,12 @@ class Limits:
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def check(self, rows: int, size: int) -> None:
-        """Refuse what is too large.
+        """Refuse a relation that is too large.
 
         Raises
         ------
         SourceTooLargeError
-            With the figures.
+            If it is; the error has the figures.
         """
         if rows > self.max_rows:
             raise SourceTooLargeError(
@@ -117,14 +117,14 @@ class Limits:
 
 
 class RelationSource(Protocol):
-    """A table somewhere else. Its methods block: call them in a thread."""
+    """A table outside Fjord. Its methods block: call them in a thread."""
 
     @property
     def shown(self) -> str:
-        """Where it is, without passwords."""
+        """Its address, without passwords."""
 
     def columns(self) -> tuple[SourceColumn, ...]:
-        """Return the columns it has now.
+        """Return its present columns.
 
         Raises
         ------
@@ -133,14 +133,14 @@ class RelationSource(Protocol):
         """
 
     def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> pl.DataFrame:
-        """Return its rows as they are now.
+        """Return its present rows.
 
         Parameters
         ----------
         columns
-            What is wanted, in this order, of these types. Names have no case where the source agrees.
+            The wanted columns, in this order and of these types. Names have no case where the source agrees.
         condition
-            Only rows for which all of it is true. Whatever an index of the source could serve is left to the source.
+            Only rows that satisfy all of it. The source evaluates all parts that an index could serve.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class RelationSource(Protocol):
         """
 
     def estimate(self) -> int | None:
-        """Return how many rows it has, about; None if that is not known.
+        """Return the approximate number of its rows; None if it is not known.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class RelationSource(Protocol):
 
 @dataclass(slots=True)
 class Deadline:
-    """Until when something has to be done."""
+    """The time by which a task has to be finished."""
 
     limits: Limits
     _until: float = field(init=False)
@@ -170,16 +170,16 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """True when it is too late."""
+        """True if the time has passed."""
         return self.limits.clock() > self._until
 
     def check(self) -> None:
-        """Refuse to go on when it is too late.
+        """Raise an error if the time has passed.
 
         Raises
         ------
         SourceAwayError
-            Then.
+            If it has.
         """
         if self.passed:
             raise SourceAwayError(f"it was not read within {self.limits.read_seconds:g} seconds")

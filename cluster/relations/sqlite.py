@@ -1,6 +1,7 @@
-"""Relations from SQLite files: opened for reading only, conditions by its indexes, values checked one by one.
+"""Relations from SQLite files: opened for reading only, conditions evaluated with indexes, values checked one by one.
 
-SQLite's columns hold anything. What a column is goes by its declared type; what a query computes, by its values.
+SQLite's columns hold values of any type. A column's type is its declared type; that of a computed column follows from
+its values.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TIME_WORDS = ("DATE", "TIME")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = range(-(2**63), 2**63)
 _INSTRUCTIONS = 100_000
-"""Of SQLite's machine, between two looks at the clock."""
+"""Instructions of SQLite's machine between two checks of the deadline."""
 
 
 class SqliteSource:
@@ -46,9 +47,9 @@ class SqliteSource:
     table
         Name of a table or view, perhaps with that of its database; or None.
     query
-        A query instead.
+        A query, in place of a table; or None.
     limits
-        What it may take.
+        Limits on reading it.
     """
 
     def __init__(self, path: Path, *, table: tuple[str, ...] | None, query: str | None, limits: Limits) -> None:
@@ -60,7 +61,7 @@ class SqliteSource:
 
     @property
     def shown(self) -> str:
-        """Where the file is."""
+        """The path of the file."""
         return f"sqlite:{self._path}"
 
     def columns(self) -> tuple[SourceColumn, ...]:
@@ -93,7 +94,7 @@ class SqliteSource:
         return settled(pl.concat(chunks), columns, condition)
 
     def estimate(self) -> int | None:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         with self._opened() as database:
             return int(database.execute(f"SELECT count(*) FROM {self._from}").fetchone()[0])  # noqa: S608
 
@@ -157,7 +158,7 @@ def _tests(
 
 
 def _reader(column: Column, given: SourceColumn) -> Callable[[object], object]:
-    """Return what makes a value of a wanted column of one that SQLite holds."""
+    """Return a function that converts a value of SQLite to a wanted column's type."""
     timestamps = any(word in given.declared for word in TIME_WORDS)
 
     def wrong(value: object) -> SourceSchemaError:
@@ -194,7 +195,7 @@ def _reader(column: Column, given: SourceColumn) -> Callable[[object], object]:
 
 
 def _instant(value: object) -> int | None:
-    """Return microseconds since 1970 of what SQLite's date functions take: ISO texts, or seconds since 1970."""
+    """Return microseconds since 1970 for the values that SQLite's date functions accept: ISO texts, or seconds."""
     match value:
         case int() | float():
             micros = round(value * 1_000_000)

@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableSource:
-    """A source of which only the reason is known.
+    """A source of which only the error is known.
 
     Parameters
     ----------
     error
-        What is wrong with the statement that names it.
+        The error of the statement that names it.
     """
 
     error: FjordError
     shown: str = "unknown"
 
     def columns(self) -> tuple[SourceColumn, ...]:
-        """Raise what is wrong."""
+        """Raise the error."""
         self._fail()
 
     def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> NoReturn:  # noqa: ARG002 - a source's signature
-        """Raise what is wrong."""
+        """Raise the error."""
         self._fail()
 
     def estimate(self) -> int | None:
-        """Raise what is wrong."""
+        """Raise the error."""
         self._fail()
 
     def _fail(self) -> NoReturn:

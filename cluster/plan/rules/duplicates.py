@@ -25,7 +25,7 @@ from cluster.language.plans import plain_column
 from cluster.shared_nodes import remembered
 
 INSENSITIVE = ("min", "max")
-"""Aggregates that give the same for a bag and for its set."""
+"""Aggregates with the same value for a bag and for its set."""
 
 
 @remembered
@@ -49,7 +49,7 @@ def duplicate_free(node: Node) -> bool:
 
 
 def _keeps_keys(node: Project) -> bool:
-    """Return whether a projection of groups keeps all their keys, and so keeps them distinct."""
+    """Return whether a projection of groups keeps all their keys, so that its rows are distinct."""
     below = node.input
     while isinstance(below, Filter):
         below = below.input

@@ -1,4 +1,4 @@
-"""Conditions find their join, and what concerns one side goes below it (section 4.2 C1, C4; section 4.3)."""
+"""Conditions move to their join, and those about one side below it (section 4.2 C1, C4; section 4.3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _filtered(node: Node, conditions: list[Scalar]) -> Node:
 
 
 def filter_into_join(node: Node) -> Node | None:
-    """σp(A ⋈θ B) = A ⋈θ∧p B, from which :func:`join_condition_to_sides` takes what concerns one side."""
+    """σp(A ⋈θ B) = A ⋈θ∧p B. :func:`join_condition_to_sides` then moves conditions about one side below it."""
     if not (isinstance(node, Filter) and isinstance(node.input, Join)):
         return None
     both = [*conjuncts_of(node.input.predicate), *conjuncts_of(node.predicate)]
@@ -49,7 +49,7 @@ def filter_below_existence(node: Node) -> Node | None:
 
 
 def filter_below_lookup(node: Node) -> Node | None:
-    """σp(L(A, R)) = L(σp(A), R): a condition on A alone goes below, so that other relations see it too."""
+    """σp(L(A, R)) = L(σp(A), R): a condition on A alone moves below, so that other relations see it too."""
     if not (isinstance(node, Filter) and isinstance(node.input, Lookup)):
         return None
     lookup = node.input
@@ -88,7 +88,7 @@ def split_antijoin(node: Node) -> Node | None:
     NOT IN means ``x = y OR x IS NULL OR y IS NULL``; alone, the equality can be looked up instead of searched.
     """
     if not isinstance(node, AntiJoin) or reads_relations_only(node.right):
-        return None  # lookups split their own conditions: which lookup does depends on the whole
+        return None  # lookups split their own conditions: the best split depends on the whole condition
     options = without_alternatives(node.predicate, names_of(node.left), names_of(node.right))
     if len(options) == 1:
         return None
@@ -124,7 +124,7 @@ def drop_distinct_in_existence(node: Node) -> Node | None:
 
 
 def narrow_existence(node: Node) -> Node | None:
-    """Keep of the right side of a semi-join or anti-join only what its condition reads."""
+    """Keep, of the right side of a semi-join or anti-join, only the columns that its condition reads."""
     if not isinstance(node, SemiJoin | AntiJoin):
         return None
     needed = columns_of(node.predicate) if node.predicate is not None else frozenset()
@@ -135,7 +135,7 @@ def narrow_existence(node: Node) -> Node | None:
 
 
 def narrow_join(node: Node) -> Node | None:
-    """Keep of both sides of a join only what its condition and the projection above read."""
+    """Keep, of both sides of a join, only the columns that its condition and the projection above read."""
     if not (isinstance(node, Project) and isinstance(node.input, Join)):
         return None
     join = node.input
@@ -149,7 +149,7 @@ def narrow_join(node: Node) -> Node | None:
 
 
 def narrow_existence_left(node: Node) -> Node | None:
-    """Keep of the left side of a semi-join or anti-join only what its condition and the projection above read."""
+    """Keep, of the left side of a semi-join or anti-join, only columns that its condition and the projection read."""
     if not (isinstance(node, Project) and isinstance(node.input, SemiJoin | AntiJoin)):
         return None
     join = node.input

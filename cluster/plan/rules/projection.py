@@ -26,7 +26,7 @@ from cluster.plan.expressions import by_name, column_uses, columns_of, kept, nam
 
 
 def merge_projects(node: Node) -> Node | None:
-    """Two projections in a row are one, μf(μg(S)) = μf∘g(S), unless that would compute something twice."""
+    """Two projections in a row are one, μf(μg(S)) = μf∘g(S), unless an expression would be computed twice."""
     if not (isinstance(node, Project) and isinstance(node.input, Project)):
         return None
     inner = by_name(node.input.outputs)
@@ -45,7 +45,7 @@ def merge_projects(node: Node) -> Node | None:
 
 
 def drop_identity_project(node: Node) -> Node | None:
-    """A projection to the same columns under the same names does nothing."""
+    """A projection to the same columns under the same names has no effect."""
     if not isinstance(node, Project):
         return None
     same = project(node.input, node.outputs)
@@ -76,7 +76,7 @@ def _windowed_raw(node: Node) -> bool:
 def project_above_window(node: Node) -> Node | None:
     """W3, W5, W6 upwards, over a base stream: ω(μf(S)) = μf(ω(S)), so that queries with other columns share the window.
 
-    The keys of a partitioned window must come from below as they are.
+    A partitioned window needs its keys from below unchanged.
     """
     if not (isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and isinstance(node.input, Project)):
         return None
@@ -92,7 +92,7 @@ def project_above_window(node: Node) -> Node | None:
 
 
 def project_below_time_window(node: Node) -> Node | None:
-    """W3 downwards, over a derived stream: μf(ω(S)) = ω(μf(S)), so that what is split for the window is narrow."""
+    """W3 downwards, over a derived stream: μf(ω(S)) = ω(μf(S)), so that the rows split for the window are narrow."""
     if not (isinstance(node, Project) and isinstance(node.input, TimeWindow)) or _windowed_raw(node.input):
         return None
     return replace(node.input, input=replace(node, input=node.input.input))
@@ -108,7 +108,7 @@ def project_below_count_window(node: Node) -> Node | None:
 
 
 def project_below_partitioned_window(node: Node) -> Node | None:
-    """W6 downwards, over a derived stream, where f adds no columns and hands on every key; else groups would merge."""
+    """W6 downwards, over a derived stream, where f adds no columns and passes on every key; else groups would merge."""
     if not (isinstance(node, Project) and isinstance(node.input, PartitionedWindow)) or _windowed_raw(node.input):
         return None
     if len(node.outputs) > len(schema_of(node.input)):
@@ -128,7 +128,7 @@ def project_below_granularity(node: Node) -> Node | None:
 
 
 def narrow_aggregate(node: Node) -> Node | None:
-    """Keep of an aggregate's input only its keys and what its calls read."""
+    """Keep, of an aggregate's input, only its keys and the columns that its calls read."""
     if not isinstance(node, Aggregate):
         return None
     arguments = [columns_of(scalar) for call in node.calls for scalar in call.reads]
@@ -152,7 +152,7 @@ def drop_unused_calls(node: Node) -> Node | None:
 
 
 def groups_without_aggregates(node: Node) -> Node | None:
-    """Groups of which nothing but the keys is wanted are the distinct keys: γ_keys(S) = δ(π_keys(S))."""
+    """Groups of which only the keys are used are the distinct keys: γ_keys(S) = δ(π_keys(S))."""
     if not (isinstance(node, Aggregate) and not node.calls and node.keys):
         return None
     by_column = {output.name: output for output in kept(node.input, node.keys)}

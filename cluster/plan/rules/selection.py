@@ -1,4 +1,4 @@
-"""Selections sink: the earlier a tuple goes, the less the rest has to do (section 4.2 C2, C4, W2; section 4.3)."""
+"""Selections sink: the earlier a tuple is removed, the less work remains (section 4.2 C2, C4, W2; section 4.3)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def merge_filters(node: Node) -> Node | None:
 
 
 def drop_repeated_conditions(node: Node) -> Node | None:
-    """A condition that stands twice in a selection counts once: σp∧p(S) = σp(S)."""
+    """A condition that occurs twice in a selection counts once: σp∧p(S) = σp(S)."""
     if not isinstance(node, Filter):
         return None
     if not repeats_itself(node.predicate.expression):
@@ -65,14 +65,14 @@ def filter_below_time_window(node: Node) -> Node | None:
 
 
 def filter_below_partitioned_window(node: Node) -> Node | None:
-    """σp(ω_keys,N(S)) = ω_keys,N(σp(S)) where p reads nothing but the keys: whole groups go."""
+    """σp(ω_keys,N(S)) = ω_keys,N(σp(S)) where p reads only the keys: whole groups are removed."""
     if not (isinstance(node, Filter) and isinstance(node.input, PartitionedWindow)):
         return None
     return _split(node, node.input, frozenset(node.input.keys))
 
 
 def filter_below_aggregate(node: Node) -> Node | None:
-    """σp(γ_keys(S)) = γ_keys(σp(S)) where p reads nothing but keys, and at least one: whole groups go."""
+    """σp(γ_keys(S)) = γ_keys(σp(S)) where p reads only keys, and at least one: whole groups are removed."""
     if not (isinstance(node, Filter) and isinstance(node.input, Aggregate)):
         return None
     return _split(node, node.input, frozenset(node.input.keys))
@@ -80,7 +80,7 @@ def filter_below_aggregate(node: Node) -> Node | None:
 
 def _split(node: Filter, grouped: Aggregate | PartitionedWindow, keys: frozenset[str]) -> Node | None:
     parts = conjuncts_of(node.predicate)
-    # A condition without columns would make an empty group of what has no keys appear or vanish: it stays above.
+    # A condition without columns would make the group of an aggregate without keys appear or vanish: it stays above.
     below = conjunction_of(part for part in parts if columns_of(part) and columns_of(part) <= keys)
     if below is None:
         return None

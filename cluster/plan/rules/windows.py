@@ -1,4 +1,4 @@
-"""Windows that do nothing go, the others sink to their streams (section 4.2 W1, W4, G1, CQL; section 4.3)."""
+"""Windows without effect are removed, the others sink to their streams (section 4.2 W1, W4, G1, CQL; section 4.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cluster.language.algebra import (
 
 
 def drop_now_window(node: Node) -> Node | None:
-    """W1: a window of one instant that moves with every instant is the stream itself."""
+    """W1: a window of one instant that slides with every instant is the stream itself."""
     if isinstance(node, TimeWindow) and node.size_us == 1 and node.slide_us == 1:
         return node.input
     return None
@@ -34,14 +34,14 @@ def window_below_union(node: Node) -> Node | None:
 
 
 def unbounded_count_window(node: Node) -> Node | None:
-    """The last of arbitrarily many tuples are all of them: a count window without bound is a time window without."""
+    """The last of arbitrarily many tuples are all of them: an unbounded count window is an unbounded time window."""
     if isinstance(node, CountWindow) and node.rows is None and node.slide_rows == 1:
         return TimeWindow(node.input, None)
     return None
 
 
 def istream_of_unbounded_window(node: Node) -> Node | None:
-    """CQL: what begins to be valid in everything so far is what comes now: Istream(ω_∞(S)) = S.
+    """CQL: tuples that begin to be valid in the whole past are the new tuples of the stream: Istream(ω_∞(S)) = S.
 
     Selections and projections in between commute with the window (W2, W3): Istream(σμ(ω_∞(S))) = σμ(S).
     """

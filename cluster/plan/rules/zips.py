@@ -1,4 +1,4 @@
-"""Zipper joins: a condition sinks only where it takes whole keys away; columns that nothing reads go."""
+"""Zipper joins: a condition sinks only where it removes whole keys; unused columns are removed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from protocols.wire.streams import FieldType
 
 
 def filter_below_zip(node: Node) -> Node | None:
-    """σp(A ⋈zip B) = σp(A) ⋈zip σp(B) where p reads nothing but keys: all tuples of a key go, or none.
+    """σp(A ⋈zip B) = σp(A) ⋈zip σp(B) where p reads only keys: all tuples of a key are removed, or none.
 
-    Any other condition would take a tuple away before it has found its partner, which then would take another.
-    Unmatched tuples of the right have no keys of the left, so p is about the left, or the join answers pairs only. Keys
-    are no reals: zeros of both signs are equal, and an expression can distinguish them.
+    Any other condition would remove a tuple before it has found its partner, which then would find another one.
+    Unmatched tuples of the right have no keys of the left, so p must read the left, or the join answer pairs only. Keys
+    are not reals: zeros of both signs are equal, and an expression can distinguish them.
     """
     if not (isinstance(node, Filter) and isinstance(node.input, Zip) and node.input.kind != "full"):
         return None
@@ -39,7 +39,7 @@ def filter_below_zip(node: Node) -> Node | None:
 
 
 def narrow_zip(node: Node) -> Node | None:
-    """Keep of both sides of a zipper join only its keys and what the projection above reads."""
+    """Keep, of both sides of a zipper join, only its keys and the columns that the projection above reads."""
     if not (isinstance(node, Project) and isinstance(node.input, Zip)):
         return None
     zipped = node.input
