@@ -54,7 +54,7 @@ def with_beginnings(node: Node, epoch: int, stands_us: Mapping[str, int | None])
 
 @lru_cache(maxsize=4096)
 def beginnings_of(node: Node) -> Mapping[str, int]:
-    """Return the instants from which a plan reads stored tuples, by stream, without the streams that it reads only live."""
+    """Return the instants from which a plan reads stored tuples, by stream, without streams that it reads only live."""
     found: dict[str, int] = {}
     for source, history in sources_with_history(node):
         begins = EVER_US if history.begins_us is None else history.begins_us

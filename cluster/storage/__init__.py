@@ -1,1 +1,1 @@
-"""Delta tables: what a stream was, what a query answered. Imports nothing of the cluster but its errors."""
+"""Delta tables of streams and results. Imports nothing of the cluster but its errors."""

@@ -3,8 +3,8 @@
     data files, synced ──> commit that names them ──> commit synced ──> it counts ──> checkpoint, at times
                            │ an error from here on, of any kind: was the commit made? Its transactions show it
 
-An append either is made or not, and the caller learns which. Only where the table cannot be read either is that
-unknown; then nothing more is appended before it is known. One that is made is on disk.
+An append either is made or not, and the caller learns which. Only if the table cannot be read either is this
+unknown; then nothing more is appended until it is known. An append that is made is on disk.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from cluster.storage.delta_tables import checkpointed, due_for_checkpoint, sync_
 from cluster.storage.log_entries import LINES
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""What follows a commit is done apart from it: its failures are none of the commit."""
+"""Steps after a commit run separately, so that their failures are not failures of the commit."""
 
 
 class OutcomeUnknownError(StorageError):
-    """An append that may have been made or not; the table cannot be read to see."""
+    """An append that may have been made or not; the table cannot be read to check it."""
 
 
 class AppendedTable:
@@ -52,7 +52,7 @@ class AppendedTable:
 
     @property
     def version(self) -> int:
-        """The newest version that no power cut takes back, as far as this handle knows."""
+        """The newest version that survives a power cut, as far as this handle knows."""
         return self._synced
 
     def stored(self, application: str) -> int | None:
@@ -81,9 +81,9 @@ class AppendedTable:
         Parameters
         ----------
         rows
-            None if there are only transactions or metadata.
+            None to append only transactions or metadata.
         transactions
-            By application: the version this append brings it to.
+            By application: its version after this append.
         metadata
             The commit's own metadata.
 
@@ -101,7 +101,7 @@ class AppendedTable:
         try:
             self._commit(rows, transactions, metadata or {})
             self.settle()
-        except Exception as error:  # whatever went wrong, the commit may have been made before it did
+        except Exception as error:  # the commit may have been made before the error, whatever it was
             self._in_doubt = True
             if not (transactions and self.made(transactions)):
                 raise StorageError(f"could not append to table {self.root}: {error}") from error
@@ -110,12 +110,12 @@ class AppendedTable:
         return version
 
     def replace(self, paths: Sequence[str], groups: Iterable[pa.Table]) -> None:
-        """Put the rows of some files into one, in one commit.
+        """Replace some files by one with the same rows, in one commit.
 
         Parameters
         ----------
         paths
-            Of the files, below the table.
+            The files, below the table.
         groups
             Their rows.
 
@@ -133,19 +133,19 @@ class AppendedTable:
         self.settle()
 
     def drop(self, paths: Sequence[str], metadata: Mapping[str, str]) -> None:
-        """Take files out of the table, in one commit; they stay on disk until those that have it open are done.
+        """Remove files from the table, in one commit; they stay on disk until the readers that have them open are done.
 
         Parameters
         ----------
         paths
-            Of the files, below the table.
+            The files, below the table.
         metadata
             The commit's own metadata.
 
         Raises
         ------
         DeltaError, OSError
-            If it fails; then the table may have them or not.
+            If it fails; then the table may still have them or not.
         """
         now_ms = time.time_ns() // 1_000_000
         self._in_doubt = True
@@ -154,7 +154,7 @@ class AppendedTable:
         self.settle()
 
     def filled(self, rows: pa.Table) -> pa.Table:
-        """Return rows with all of the table's columns, in its order; what is not known is NULL."""
+        """Return rows with all of the table's columns, in its order; unknown values are NULL."""
         known = self._schema()
         for field in known:
             if field.name not in rows.column_names:
@@ -205,7 +205,7 @@ class AppendedTable:
         return pa.schema(self.delta.schema().to_arrow())
 
     def _widen(self, schema: pa.Schema) -> None:
-        """Give the table the columns that rows have and it lacks."""
+        """Add to the table the columns of rows that it lacks."""
         known = set(self._schema().names)
         new = [field.with_nullable(nullable=True) for field in schema if field.name not in known]
         if new:
@@ -214,7 +214,7 @@ class AppendedTable:
             self.settle()
 
     def _look_again(self) -> None:
-        """Open the table anew if an append may have been made or not; its caller then looks for it."""
+        """Open the table anew if an append may have been made or not; its caller then checks for it."""
         if self._in_doubt:
             self.delta = DeltaTable(self.root)
             self.settle()
@@ -244,12 +244,12 @@ class DiskUse(NamedTuple):
 
 
 def disk_use(table: AppendedTable) -> DiskUse:
-    """Return the bytes of a table's files; replaced files are counted only where the table is on a local disk.
+    """Return the bytes of a table's files; replaced files are counted only if the table is on a local disk.
 
     Raises
     ------
     DeltaError, OSError
-        If it cannot be seen.
+        If they cannot be measured.
     """
     files = pa.table(table.delta.get_add_actions(flatten=True))
     live = sum(files.column("size_bytes").to_pylist())

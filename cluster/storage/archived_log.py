@@ -2,7 +2,7 @@
 
 Each commit to a table lists the table's whole log, 8 µs a file; at ten commits a second that would be 0.3 s a commit
 after an hour. Delta itself would delete old commits, but an engine that is behind reads them one by one. So we move
-them, with the checkpoints of their time: any version can still be put together.
+them, with the checkpoints of their time: any version can still be rebuilt.
 
     _delta_log/   the newest checkpoint that lies far enough back, and everything after it
     _fjord_log/   what was before, in folders of ten thousand commits, for a day, and while a reader needs it
@@ -22,7 +22,7 @@ from cluster.storage.synced_files import make_folder
 LOG = "_delta_log"
 ARCHIVE = "_fjord_log"
 COMMITS_KEPT = 200
-"""Commits that stay in the log at least."""
+"""Most recent commits that always stay in the log."""
 COMMITS_A_FOLDER = 10_000
 
 _CHECKPOINT = ".checkpoint.parquet"
@@ -63,9 +63,9 @@ def archive(root: Path, newest: int) -> None:
 
 @contextlib.contextmanager
 def log_at(root: Path, version: int) -> Iterator[Path]:
-    """Give a folder that has the log of a table at a version, put together from its log and the archive.
+    """Yield a folder with the log of a table at a version, rebuilt from its log and the archive.
 
-    There are no data in it, only the names of the files that the version consists of.
+    It contains no data, only the names of the files of the version.
     """
     places = [root / LOG, *sorted((root / ARCHIVE).glob("*"), reverse=True)]
     found = [
@@ -83,15 +83,15 @@ def log_at(root: Path, version: int) -> Iterator[Path]:
 
 
 def forget_archived(root: Path, *, needed: int | None, now: float) -> int:
-    """Remove folders to which the last commit came long ago; return how many.
+    """Remove folders whose last commit is old; return how many.
 
     Parameters
     ----------
     root
         Folder of the table.
     needed
-        The oldest version that a reader may have to open; None if there is none. Older commits are needed for it, too,
-        back to the checkpoint from which it is put together.
+        The oldest version that a reader may have to open; None if there is none. It needs older commits, too,
+        back to the checkpoint from which it is rebuilt.
     now
         Seconds since 1970.
     """
@@ -118,7 +118,7 @@ def _folder(version: int) -> str:
 
 
 def _version(entry: Path) -> int | None:
-    """Return the version of a commit or checkpoint; None for anything else."""
+    """Return the version of a commit or checkpoint; None for other files."""
     number, _, rest = entry.name.partition(".")
     return int(number) if number.isdigit() and f".{rest}" in (_COMMIT, _CHECKPOINT) else None
 

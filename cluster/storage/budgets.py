@@ -1,4 +1,4 @@
-"""What a stream's table may keep, and what is to go: decisions about its files. Pure.
+"""The budget of a stream's table, and the files to remove: decisions without I/O.
 
     stamps      files        oldest                                  newest
                              [====][=====][===] [====][=====][==]
@@ -6,7 +6,7 @@
     passed      -----------------------|           before it nothing has to be read any more
     goes                     [====][=====]         the third is over the budget, and reported
 
-Whole files go, oldest first, so that what is left is everything from some instant on, and maybe a little more.
+Whole files are removed, oldest first, so that all rows from some instant on stay, and maybe a few more.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import NamedTuple
 import msgspec
 
 PARTS = 8
-"""A merged file holds at most this part of what may be kept, so that little more than has to go goes."""
+"""A merged file holds at most this fraction of a budget, so that little more is removed than necessary."""
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What may be kept of a stream.
+    """The limits on a stream's table.
 
     Parameters
     ----------
     age_us
-        How far back behind the stream's low watermark; None for ever.
+        How far back rows are kept, from the stream's low watermark; None for ever.
     bytes
-        How much on disk, beside what compaction has replaced lately; None for no bound.
+        Most bytes on disk, apart from files that compaction has replaced lately; None for no bound.
     """
 
     age_us: int | None = None
@@ -40,7 +40,7 @@ UNBOUNDED = Budget()
 
 
 class TableFile(NamedTuple):
-    """A file of a table: where it is below the table, its rows and bytes, and its first and last stamp."""
+    """A file of a table: its path below the table, its rows and bytes, and its first and last stamp."""
 
     path: str
     rows: int
@@ -50,14 +50,14 @@ class TableFile(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """The instant before which nothing has to be read any more, and what has to read the rest."""
+    """The instant before which all readers have read, and the readers of the rest."""
 
     instant_us: int
     by: str = ""
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """What is over a budget and still has to be read, and by what."""
+    """The files that are over a budget and still have to be read, and their readers."""
 
     rows: int = 0
     bytes: int = 0
@@ -65,22 +65,22 @@ class Blocked(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, files: Sequence[TableFile], by: str) -> Blocked:
-        """Add files up."""
+        """Add up the figures of files."""
         return cls(sum(file.rows for file in files), sum(file.bytes for file in files), by)
 
 
 @dataclass(frozen=True, slots=True)
 class Dropping:
-    """What goes, and what should and cannot.
+    """The files to remove, and those over the budget that have to stay.
 
     Parameters
     ----------
     from_us
-        Everything stamped from this instant on is kept.
+        All rows stamped from this instant on are kept.
     files
-        What goes.
+        The files to remove.
     blocked
-        What should go, too, and still has to be read.
+        Files over the budget that still have to be read.
     """
 
     from_us: int
@@ -89,14 +89,14 @@ class Dropping:
 
 
 def wanted_from(files: Iterable[TableFile], budget: Budget, watermark_us: int | None) -> int | None:
-    """Return from which instant on a budget lets a table keep its rows; None for all of them.
+    """Return the instant from which a budget lets a table keep its rows; None for all of them.
 
     Parameters
     ----------
     files
-        Of the table.
+        The files of the table.
     budget
-        What it may keep.
+        The limits.
     watermark_us
         The stream's low watermark; None before the first.
     """
@@ -115,16 +115,16 @@ def wanted_from(files: Iterable[TableFile], budget: Budget, watermark_us: int | 
 
 
 def dropping(files: Sequence[TableFile], wanted_us: int, passed_us: int) -> Dropping:
-    """Return which files go.
+    """Return the files to remove.
 
     Parameters
     ----------
     files
-        Of the table.
+        The files of the table.
     wanted_us
-        From which instant on rows are to be kept.
+        The instant from which rows are to be kept.
     passed_us
-        Before this instant nothing has to be read any more.
+        All readers have read the rows before this instant.
     """
     from_us = min(wanted_us, passed_us)
     to_go = [file for file in files if file.last_us < wanted_us]

@@ -1,7 +1,7 @@
-"""Reads single commits of a Delta table: the files one version added and the metadata Fjord left with it.
+"""Reading single commits of a Delta table: the files that a version added, and Fjord's metadata in it.
 
-`deltalake` opens tables as a whole; a streaming source needs what lies *between* two versions, exactly and cheaply. The
-commit files are part of the open Delta protocol (newline-separated JSON actions in ``_delta_log``).
+`deltalake` opens tables as a whole; a streaming source needs the changes *between* two versions, exactly and cheaply.
+The commit files are part of the open Delta protocol (newline-separated JSON actions in ``_delta_log``).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class CommitLog:
         return any(self._files.get_file_info(str(path)).type == fs.FileType.File for path in self._paths(version))
 
     def first_from(self, version: int) -> int | None:
-        """Return the oldest version at or after `version` whose commit is there; None if there is none."""
+        """Return the oldest version at or after `version` with a commit in the log; None if there is none."""
         places = [fs.FileSelector(str(self._root / LOG), allow_not_found=True)]
         if is_local(self._table):
             places.append(fs.FileSelector(str(self._root / ARCHIVE), allow_not_found=True, recursive=True))
@@ -108,7 +108,7 @@ class CommitLog:
     def read(self, version: int) -> Commit:
         """Return one commit.
 
-        Files that only rearrange what earlier versions held (compaction) are left out.
+        Files that only rearrange rows of earlier versions (compaction) are left out.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class CommitLog:
         raise StorageError(f"commit {version} of table {self._table} does not say when it was made")
 
     def metadata_at(self, version: int, key: str) -> str | None:
-        """Return the value `key` had at `version`: that of the newest commit at or before it that sets it."""
+        """Return the value of `key` at `version`: that of the newest commit up to it that sets the key."""
         for candidate in range(version, -1, -1):
             if not self.exists(candidate):
                 return None
@@ -176,7 +176,7 @@ class CommitLog:
             return bytes(stream.read(MAX_COMMIT_BYTES + 1))
 
     def _paths(self, version: int) -> tuple[PurePosixPath, ...]:
-        """Return where a commit may be; it moves from the first place to the second."""
+        """Return the possible places of a commit; it moves from the first to the second."""
         log = self._root / LOG / f"{version:020d}.json"
         return (log, self._root / archived_name(version)) if is_local(self._table) else (log,)
 
@@ -188,7 +188,7 @@ def _added_file(add: _Add) -> AddedFile:
 
 
 def open_files(table: str) -> tuple[fs.FileSystem, str]:
-    """Return where a table is: a file system, and the path of its folder there."""
+    """Return the place of a table: a file system, and the path of its folder there."""
     if "://" in table:
         files, root = fs.FileSystem.from_uri(table)
         return files, str(root)

@@ -1,8 +1,8 @@
-"""Keeps tables that grow by many small commits readable: merges small files, removes those long replaced.
+"""Keeping tables readable that grow by many small commits: small files are merged, and replaced files removed later.
 
-Compaction only rearranges: what a version added stays what it was, and the files it names stay on disk for a day, and
-for as long as a reader needs them, so a reader that is behind still finds them. A merged file is on disk before a
-commit names it.
+Compaction only rearranges rows: the rows that a version added stay the same, and its files stay on disk for a day,
+and for as long as a reader needs them, so that a reader that is behind still finds them. A merged file is on disk
+before a commit names it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = get_logger(__name__)
 COMMITS_BETWEEN = 2_000
 """Commits after which a table is compacted: at ten a second, every three minutes."""
 SECONDS_BETWEEN = HOUR_SECONDS
-"""A table with fewer commits is looked after once in so long."""
+"""A table with fewer commits is compacted once in so long."""
 TARGET_BYTES = 64 * 1024 * 1024
-"""Files of this size are left alone from then on."""
+"""Files of this size are not merged any more."""
 ROWS_A_GROUP = 256 * 1024
 """Rows of a merged file that are in memory at a time."""
 Needed = Callable[[], int | None]
@@ -42,19 +42,19 @@ Needed = Callable[[], int | None]
 
 
 class Compaction:
-    """Decides when a table is due, and compacts it.
+    """Decides when a table is due for compaction, and compacts it.
 
     Parameters
     ----------
     commits_between
         A table is due after so many commits.
     needed
-        What readers that are behind still need.
+        The oldest version that readers need.
             backlog_bytes
-        When more than this is kept of files replaced, what is older than a day goes, though a reader needs it;
-        None for no bound. Commits are kept, so that what is lost can be counted.
+        When replaced files take more than this, those older than a day are removed though a reader needs them;
+        None for no bound. Commits are kept, so that the lost rows can be counted.
     budget
-        Returns what the table may keep: merged files are small parts of it.
+        Returns the budget of the table: merged files are small parts of it.
     clock
         Seconds since 1970.
     """
@@ -69,7 +69,7 @@ class Compaction:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.use: DiskUse | None = None
-        """What the table took of the disk when it was looked after last."""
+        """The disk use of the table at its last compaction."""
         self._backlog_bytes = backlog_bytes
         self._commits_between = commits_between
         self._needed = needed
@@ -86,7 +86,7 @@ class Compaction:
         return version - self._done_at >= self._commits_between or (long_since and version > self._done_at)
 
     def run(self, table: AppendedTable) -> None:
-        """Compact; a failure is logged and tried again after as many commits more: the table is whole either way."""
+        """Compact the table. A failure is logged, and tried again after as many commits: the table stays intact."""
         self._done_at, self._done_seconds = table.version, self._clock()
         try:
             merged = [_merge(table, files) for files in _to_merge(table, self._budget())]
@@ -115,7 +115,7 @@ class Compaction:
 
 
 def bins(files: Sequence[tuple[str, int]], target: int) -> Iterator[list[str]]:
-    """Yield paths of files to merge, given (path, bytes): neighbours, up to a size; a lone file is left alone.
+    """Yield paths of files to merge, given (path, bytes): neighbours, up to a size; a single file is not merged.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def bins(files: Sequence[tuple[str, int]], target: int) -> Iterator[list[str]]:
 
 
 def _to_merge(table: AppendedTable, budget: Budget) -> Iterator[list[str]]:
-    """Yield paths of files to merge: small ones, oldest first, and of one time if they are to go some day."""
+    """Yield paths of files to merge: small ones, oldest first, of one period if files are removed by age or size."""
     target = TARGET_BYTES if budget.bytes is None else max(1, min(TARGET_BYTES, budget.bytes // PARTS))
     files: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
     small = sorted(
@@ -162,7 +162,7 @@ def _remove_old(table: AppendedTable, hours: int) -> int:
     old = table.delta.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False)
     files, root = open_files(table.root)
     for path in old:
-        with contextlib.suppress(FileNotFoundError):  # Delta goes on naming what is gone
+        with contextlib.suppress(FileNotFoundError):  # Delta still lists removed files
             files.delete_file(str(PurePosixPath(root, path)))
     return len(old)
 

@@ -1,7 +1,7 @@
-"""Makes a table readable again whose log was damaged: by a power cut, or a process that ended while it made the table.
+"""Repairing a table whose log was damaged by a power cut, or by a process that ended while it made the table.
 
-What is damaged is kept beside the log, under another name, and versions stay what they are: a reader goes on at the
-version that it has reached. What cannot be made readable is set aside as a whole, so that the table can be made anew.
+Damaged files are kept beside the log, under another name, and versions keep their numbers: a reader goes on at the
+version that it has reached. A table that cannot be repaired is set aside as a whole, so that it can be made anew.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from cluster.storage.log_entries import (
 )
 
 DAMAGED = "_fjord_damaged"
-"""Below a table: what was in the place of commits and checkpoints that were put right."""
+"""Below a table: the damaged files in place of which commits and checkpoints were repaired."""
 ASIDE = ".damaged"
-"""Below the folder of tables: those that could not be put right; no stream has such a name."""
+"""Below the folder of tables: those that could not be repaired; no stream has such a name."""
 LOST_COMMIT = b'{"commitInfo":{"operation":"LOST"}}\n'
-"""The content of a commit that replaces one whose content is gone."""
+"""The content of a commit that replaces one whose content is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What was wrong with a table.
+    """The damage of a table.
 
     Parameters
     ----------
     table
         Name of its folder.
     lost_commits
-        How many of its commits are gone; what they held is lost.
+        How many of its commits are lost, with their rows.
     set_aside
-        Where the table is now, if it could not be made readable.
+        The new place of the table, if it could not be repaired.
     sequences
         By proxy and epoch: the highest sequence number found in a table that was set aside.
     """
@@ -67,30 +67,30 @@ class Damage:
 def is_suspicious(root: Path) -> bool:
     """Return whether a table has a commit without content: it can be opened if that is not its first, but it is lost.
 
-    An honest commit is never empty, not even one that adds nothing.
+    A valid commit is never empty, not even one that adds no rows.
     """
     return any(not path.stat().st_size for path in numbered(root / LOG, COMMIT).values())
 
 
 def mended(root: Path, name: str, schema: pa.Schema | None = None) -> Damage:
-    """Put the log of a table right, in place.
+    """Repair the log of a table, in place.
 
     Parameters
     ----------
     root
         Folder of the table.
     name, schema
-        Of the table; unless given, the schema is that of the data it holds.
+        Of the table; the default schema is that of its data.
 
     Returns
     -------
     Damage
-        What was wrong with it.
+        The damage found.
 
     Raises
     ------
     StorageError
-        If nothing in it shows what its columns are.
+        If nothing in it shows its columns.
     """
     try:
         checkpoint = _newest_checkpoint(root)
@@ -105,7 +105,7 @@ def mended(root: Path, name: str, schema: pa.Schema | None = None) -> Damage:
         lost = 0
         for version in sorted(set(range(first, max(commits, default=first) + 1)) - readable):
             _keep_aside(root, commits.get(version))
-            if version == 0:  # it describes the table, and holds nothing else
+            if version == 0:  # it describes the table, and has no other content
                 content = _first_commit(schema or _schema_of_data(root), name)
             else:
                 content, lost = LOST_COMMIT, lost + 1
@@ -116,7 +116,7 @@ def mended(root: Path, name: str, schema: pa.Schema | None = None) -> Damage:
 
 
 def set_aside(root: Path) -> Damage:
-    """Move a table out of the way.
+    """Move a table to another place.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def set_aside(root: Path) -> Damage:
 
 
 def _newest_checkpoint(root: Path) -> int | None:
-    """Return the version of the newest checkpoint that can be read; what cannot is put out of the way."""
+    """Return the version of the newest readable checkpoint; unreadable ones are moved away."""
     readable = []
     for version, path in numbered(root / LOG, CHECKPOINT).items():
         if is_readable(path):
@@ -152,7 +152,7 @@ def _newest_checkpoint(root: Path) -> int | None:
 
 
 def _bring_back(root: Path) -> int | None:
-    """Move commits from the archive back to the log, from the newest checkpoint there on; return its version."""
+    """Move commits from the archive back to the log, from its newest checkpoint on; return the version of that."""
     folders = sorted((root / ARCHIVE).glob("*"), reverse=True)
     checkpoints = {
         version: path
@@ -178,12 +178,12 @@ def _schema_of_data(root: Path) -> pa.Schema:
     schemas = [pq.read_schema(path) for path in sorted(root.glob("*.parquet")) if _is_parquet(path)]
     if not schemas:
         raise StorageError(f"table {root} has lost its first commit, and holds nothing that says what its columns are")
-    # Those that have most columns come first, as rows with further ones came later.
+    # Files with most columns come first, because rows with further columns came later.
     return pa.unify_schemas(sorted(schemas, key=len, reverse=True))
 
 
 def _sequences(commits: Iterable[Path]) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield by proxy and epoch the sequence numbers that commits contain, oldest first."""
+    """Yield, by proxy and epoch, the sequence numbers in commits, oldest first."""
     for path in commits:
         for action in _actions(path):
             if action.txn is not None and action.txn.appId.count("/") > 1:
@@ -195,7 +195,7 @@ def _actions(commit: Path) -> list[Action]:
     try:
         return actions_in(commit)
     except OSError:
-        return []  # what cannot be read is lost
+        return []  # commits that cannot be read are lost
 
 
 def _is_parquet(path: Path) -> bool:

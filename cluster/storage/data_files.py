@@ -1,4 +1,4 @@
-"""Writes the Parquet files of a Delta table, each with the statistics by which readers choose among them."""
+"""Writing the Parquet files of a Delta table, each with the statistics by which readers select files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cluster.storage.commit_log import open_files
 from cluster.storage.synced_files import sync_with_names
 
 LONGEST_BOUND = 32
-"""Characters; a column with longer texts has no least and greatest one in its statistics."""
+"""In characters; a column with longer texts has no bounds in its statistics."""
 
 
 class Statistics:
-    """The statistics that Delta keeps of a file, as rows are added to it.
+    """The statistics of a file in Delta's format, collected while rows are added to it.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class Statistics:
             self._bounds[name] = min(least, found[0]), max(greatest, found[1])
 
     def as_json(self) -> str:
-        """Return them as Delta writes them."""
+        """Return them in Delta's format."""
         bounds = {name: both for name, both in self._bounds.items() if name not in self._unbounded}
         return msgspec.json.encode(
             {
@@ -75,7 +75,7 @@ def write_data_file(root: str, schema: pa.Schema, groups: Iterable[pa.Table], *,
     root
         Folder (or URI) of the table.
     schema
-        Of the rows.
+        The schema of the rows.
     groups
         The rows, a table for each group in the file.
     data_change
@@ -100,7 +100,7 @@ def write_data_file(root: str, schema: pa.Schema, groups: Iterable[pa.Table], *,
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """Return the least and the greatest value of a column that has one; None if they are not to be written."""
+    """Return the least and the greatest value of a column; None if it has none, or they are not to be written."""
     kind = column.type
     if pa.types.is_string(kind):
         if pc.max(pc.utf8_length(column)).as_py() > LONGEST_BOUND:

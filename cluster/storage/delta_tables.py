@@ -1,4 +1,4 @@
-"""What all our Delta tables have in common: many small commits, from one process that keeps the table open.
+"""The common behaviour of Fjord's Delta tables: many small commits, from one process that keeps the table open.
 
 Each commit makes an open table slower by about 0.1 ms, until it is opened again; and opening is quick only after a
 recent checkpoint. So there is a checkpoint every hundred commits, after which the table is opened again.
@@ -24,7 +24,7 @@ COMMITS_BETWEEN_CHECKPOINTS = 100
 CONFIGURATION: dict[str, str | None] = {
     # For logs that are not archived.
     "delta.logRetentionDuration": f"interval {KEEP_HOURS} hours",
-    # As long as compaction leaves the files themselves.
+    # As long as compaction keeps replaced files.
     "delta.deletedFileRetentionDuration": f"interval {KEEP_HOURS} hours",
     "delta.checkpointInterval": str(COMMITS_BETWEEN_CHECKPOINTS),
 }
@@ -36,7 +36,7 @@ def created(root: str, schema: pa.Schema, name: str) -> DeltaTable:
     Raises
     ------
     UnwritableError
-        If it cannot be made now; what is left of it does not keep it from being made later.
+        If it cannot be made now; a part of it that remains does not prevent a later attempt.
     """
     try:
         if is_local(root):
@@ -50,13 +50,13 @@ def created(root: str, schema: pa.Schema, name: str) -> DeltaTable:
 
 
 def due_for_checkpoint(before: int, version: int) -> bool:
-    """Return whether a table at `version` needs a checkpoint, if it was seen to at the version `before`."""
+    """Return whether a table at `version` needs a checkpoint, if it was last checked at the version `before`."""
     made, needed = (commits // COMMITS_BETWEEN_CHECKPOINTS for commits in (before + 1, version + 1))
     return needed > made  # version 0 is a commit, too
 
 
 def checkpointed(table: DeltaTable, root: str) -> DeltaTable:
-    """Return a table opened anew, with a checkpoint and a shorter log; it goes on without them as well."""
+    """Return a table opened anew, with a checkpoint and a shorter log; without them if they cannot be made."""
     with contextlib.suppress(DeltaError, OSError):
         table.create_checkpoint()
         if is_local(root):

@@ -1,7 +1,7 @@
-"""What outlives a dropped stream: which batches of its proxies were stored.
+"""The batches of proxies that a dropped stream had stored.
 
 Proxies have deleted those batches and go on numbering. If the stream is created again, perhaps with other columns, its
-table begins with these numbers; else it would wait for batches that no proxy has any more.
+table begins with these numbers; otherwise it would wait for batches that no proxy has any more.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class DroppedStreams:
         return {(each.proxy, each.epoch): each.sequence for each in stored}
 
     def forget(self, stream: str) -> None:
-        """Remove the numbers: a table has them. Left where they are, they do no harm."""
+        """Remove the numbers when a table has them. If they stay, they do no harm."""
         with contextlib.suppress(OSError):
             self._path(stream).unlink(missing_ok=True)
 

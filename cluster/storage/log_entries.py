@@ -1,4 +1,4 @@
-"""What is in a table's log, and whether it is whole: a power cut leaves entries cut off, or without content."""
+"""Reading the entries of a table's log, and whether they are complete: a power cut leaves them cut off, or empty."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from cluster.storage.commit_log import METADATA_PREFIX
 COMMIT, CHECKPOINT, LAST_CHECKPOINT = ".json", ".checkpoint.parquet", "_last_checkpoint"
 
 LINES = f"{METADATA_PREFIX}lines"
-"""The entry of a commit with its number of lines: a commit cut off between two lines reads like a whole one."""
+"""The entry of a commit with its number of lines: a commit cut off between two lines would look complete."""
 
 
 class Transaction(msgspec.Struct):
-    """How far an application has come."""
+    """The last version of an application."""
 
     appId: str  # noqa: N815 - the Delta protocol's spelling
     version: int
 
 
 class Action(msgspec.Struct):
-    """What is read of one line of a commit."""
+    """The parts of one line of a commit that Fjord reads."""
 
     txn: Transaction | None = None
     commitInfo: dict[str, object] | None = None  # noqa: N815 - the Delta protocol's spelling
@@ -46,7 +46,7 @@ def numbered(folder: Path, ending: str) -> dict[int, Path]:
 
 
 def actions_in(commit: Path) -> list[Action]:
-    """Return the actions of a commit; none if it is not whole, as every whole commit has some.
+    """Return the actions of a commit; none if it is not complete, as every complete commit has some.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def actions_in(commit: Path) -> list[Action]:
 
 
 def is_readable(checkpoint: Path) -> bool:
-    """Return whether all of a checkpoint can be read."""
+    """Return whether a checkpoint can be read completely."""
     try:
         pq.read_table(checkpoint)
     except (pa.ArrowException, OSError):
@@ -74,12 +74,12 @@ def is_readable(checkpoint: Path) -> bool:
 
 
 def last_checkpoint(log: Path) -> int | None:
-    """Return which checkpoint a log names as the last; -1 if that cannot be read, None if it names none.
+    """Return the checkpoint that a log names as the last; -1 if that cannot be read, None if it names none.
 
     Raises
     ------
     OSError
-        If it is there, and cannot be read.
+        If the file exists, but cannot be read.
     """
     try:
         return msgspec.json.decode((log / LAST_CHECKPOINT).read_bytes(), type=_LastCheckpoint).version

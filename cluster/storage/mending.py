@@ -1,7 +1,7 @@
-"""Removes from a table's log what a power cut has left half written, before the table is opened.
+"""Removing entries from a table's log that a power cut left incomplete, before the table is opened.
 
-Nothing of it counted: a commit is synced before anything relies on it, and before the next one is made; a checkpoint is
-synced before the commits that it stands for are moved away.
+None of them counted: a commit is synced before anything relies on it, and before the next one is made; a checkpoint
+is synced before the commits that it replaces are moved away.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log = get_logger(__name__)
 
 
 def mend_log(root: str) -> None:
-    """Remove the newest commit and checkpoints of a table if they are not whole; then sync what the log has.
+    """Remove the newest commit and checkpoints of a table if they are incomplete; then sync the rest of the log.
 
     Parameters
     ----------
     root
-        Folder (or URI) of a table; there need not be one.
+        Folder (or URI) of a table, which need not exist.
 
     Raises
     ------
@@ -58,4 +58,4 @@ def _mend_checkpoints(folder: Path) -> None:
             checkpoint.unlink()
     named = last_checkpoint(folder)
     if named is not None and not (folder / f"{named:020d}{CHECKPOINT}").is_file():
-        (folder / LAST_CHECKPOINT).unlink()  # then the checkpoints there are are looked for
+        (folder / LAST_CHECKPOINT).unlink()  # then the existing checkpoints are searched for

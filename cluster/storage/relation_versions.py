@@ -1,11 +1,11 @@
 """Versions of relations: immutable snapshots in a folder that driver and executors share.
 
-A version has, for each stream, the instant from which on tuples are looked up in it: later than everything stored of
-the stream when the version was made. So a change affects only what comes after it (papers/star_joins.md section 1.3),
-a tuple that arrives late still meets the rows that were active when it was sampled, and a replay finds what the first
-run found.
+A version has, for each stream, the instant from which on tuples are looked up in it: later than all stored tuples of
+the stream when the version was made. So a change affects only later tuples (papers/star_joins.md section 1.3),
+a late tuple is still joined with the rows that were active when it was sampled, and a replay finds the same rows as the
+first run.
 
-A snapshot is Parquet; beside it a small JSON file describes it, written last: without it there is no version.
+A snapshot is Parquet; a small JSON file beside it describes it. The version exists once this file is written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cluster.errors import StorageError
 from cluster.storage.synced_files import make_folder, rename
 
 KEEP = 16
-"""Versions that are kept however old they are."""
+"""Most recent versions, which are kept however old they are."""
 KEEP_SECONDS = 3600.0
 """Younger versions stay, however many there are: late tuples and replays may need them."""
 
@@ -38,11 +38,11 @@ class RelationVersion(msgspec.Struct, frozen=True):
     data
         Number of the version whose snapshot it has: its own, unless only `failure` changed.
     begins_us
-        By stream: tuples stamped at or after this instant see it. Streams not named see it always.
+        By stream: tuples stamped at or after this instant are joined with it; of other streams, all tuples.
     rows, bytes
         Size of the snapshot; the bytes are those of its columns in memory.
     failure
-        The error that lookups get instead of rows; empty where it can be read.
+        The error for lookups, in place of rows; empty if the relation can be read.
     distinct
         By column: about how many different values it has.
     """
@@ -62,7 +62,7 @@ class RelationVersions:
     Parameters
     ----------
     folder
-        Where they are; its name is the relation's identity.
+        Their folder; its name is the relation's identity.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,7 +74,7 @@ class RelationVersions:
         return max(self.numbers(), default=0)
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all versions there are, oldest first."""
+        """Return the numbers of all existing versions, oldest first."""
         return sorted(int(path.stem) for path in self.folder.glob("*.json"))
 
     def version(self, number: int) -> RelationVersion:
@@ -83,7 +83,7 @@ class RelationVersions:
         Raises
         ------
         StorageError
-            If there is none of this number, or its file is damaged.
+            If the number does not exist, or the version's file is damaged.
         """
         try:
             return _described(self._description(number))
@@ -107,14 +107,14 @@ class RelationVersions:
         return number
 
     def commit(self, rows: pl.DataFrame, begins_us: Mapping[str, int]) -> RelationVersion:
-        """Make what was prepared last the newest version. Quick: nothing may be stored of a stream meanwhile.
+        """Make the prepared version the newest one. This is quick: no tuple of a stream may be stored meanwhile.
 
         Parameters
         ----------
         rows
-            What was prepared.
+            The prepared version.
         begins_us
-            By stream: an instant after all that is stored of it.
+            By stream: an instant after all its stored tuples.
         """
         number = self.latest() + 1
         size = int(rows.estimated_size())
@@ -160,7 +160,7 @@ class RelationVersions:
         return len(old)
 
     def set_aside(self, number: int) -> None:
-        """Treat a version with a damaged description as one that was never made."""
+        """Treat a version with a damaged description as if it had never been made."""
         path = self._description(number)
         with contextlib.suppress(OSError):
             path.replace(path.with_suffix(".damaged"))
@@ -178,5 +178,5 @@ class RelationVersions:
 
 @lru_cache(maxsize=16_384)
 def _described(path: Path) -> RelationVersion:
-    """Read the description of a version; it never changes, and every task of every micro-batch needs all of them."""
+    """Read the description of a version; kept in memory, because every task of every micro-batch needs all of them."""
     return msgspec.json.decode(path.read_bytes(), type=RelationVersion)

@@ -1,7 +1,7 @@
-"""Keeps the results table within its budget: the oldest results go once they have been published.
+"""Keeping the results table within its budget: the oldest results are removed once they have been published.
 
-A query's rows are numbered on from the highest number in the table. So before files go, the highest numbers are put on
-disk beside it: a query whose rows are all gone does not begin at 1 again.
+A query's rows are numbered from the highest number in the table on. So before files are removed, the highest numbers
+are written to disk beside the table: a query without rows in the table does not begin at 1 again.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from protocols.event_log import get_logger
 log = get_logger(__name__)
 
 NUMBERS = "_fjord_numbers.json"
-"""Other readers of a Delta table pass over names that begin so."""
+"""Other readers of a Delta table ignore names with this prefix."""
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """What is known of results that have been removed: how many rows, and each query's highest number at a removal."""
+    """The removed results: how many rows, and each query's highest number at the time of a removal."""
 
     dropped_rows: int = 0
     last: dict[str, int] = {}
 
 
 class ResultsRetention:
-    """What may go from the results.
+    """Removes results over a budget.
 
     Parameters
     ----------
     root
-        Folder (or URI) of the table; of one that is not on a disk of ours nothing goes.
+        Folder (or URI) of the table; from a table that is not on a local disk nothing is removed.
     budget
-        What it may keep; only its bytes count.
+        The budget; only its bytes count.
     published
-        Returns the version of the table up to which everything is published; it may raise.
+        Returns the version of the table up to which all results are published; it may raise.
 
     Raises
     ------
     StorageError
-        If it cannot be read what is known of results that are gone.
+        If the record of removed results cannot be read.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ResultsRetention:
         self.numbers = _read(self._path)
 
     def run(self, table: AppendedTable, last: Mapping[str, int]) -> None:
-        """Remove from a table what may go; a failure is logged, and it is tried again the next time.
+        """Remove results from a table. A failure is logged, and the removal is tried again the next time.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class ResultsRetention:
         if wanted is None or self._path is None:
             return
         version = self._published()
-        # What was written before the commit that is published holds nothing that came after it.
+        # Files written before the published commit hold only rows of earlier commits.
         passed = wanted if version is None else round(CommitLog(table.root).committed_at(version) * 1_000)
         found = dropping(files, wanted, passed)
         if found.blocked:
@@ -101,7 +101,7 @@ class ResultsRetention:
 
 
 def _files(table: AppendedTable) -> list[TableFile]:
-    """Return a table's files, with when they were written, in milliseconds, in the place of stamps."""
+    """Return a table's files, with their modification time in milliseconds in place of stamps."""
     found = pa.table(table.delta.get_add_actions(flatten=True)).select(
         ["path", "num_records", "size_bytes", "modification_time"]
     )

@@ -1,7 +1,7 @@
 """The results table: every row of every query, numbered per query, in one Delta table.
 
 A commit belongs to one micro-batch of one of the engine's two Spark queries. The micro-batch's number is the
-transaction, so one that is replayed is stored once.
+transaction, so a replayed micro-batch is stored once.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ ERROR = "error"
 
 
 class ResultsGoneError(StorageError):
-    """What a version added to the results cannot be read any more, now or ever.
+    """The results that a version added can no longer be read.
 
     Parameters
     ----------
     version
         The version.
     next_version
-        The oldest one after it that may still be there.
+        The oldest later version that may still exist.
     rows
-        How many rows it had; None if that is not known.
+        The number of its rows; None if that is not known.
     """
 
     def __init__(self, version: int, next_version: int, rows: int | None) -> None:
@@ -70,17 +70,17 @@ class ResultsTable:
     Parameters
     ----------
     root
-        Folder (or URI) of the table; made if it does not exist.
+        Folder (or URI) of the table; it is made if it does not exist.
     fjord
-        Identity of the engine whose micro-batches are committed; a new one begins to count at 0 again.
+        Identity of the engine whose micro-batches are committed; a new engine counts from 0 again.
     compaction
-        When small files are merged.
+        Decides when small files are merged.
     budget
-        What the table may keep.
+        The budget of the table.
     published
-        Returns the version up to which everything is published; what came later stays.
+        Returns the version up to which all results are published; later ones stay.
     appends
-        Whether this is the one that appends; another one only reads.
+        Whether this handle appends; others only read.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ResultsTable:
         self._fjord = f"fjord/{fjord}"
         self._appending = Lock()
         self.damage: Damage | None = None
-        """What was wrong with the table when it was opened."""
+        """The damage of the table when it was opened."""
         if appends:
             mend_log(root)
         self._appended = AppendedTable(root, self._opened())
@@ -128,7 +128,7 @@ class ResultsTable:
 
     @property
     def use(self) -> DiskUse | None:
-        """What the table takes of the disk; None if it has not been looked at yet."""
+        """The disk use of the table; None if it has not been measured yet."""
         return self._compaction.use
 
     @property
@@ -157,7 +157,7 @@ class ResultsTable:
         micro_batch
             Number of the micro-batch they come from.
         writer
-            Which of the engine's Spark queries ran it; each counts its own.
+            The Spark query that ran it; each counts its own micro-batches.
 
         Returns
         -------
@@ -206,7 +206,7 @@ class ResultsTable:
         Raises
         ------
         ResultsGoneError
-            If they are not there any more.
+            If they have been removed.
         StorageError
             If they cannot be read now.
         """
@@ -250,7 +250,7 @@ class ResultsTable:
 
     @property
     def _sequences(self) -> dict[str, int]:
-        """The last number of each query. Read from the table once, and only when needed: that is a whole scan."""
+        """The last number of each query. Read from the table once, and only when needed: that takes a whole scan."""
         if self._known_sequences is None:
             self._known_sequences = self._last_sequences()
         return self._known_sequences

@@ -1,7 +1,7 @@
-"""How long what has been replaced stays: commits that left the log, and files that compaction has merged into others.
+"""How long replaced data stay: commits that left the log, and files that compaction has merged into others.
 
-Pure. A day at least, for replays and restarts; and as long as any reader still needs it, however long a broker or Spark
-has been away::
+Decisions without I/O. Replaced data stay for at least a day, for replays and restarts, and as long as any reader needs
+them, however long a broker or Spark has been away::
 
     commits   ---|-------------------------|------------ now
                  needed                    a day ago
@@ -14,7 +14,7 @@ import math
 
 HOUR_SECONDS = 3_600
 KEEP_HOURS = 24
-"""How long what is old stays at least."""
+"""How long replaced data stay at least."""
 
 
 def hours_kept(now: float, needed_since: float | None) -> int:
@@ -25,7 +25,7 @@ def hours_kept(now: float, needed_since: float | None) -> int:
     now
         Seconds since 1970.
     needed_since
-        When the oldest version was made that a reader still needs; None if none is needed. A file that was in the table
+        When the oldest version that a reader needs was made; None if none is needed. A file that was in the table
         then, or came later, was not replaced before.
     """
     if needed_since is None:
@@ -34,15 +34,15 @@ def hours_kept(now: float, needed_since: float | None) -> int:
 
 
 def names_hold(now: float, named_since: float) -> bool:
-    """Return whether files that were in a table at an instant are surely still there, without asking its readers.
+    """Return whether files that were in a table at an instant surely still exist, whatever its readers need.
 
     Parameters
     ----------
     now
         Seconds since 1970.
     named_since
-        When the version was made that they were in, or the oldest of several. A file may be replaced right after it,
-        and goes a day later, unless a reader still needs that version.
+        When the version with these files was made, or the oldest of several. A file may be replaced right after it,
+        and is removed a day later, unless a reader needs that version.
     """
     return now - named_since < KEEP_HOURS * HOUR_SECONDS / 2
 
@@ -55,7 +55,7 @@ def may_go(last_version: int, changed: float, *, now: float, first_needed: int |
     last_version
         The newest of them, at most.
     changed
-        When the last of them came, in seconds since 1970.
+        When the last of them was moved, in seconds since 1970.
     now
         Seconds since 1970.
     first_needed

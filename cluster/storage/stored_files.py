@@ -1,7 +1,7 @@
-"""What a stream table holds at one of its versions, by time: which files, and about how many rows between two instants.
+"""The files of a stream table at one of its versions, by time, and estimates of rows between two instants.
 
-A version of a Delta table is for ever the same set of rows, though compaction may have put them into other files; and
-the log has of every file how many rows it holds and between which stamps, so files of other times need not be opened.
+A version of a Delta table is the same set of rows for ever, though compaction may have moved them to other files. The
+log has, for every file, the number of its rows and their first and last stamp, so that only matching files are opened.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StoredFiles:
 
     @classmethod
     def at(cls, root: str, version: int) -> StoredFiles:
-        """Return what the table at a path or URI holds at a version.
+        """Return the files of the table at a path or URI, at a version.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class StoredFiles:
     def rows_between(self, from_us: int, until_us: int | None) -> float:
         """Return about how many rows are stamped at or after an instant and before another; None is the end.
 
-        What lies within one file is taken to be spread evenly over its time.
+        The rows of one file are assumed to be spread evenly over its time.
         """
         if not self.files or (until_us is not None and until_us <= from_us):
             return 0.0
@@ -108,7 +108,7 @@ def stamped(commit: Commit) -> Iterator[StoredFile]:
     Raises
     ------
     StorageError
-        If the log does not have between which stamps a file's rows are.
+        If the log lacks the stamps of a file.
     """
     for file in commit.files:
         if not file.rows:

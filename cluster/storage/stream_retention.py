@@ -1,4 +1,4 @@
-"""Keeps a stream's table within its budget: rows beyond it are removed once all their readers have read them."""
+"""Keeping a stream's table within its budget: rows over it are removed once all their readers have read them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ log = get_logger(__name__)
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """What has gone from a table: how many rows, and from which instant on all are there."""
+    """The rows removed from a table: their number, and the instant from which on all rows are kept."""
 
     rows: int = 0
     from_us: int | None = None
 
 
 class StreamRetention:
-    """Removes what is over the budget from one table.
+    """Removes rows over the budget from one table.
 
     Parameters
     ----------
     budget
-        Returns what the table may keep.
+        Returns the budget of the table.
     passed
-        Returns the instant before which nothing has to be read any more; None if nothing reads it. It may raise.
+        Returns the instant before which all readers have read; None if there are no readers. It may raise.
     """
 
     def __init__(
@@ -47,28 +47,28 @@ class StreamRetention:
 
     @property
     def budget(self) -> Budget:
-        """What the table may keep."""
+        """The budget of the table."""
         return self._budget()
 
     @property
     def kept_from_us(self) -> int | None:
-        """From which instant on everything stored is there, and stays for readers that begin now; None for all."""
+        """The instant from which all stored rows are kept, also for readers that begin now; None for all rows."""
         known = [each for each in (self.dropped.from_us, self._announced_us) if each is not None]
         return max(known, default=None)
 
     def run(
         self, table: AppendedTable, watermark_us: int | None, metadata: Callable[[Dropped], dict[str, str]]
     ) -> None:
-        """Remove from a table what may go; a failure is logged, and it is tried again the next time.
+        """Remove rows from a table. A failure is logged, and the removal is tried again the next time.
 
         Parameters
         ----------
         table
             The table.
         watermark_us
-            The stream's low watermark; None before the first, and then nothing goes.
+            The stream's low watermark; None before the first, and then nothing is removed.
         metadata
-            Returns the commit's metadata, given what has gone with it.
+            Returns the commit's metadata, given the removed rows.
         """
         self.blocked = Blocked()
         try:
@@ -85,7 +85,7 @@ class StreamRetention:
         wanted_us = wanted_from(files, self.budget, watermark_us)
         if wanted_us is None or watermark_us is None:
             return
-        # A new query with history either is seen by `passed`, or sees what is announced before.
+        # A new query with history either is among the readers of `passed`, or sees the limit announced before.
         self._announced_us = wanted_us
         passed = self._passed() or Passed(watermark_us)
         found = dropping(files, wanted_us, min(passed.instant_us, watermark_us))
@@ -103,7 +103,7 @@ class StreamRetention:
 
 
 def _files(table: AppendedTable) -> list[TableFile]:
-    """Return a table's files; those without known stamps stay for ever."""
+    """Return a table's files; those without known stamps are never removed."""
     found: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
     first, last = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
     return [

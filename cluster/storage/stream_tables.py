@@ -1,7 +1,7 @@
 """Stream tables: one Delta table per stream, append-only, written by the ingest alone.
 
-Every commit leaves in its metadata the stream's low watermark and that of each proxy, so that a version number stands
-for an exact position in the stream, and a restarted ingest goes on where it was.
+Every commit has the stream's low watermark and that of each proxy in its metadata, so that a version number is
+an exact position in the stream, and a restarted ingest goes on from there.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ COMMITS_MEASURED = 32
 _WATERMARK = "watermark_us"
 _PROXIES = "proxies"
 _ROWS = "rows"
-"""How many rows have ever been stored, since they are counted."""
+"""How many rows have been stored since Fjord began to count them."""
 _DROPPED = "dropped"
-"""What retention has removed."""
+"""How many rows retention has removed, and until which instant."""
 
 
 class ProxyPosition(msgspec.Struct, frozen=True):
-    """How far one proxy's part of a stream has come."""
+    """The position of one proxy's part of a stream."""
 
     watermark_us: int
     sampling: bool
 
 
 class StreamPosition(msgspec.Struct, frozen=True):
-    """How far a stream has come: its low watermark (None before the first) and what makes it up, by proxy name."""
+    """The position of a stream: its low watermark (None before the first) and the positions of its proxies, by name."""
 
     watermark_us: int | None = None
     proxies: Mapping[str, ProxyPosition] = {}
@@ -99,11 +99,11 @@ class StreamTable:
     root
         Folder (or URI) of the table.
     schema
-        The stream's schema; None takes that of an existing table.
+        The stream's schema; None to use that of an existing table.
     compaction
-        When small files are merged.
+        Decides when small files are merged.
     retention
-        What of it may go.
+        Decides which rows are removed.
 
     Raises
     ------
@@ -141,7 +141,7 @@ class StreamTable:
             )
         self.log = CommitLog(root)
         self._rows: int | None = None
-        with contextlib.suppress(StorageError):  # a damaged log: what has gone is counted anew
+        with contextlib.suppress(StorageError):  # a damaged log: removed rows are counted anew
             counted = self._counted(self.version).get(_DROPPED)
             self.retention.dropped = msgspec.json.decode(counted, type=Dropped) if counted else Dropped()
 
@@ -151,7 +151,7 @@ class StreamTable:
 
     @property
     def use(self) -> DiskUse | None:
-        """What the table takes of the disk; None if it has not been looked at yet."""
+        """The disk use of the table; None if it has not been measured yet."""
         return self._compaction.use
 
     @property
@@ -160,7 +160,7 @@ class StreamTable:
         return self._appended.version
 
     def position(self) -> StreamPosition:
-        """Return how far the stream has come at the newest version."""
+        """Return the position of the stream at the newest version."""
         watermark = self.log.metadata_at(self.version, _WATERMARK)
         proxies = self.log.metadata_at(self.version, _PROXIES)
         return StreamPosition(
@@ -169,7 +169,7 @@ class StreamTable:
         )
 
     def rows_stored(self, version: int) -> int:
-        """Return how many rows had ever been stored at a version; earlier versions of Fjord have not counted theirs.
+        """Return how many rows had ever been stored at a version, since Fjord has counted them.
 
         Raises
         ------
@@ -179,7 +179,7 @@ class StreamTable:
         return int(self._counted(version).get(_ROWS, 0))
 
     def _counted(self, version: int) -> Mapping[str, str]:
-        """Return the metadata of the newest commit that adds rows or removes them; compaction leaves none."""
+        """Return the metadata of the newest commit that adds or removes rows; compaction has no such metadata."""
         for each in range(version, -1, -1):
             metadata = self.log.read(each).metadata
             if _PROXIES in metadata or _ROWS in metadata:
@@ -190,7 +190,7 @@ class StreamTable:
         if self._rows is None:
             try:
                 return self.rows_stored(self.version)
-            except StorageError:  # a damaged log: it is counted anew
+            except StorageError:  # a damaged log: rows are counted anew
                 return 0
         return self._rows
 
@@ -209,21 +209,21 @@ class StreamTable:
         return rows * 1e6 / passed_us if passed_us > 0 else None
 
     def latest_stamp(self) -> int | None:
-        """Return the latest stamp of the tuples stored; None if there are none. Read once, when the ingest begins."""
+        """Return the latest stamp of the stored tuples; None if there are none. Read once, when the ingest begins."""
         files = pa.table(self._table.get_add_actions(flatten=True))
         column = f"max.{START_COLUMN}"
         if column in files.column_names and not files.column(column).null_count:
             latest = pc.max(files.column(column)).as_py()
-        else:  # written by something that leaves no statistics
+        else:  # written by a program that leaves no statistics
             latest = pc.max(self._table.to_pyarrow_table(columns=[START_COLUMN]).column(START_COLUMN)).as_py()
         return None if latest is None else int(latest)
 
     def last_sequence(self, proxy: str, epoch: str) -> int:
-        """Return the highest sequence number stored of a proxy and epoch; 0 if none."""
+        """Return the highest stored sequence number of a proxy and epoch; 0 if none."""
         return self._appended.stored(_writer(proxy, epoch)) or 0
 
     def holds(self, sequences: Mapping[tuple[str, str], int]) -> bool:
-        """Return whether everything up to these sequence numbers, by (proxy, epoch), is stored.
+        """Return whether all batches up to these sequence numbers, by (proxy, epoch), are stored.
 
         Raises
         ------
@@ -233,7 +233,7 @@ class StreamTable:
         return self._appended.made(_transactions(sequences))
 
     def sequences(self) -> dict[tuple[str, str], int]:
-        """Return, by proxy and epoch, the highest sequence number stored of all that ever fed the stream.
+        """Return the highest stored sequence number of every proxy and epoch that ever fed the stream.
 
         Raises
         ------
@@ -242,7 +242,7 @@ class StreamTable:
         """
         path = Path(self.root, LOG, f"{self.version:020d}.checkpoint.parquet")
         try:
-            self._table.create_checkpoint()  # the only place where all of them stand
+            self._table.create_checkpoint()  # the only commit with all of them
             stored = pq.read_table(path, columns=["txn"]).column("txn").drop_null().to_pylist()
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise StorageError(f"could not read what proxies have stored in {self.root}: {error}") from error
@@ -255,13 +255,13 @@ class StreamTable:
     def append(
         self, rows: Sequence[pa.Table], position: StreamPosition, sequences: Mapping[tuple[str, str], int]
     ) -> int:
-        """Append rows and note the position, in one atomic commit.
+        """Append rows and record the position, in one atomic commit.
 
         Parameters
         ----------
         rows
-            Tables of :func:`arrow_schema`; none if only the position moves. With the first that hold aggregates the
-            table gets columns for them.
+            Tables of :func:`arrow_schema`; none if only the position moves. The first rows with aggregates add
+            columns for them to the table.
         position
             The stream's position after the commit.
         sequences
@@ -297,7 +297,7 @@ class StreamTable:
         self.retention.run(self._appended, watermark_us, lambda dropped: _counts(rows_stored, dropped))
 
     def make_up(self, version: int) -> int:
-        """Bring a table that has lost versions to one of them, with empty ones; return how many were missing.
+        """Bring a table that has lost versions up to a version with empty ones; return how many were missing.
 
         Raises
         ------
@@ -337,11 +337,11 @@ def open_stream_tables(
     root
         The folder.
     compaction
-        Returns when small files of a stream's table are merged.
+        Returns the compaction of a stream's table.
     retention
-        Returns what of a stream's table may go.
+        Returns the retention of a stream's table.
     damages
-        Called with what was wrong with a table. It was put right or, if that could not be done, set aside.
+        Called with the damage of a table, which was repaired or, if that was impossible, set aside.
     """
     if not root.is_dir():
         return {}
@@ -349,7 +349,7 @@ def open_stream_tables(
     for path in sorted(root.iterdir()):
         if path.name.startswith("."):
             continue
-        with contextlib.suppress(OSError):  # opening the table reports what is wrong
+        with contextlib.suppress(OSError):  # opening the table reports the damage
             mend_log(str(path))
         if any((path / LOG).glob("*.json")):  # else the process ended while it made the table
             table = _opened(path, compaction(path.name), retention(path.name), damages)

@@ -1,11 +1,11 @@
-"""Makes files, and the entries that name them in folders, outlast a power cut.
+"""Writing files, and their entries in folders, so that they survive a power cut.
 
-A file that has been written is in memory only, and so is its name. What must not be taken back is synced, in an order
-in which whatever is left after a cut makes sense: files first, then the folders that name them, and only then what
-refers to them (docs/decisions/0007-acknowledged-is-on-disk.md).
+A file that has been written is in memory only, and so is its name. Data that must not be lost are synced in an order
+in which any rest after a power cut is consistent: files first, then the folders that name them, and only then files
+that refer to them (docs/decisions/0007-acknowledged-is-on-disk.md).
 
-A sync that fails must not be tried again as it was: the kernel takes what it could not write for written, and the next
-sync of the file succeeds without it. So the file is written again first, from memory, where it still is.
+A sync that fails must not simply be repeated: the kernel marks pages that it could not write as written, and the next
+sync of the file succeeds without them. So the file is first written again, from memory, where it still is.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ def sync(paths: Iterable[Path], *, missing_ok: bool = False, anew: bool = False)
     Parameters
     ----------
     paths
-        Of files and folders.
+        Files and folders.
     missing_ok
-        Whether what is gone meanwhile is passed over.
+        Whether to ignore those that do not exist any more.
     anew
-        Whether they are written again first, as a sync may have failed in a process that is no more.
+        Whether to write them again first, because a sync may have failed in a process that has ended.
 
     Raises
     ------
     OSError
-        If one of them cannot be. Some may be on disk, others not.
+        If one of them cannot be synced. Some may be on disk, others not.
     """
     wanted = list(dict.fromkeys(paths))
     sync_one = partial(_sync, missing_ok=missing_ok, anew=anew)
@@ -76,12 +76,12 @@ def make_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, or replace what is in it: whenever the power goes, all of it is there, or what was before.
+    """Write a file, or replace its content: after a power cut it has either the new content or the old.
 
     Raises
     ------
     OSError
-        If it cannot be written; then it is as before.
+        If it cannot be written; then it is unchanged.
     """
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.write_bytes(content)
@@ -89,7 +89,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def rename(written: Path, path: Path) -> None:
-    """Give a wholly written file its name, both on disk on return; errors are those of :func:`sync`."""
+    """Give a completely written file its name, both on disk on return; errors are those of :func:`sync`."""
     sync([written])
     written.replace(path)
     sync([path.parent])
@@ -116,7 +116,7 @@ def _sync(path: Path, *, missing_ok: bool, anew: bool) -> None:
 
 
 def _write_again(path: Path) -> None:
-    """Let all of a file wait to be written: what is on disk meanwhile is no less than before."""
+    """Mark all of a file to be written again; the content on disk stays valid meanwhile."""
     content = path.read_bytes()
     with path.open("r+b") as file:
         file.write(content)
@@ -128,15 +128,15 @@ def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a process th
 
 
 class Troubles:
-    """Counts failed writes by what was to be written. Threads may note at the same time: counts are approximate."""
+    """Counts failed writes by kind. Several threads may record them at the same time: counts are approximate."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.last = ""
-        """What went wrong last; it may be over."""
+        """The last failure, which may be over."""
 
     def note(self, what: str, reason: str) -> None:
-        """Note that something could not be written; the 1st, 2nd, 4th, 8th ... of its kind are logged."""
+        """Record a failed write; the 1st, 2nd, 4th, 8th ... of a kind are logged."""
         self.counts[what] += 1
         self.last = reason
         times = self.counts[what]
@@ -144,5 +144,5 @@ class Troubles:
             log.warning("cannot be written", what=what, reason=reason, times=times)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the API's status shows."""
+        """Return the counts for the API's status."""
         return {"failures": dict(self.counts), "last": self.last or None}
