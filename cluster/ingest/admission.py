@@ -1,8 +1,8 @@
-"""Which batches are taken, which are not, and how far a stream has come: decisions without any I/O.
+"""Which batches are accepted, and how far a stream has come: decisions without any I/O.
 
-One :class:`StreamAdmission` per stream. Sequence numbers make delivery exactly once: a batch is taken only if it is the
-next of its proxy and epoch. The stream's low watermark is the minimum over the proxies that still send; one that is
-silent for long is left out, so that it stalls nobody.
+One :class:`StreamAdmission` per stream. Sequence numbers make delivery exactly once: a batch is accepted only if it is
+the next of its proxy and epoch. The stream's low watermark is the minimum over the proxies that still send. A proxy
+that has been silent for long is excluded, so that it does not stall the others.
 """
 
 from __future__ import annotations
@@ -17,49 +17,50 @@ from cluster.storage.stream_tables import ProxyPosition, StreamPosition
 class Verdict(Enum):
     """What to do with a batch."""
 
-    TAKE = "take"
+    ACCEPT = "accept"
     REPEATED = "repeated"
     """Stored already: acknowledge it again."""
     GAP = "gap"
     """Something before it is missing: acknowledge what is stored, so that the proxy sends again from there."""
     HOLD = "hold"
-    """It does not fit the stream, or comes after one that does not: say nothing, and the proxy keeps it."""
+    """It does not fit the stream, or comes after one that does not: without an answer, the proxy keeps it."""
 
 
 @dataclass(slots=True)
 class _Lane:
-    """One proxy and epoch: highest sequence number stored, and taken but not stored yet."""
+    """One proxy and epoch: the highest sequence number stored, and the highest accepted, stored or not."""
 
     stored: int
-    taken: int
+    accepted: int
 
 
 @dataclass(slots=True)
 class _Proxy:
     position: ProxyPosition
-    heard_seconds: float
+    active_seconds: float
+    """When it was last connected or sent something."""
     included: bool = True
 
 
 @dataclass(slots=True)
 class AdmissionCounters:
-    """What happened to batches and rows since the ingest began."""
+    """Counts of batches and rows since the ingest began."""
 
-    taken: int = 0
+    accepted: int = 0
     repeated: int = 0
     gaps: int = 0
     held: int = 0
-    put_off: int = 0
-    """Left to their proxies, as too much waited for a commit."""
+    deferred: int = 0
+    """Left to their proxies because too much waited for a commit."""
     rejected: int = 0
     rejected_rows: int = 0
     rows: int = 0
     late_rows: int = 0
     silent_proxies: int = 0
     lost_batches: int = 0
-    """Gone: their proxies have them no more (acknowledged once, or damaged in a spool), and the table has not."""
+    """Lost: neither their proxies have them (acknowledged, or damaged in a spool) nor the table."""
     lost_versions: int = 0
-    """Versions of the table that were named once, and gone."""
+    """Versions of the table that a plan or an offset names and that are gone."""
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class StreamAdmission:
     position
         The stream's stored position, from its table.
     silence_seconds
-        A proxy not heard for this long is left out of the watermark until it is heard again.
+        A proxy that has been silent for this long is excluded from the watermark until it is active again.
     """
 
     position: StreamPosition
@@ -88,34 +89,34 @@ class StreamAdmission:
 
     @property
     def watermark_us(self) -> int | None:
-        """The stream's low watermark with everything taken so far; None before the first."""
+        """The stream's low watermark with everything accepted so far; None before the first."""
         return self._watermark_us
 
     @property
     def next_us(self) -> int | None:
-        """An instant after everything taken, stored or not: none of it is stamped so late; None before the first."""
+        """An instant after the stamps of everything accepted, stored or not; None before the first."""
         after = None if self._latest_us is None else self._latest_us + 1
         return max((mark for mark in (after, self._watermark_us) if mark is not None), default=None)
 
-    def stamped(self, latest_us: int | None) -> None:
-        """Note the latest stamp of rows that were taken, or found in the table."""
+    def note_stamp(self, latest_us: int | None) -> None:
+        """Note the latest stamp of rows that were accepted, or found in the table."""
         if latest_us is not None and (self._latest_us is None or latest_us > self._latest_us):
             self._latest_us = latest_us
 
-    def recall(self, now_seconds: float) -> None:
-        """Begin to wait for the proxies the table remembers."""
+    def expect_known_proxies(self, now_seconds: float) -> None:
+        """Begin to wait for the proxies whose positions the table has."""
         for name, position in self.position.proxies.items():
             self._proxies[name] = _Proxy(position, now_seconds)
 
-    def knows(self, proxy: str, epoch: str) -> bool:
-        """Return whether the lane's stored sequence number has been set."""
+    def has_lane(self, proxy: str, epoch: str) -> bool:
+        """Return whether :meth:`open_lane` was called for a proxy and epoch."""
         return (proxy, epoch) in self._lanes
 
     def open_lane(self, proxy: str, epoch: str, stored: int) -> None:
         """Set the highest sequence number stored of a proxy and epoch."""
         self._lanes[proxy, epoch] = _Lane(stored, stored)
 
-    def judge(self, proxy: str, epoch: str, sequence: int, *, fits: bool = True) -> Verdict:
+    def decide(self, proxy: str, epoch: str, sequence: int, *, fits: bool = True) -> Verdict:
         """Decide what to do with a batch of a known lane.
 
         Parameters
@@ -125,13 +126,13 @@ class StreamAdmission:
         sequence
             Of the batch.
         fits
-            False if its samples cannot be stored as the stream is declared now, but might be later.
+            False if its samples cannot be stored while the stream is declared as now, but perhaps later.
         """
         lane = self._lanes[proxy, epoch]
-        if sequence <= lane.taken:
+        if sequence <= lane.accepted:
             self.counters.repeated += 1
             return Verdict.REPEATED
-        follows = sequence == lane.taken + 1
+        follows = sequence == lane.accepted + 1
         if (follows and not fits) or (not follows and (proxy, epoch) in self._held):
             self._held.add((proxy, epoch))
             self.counters.held += 1
@@ -140,22 +141,22 @@ class StreamAdmission:
             self.counters.gaps += 1
             return Verdict.GAP
         self._held.discard((proxy, epoch))
-        lane.taken = sequence
-        self.counters.taken += 1
-        return Verdict.TAKE
+        lane.accepted = sequence
+        self.counters.accepted += 1
+        return Verdict.ACCEPT
 
     def resume(self, proxy: str, epoch: str, first: int) -> int:
-        """Take a known lane up with a batch, as nothing before it will come; return how many are lost so."""
+        """Go on with a batch of a known lane, since those before it will never come; return how many are lost."""
         lane = self._lanes[proxy, epoch]
-        lost = first - 1 - lane.taken
+        lost = first - 1 - lane.accepted
         if lost <= 0:
             return 0
-        lane.taken = first - 1
+        lane.accepted = first - 1
         self._held.discard((proxy, epoch))
         return lost
 
     def holds(self, proxy: str) -> bool:
-        """Return whether samples of a proxy wait in its spool until they fit the stream."""
+        """Return whether batches of a proxy wait in its spool until they fit the stream."""
         return any(held == proxy for held, _ in self._held)
 
     def stored(self, proxy: str, epoch: str) -> int:
@@ -163,7 +164,7 @@ class StreamAdmission:
         return self._lanes[proxy, epoch].stored
 
     def advance(self, proxy: str, watermark_us: int, *, sampling: bool, now_seconds: float) -> int | None:
-        """Note how far a proxy has come with a batch that was taken; return the stream's new low watermark."""
+        """Note how far a proxy has come with an accepted batch; return the stream's new low watermark."""
         known = self._proxies.get(proxy)
         if known is not None and not known.included:
             known.included = True
@@ -172,23 +173,23 @@ class StreamAdmission:
         else:
             watermark_us = max(watermark_us, known.position.watermark_us)
             known.position = ProxyPosition(watermark_us, sampling)
-            known.heard_seconds = now_seconds
+            known.active_seconds = now_seconds
         return self._recompute()
 
-    def heard(self, proxy: str, now_seconds: float) -> None:
-        """Note that a proxy is alive, though it brought nothing new.
+    def proxy_active(self, proxy: str, now_seconds: float) -> None:
+        """Note that a proxy is alive, though it may have sent nothing new.
 
-        One whose samples are held is no better than one that is away: nobody waits for it.
+        A proxy whose batches are held counts as silent: the watermark does not wait for it.
         """
         known = self._proxies.get(proxy)
         if known is not None and not self.holds(proxy):
-            known.heard_seconds = now_seconds
+            known.active_seconds = now_seconds
 
-    def time_passed(self, now_seconds: float) -> bool:
-        """Leave out proxies that have been silent for too long; return whether the watermark moved."""
+    def exclude_silent_proxies(self, now_seconds: float) -> bool:
+        """Exclude proxies that have been silent for too long; return whether the watermark moved."""
         before = self._watermark_us
         for known in self._proxies.values():
-            if known.included and now_seconds - known.heard_seconds > self.silence_seconds:
+            if known.included and now_seconds - known.active_seconds > self.silence_seconds:
                 known.included = False
                 self.counters.silent_proxies += 1
         if any(known.included for known in self._proxies.values()):
@@ -201,14 +202,14 @@ class StreamAdmission:
             self._lanes[lane].stored = sequence
         self.position = position
 
-    def forget_unstored(self) -> None:
-        """After a failed commit: everything not stored is as if it had never been taken.
+    def roll_back(self) -> None:
+        """Return to the last commit after a failed one: what is not stored counts as never accepted.
 
-        The watermark goes back too, or the same rows, sent again, would be taken for late ones.
+        The watermark goes back too, or the same rows would count as late when they are sent again.
         """
         self._held.clear()
         for lane in self._lanes.values():
-            lane.taken = lane.stored
+            lane.accepted = lane.stored
         self._watermark_us = self.position.watermark_us
         for name in list(self._proxies):
             if name in self.position.proxies:
@@ -227,7 +228,7 @@ class StreamAdmission:
             if known.included and known.position.sampling
         ]
         if not waited_for:
-            # Nobody samples: what the last ones promised when they stopped holds for all.
+            # No proxy samples: the highest watermark that they sent when they stopped holds for all.
             waited_for = [known.position.watermark_us for known in self._proxies.values() if known.included]
             lowest = max(waited_for, default=None)
         else:

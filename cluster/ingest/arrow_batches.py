@@ -1,4 +1,4 @@
-"""Turns the columns of a batch into an Arrow table, name by name, and sets aside rows that come too late."""
+"""Turns the columns of a batch into an Arrow table, name by name, and separates rows that come too late."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from protocols.wire.streams import RESERVED_PREFIX, Field, FieldType, StreamSche
 
 
 def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
-    """Return the rows of a batch as a table of the stream's Arrow schema; what the stream does not have is left out.
+    """Return the rows of a batch as a table of the stream's Arrow schema, without columns that it lacks.
 
     Raises
     ------
     SchemaError
-        If the batch lacks a column of the stream, or has another of its name; names them. Or if it is malformed.
+        If the batch lacks columns of the stream, or has others of their names; or if it is malformed.
     """
     if not batch.rows:
         return arrow_schema(schema).empty_table()
     found = _match(batch, schema)
     if not found.fits:
-        raise SchemaError(misfit_text(batch.proxy, schema.name, found))
+        raise SchemaError(mismatch_text(batch.proxy, schema.name, found))
     columns = {column.name: column for column in batch.columns}
     aggregates, completeness = FORM_COLUMN in columns, EXPECTED_COLUMN in columns
     expected = (
@@ -49,9 +49,9 @@ def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
         *(aggregate_fields(schema) if aggregates else ()),
         *(COMPLETENESS_FIELDS if completeness else ()),
     )
-    names_there = dict(found.names) | _measures_there(schema, found)
+    names_in_batch = dict(found.names) | _names_of_measures(schema, found)
     arrays = [
-        _array(_column(columns, names_there.get(field.name, field.name), field), batch.rows) for field in expected
+        _array(_column(columns, names_in_batch.get(field.name, field.name), field), batch.rows) for field in expected
     ]
     table = pa.Table.from_arrays(arrays, names=[field.name for field in expected])
     for name in (START_COLUMN, MOTE_COLUMN, DEFAULT_RATE_COLUMN):
@@ -60,10 +60,10 @@ def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
     return table.cast(arrow_schema(schema, aggregates=aggregates, completeness=completeness))
 
 
-def misfit_of(batch: Batch, schema: StreamSchema) -> str | None:
+def batch_mismatch(batch: Batch, schema: StreamSchema) -> str | None:
     """Return why the samples of a batch cannot be stored as the stream's; None if they can, or are malformed anyway.
 
-    A batch says itself what its columns are: it may be of an older offer than the last one.
+    The batch itself names its columns: it may be of an older offer than the last one.
     """
     if not batch.rows:
         return None
@@ -71,22 +71,22 @@ def misfit_of(batch: Batch, schema: StreamSchema) -> str | None:
         found = _match(batch, schema)
     except SchemaError:
         return None
-    return None if found.fits else misfit_text(batch.proxy, schema.name, found)
+    return None if found.fits else mismatch_text(batch.proxy, schema.name, found)
 
 
-def misfit_text(proxy: str, stream: str, found: ColumnMatch) -> str:
+def mismatch_text(proxy: str, stream: str, found: ColumnMatch) -> str:
     """Return in a sentence why the columns that a proxy sends are not those of the stream."""
     return f"proxy {proxy!r} sends stream {stream!r} with other columns: {'; '.join(found.reasons())}"
 
 
 def _match(batch: Batch, schema: StreamSchema) -> ColumnMatch:
-    """Return how the columns of a batch are those of the stream; raises SchemaError if they are no columns at all."""
+    """Return how the columns of a batch match those of the stream; raises SchemaError if they are malformed."""
     folded = [column.name.casefold() for column in batch.columns]
     if len(set(folded)) != len(folded):
         doubled = next(name for name in folded if folded.count(name) > 1)
         raise SchemaError(f"batch has two columns {doubled!r}")
     own = [column.name for column in batch.columns if column.name.casefold().startswith(RESERVED_PREFIX)]
-    # Whether a column is fixed is nothing to its values.
+    # A batch does not carry whether a column is fixed.
     fixed = {field.name.casefold(): field.fixed for field in schema.fields}
     offered = StreamSchema(
         schema.name,
@@ -97,7 +97,7 @@ def _match(batch: Batch, schema: StreamSchema) -> ColumnMatch:
         ),
     )
     if unknown := sorted(set(own) - _own_columns(offered)):
-        raise SchemaError(f"batch has a column {unknown[0]!r} that means nothing here")
+        raise SchemaError(f"batch has a column {unknown[0]!r} that no stream has")
     return match_columns(schema, offered)
 
 
@@ -108,8 +108,8 @@ def _own_columns(offered: StreamSchema) -> frozenset[str]:
     return frozenset({field.name for field in own} | measures)
 
 
-def _measures_there(schema: StreamSchema, found: ColumnMatch) -> dict[str, str]:
-    """Return, by the column of a measure as it is stored, the column in the batch, where that is another."""
+def _names_of_measures(schema: StreamSchema, found: ColumnMatch) -> dict[str, str]:
+    """Return, by the stored column of a measure, the column in the batch, where the names differ."""
     return {
         measure_column(measure, field.name): measure_column(measure, found.names[field.name])
         for field in schema.sampled

@@ -1,4 +1,4 @@
-"""Which proxies offer which stream with which columns, and whether these are the ones declared. Without any I/O."""
+"""Which proxies offer which stream with which columns, and whether these match its declaration. Without any I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocols.wire.column_matching import match_columns
 from protocols.wire.streams import FieldName, StreamSchema
 
 MOST_OFFERS = 65_536
-"""Of all proxies; more are refused."""
+"""Of all proxies; more are rejected."""
 
 OfferKey = tuple[str, str]
 """A proxy, and a stream as the proxy calls it."""
@@ -19,7 +19,7 @@ OfferKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What every offer of a stream must agree with.
+    """What every offer of a stream must match.
 
     Parameters
     ----------
@@ -34,19 +34,19 @@ class Declaration:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedOffer:
-    """A proxy's offer of a stream, against its declaration.
+class CheckedOffer:
+    """A proxy's offer of a stream, checked against its declaration.
 
     Parameters
     ----------
     proxy
-        Whose.
+        Its name.
     stream
         As the proxy calls it.
     reasons
         Why it does not fit; empty if it does.
     ignored
-        Columns that are offered and not declared: they are not stored.
+        Columns that are offered and not declared; they are not stored.
     """
 
     proxy: str
@@ -68,12 +68,12 @@ class JudgedOffer:
 class Offers:
     """What is declared, and what proxies offer now.
 
-    Offers are remembered whether they fit or not, and whether there is such a stream or not: declarations come and go.
+    Offers are kept whether they fit or not, and whether there is such a stream or not: declarations come and go.
 
     Parameters
     ----------
     most
-        So many offers are remembered.
+        So many offers are kept.
     """
 
     def __init__(self, most: int = MOST_OFFERS) -> None:
@@ -85,29 +85,29 @@ class Offers:
 
     @property
     def mismatches(self) -> Mapping[OfferKey, str]:
-        """Why offers do not fit, for those that do not; a copy, so that any thread may ask."""
+        """Why offers do not fit, for those that do not; a copy, so that any thread may call it."""
         return dict(self._mismatches)
 
     def declared(self, stream: str) -> Declaration | None:
-        """Return the declaration of a stream, whose name has no case here; None if there is none."""
+        """Return the declaration of a stream, whatever the case of its name; None if there is none."""
         return self._declared.get(stream.casefold())
 
     def declare(self, declaration: Declaration) -> None:
-        """Judge offers by this from now on."""
+        """Check offers against this declaration from now on."""
         name = declaration.schema.name.casefold()
         self._declared[name] = declaration
         for proxy, schema in self._of(name):
-            self._note(judge(declaration, proxy, schema))
+            self._note(check_offer(declaration, proxy, schema))
 
     def forget(self, stream: str) -> None:
-        """Forget a declaration; what was offered may fit the next one of this name."""
+        """Remove a declaration; offers stay, and may fit the next one of this name."""
         name = stream.casefold()
         self._declared.pop(name, None)
         for key in self._offered.get(name, {}):
             self._mismatches.pop(key, None)
 
-    def put(self, offer: StreamOffer) -> JudgedOffer | None:
-        """Remember an offer in place of the proxy's last one of the stream, and judge it; None if nothing is declared.
+    def put(self, offer: StreamOffer) -> CheckedOffer | None:
+        """Replace the proxy's last offer of the stream, and check the new one; return None if nothing is declared.
 
         Raises
         ------
@@ -123,12 +123,12 @@ class Offers:
         declaration = self._declared.get(name)
         if declaration is None:
             return None
-        judged = judge(declaration, offer.proxy, offer.stream)
-        self._note(judged)
-        return judged
+        checked = check_offer(declaration, offer.proxy, offer.stream)
+        self._note(checked)
+        return checked
 
     def withdraw(self, proxy: str, stream: str) -> None:
-        """Forget an offer, if there is one."""
+        """Remove an offer, if there is one."""
         offers = self._offered.get(stream.casefold(), {})
         if offers.pop((proxy, stream), None) is not None:
             self._count -= 1
@@ -136,34 +136,34 @@ class Offers:
             if not offers:
                 del self._offered[stream.casefold()]
 
-    def of(self, stream: str) -> tuple[JudgedOffer, ...]:
-        """Return what is offered of a declared stream, by the names of the proxies."""
+    def of(self, stream: str) -> tuple[CheckedOffer, ...]:
+        """Return the offers of a declared stream, in the order of the proxies' names."""
         name = stream.casefold()
         declaration = self._declared[name]
-        return tuple(judge(declaration, proxy, schema) for proxy, schema in self._of(name))
+        return tuple(check_offer(declaration, proxy, schema) for proxy, schema in self._of(name))
 
     def fits(self, proxy: str, stream: str) -> bool:
         """Return whether a proxy offers a stream as it is declared."""
-        there = (proxy, stream) in self._offered.get(stream.casefold(), {})
-        return there and stream.casefold() in self._declared and (proxy, stream) not in self._mismatches
+        is_offered = (proxy, stream) in self._offered.get(stream.casefold(), {})
+        return is_offered and stream.casefold() in self._declared and (proxy, stream) not in self._mismatches
 
     def _of(self, name: str) -> list[tuple[str, StreamSchema]]:
         return [(proxy, schema) for (proxy, _), schema in sorted(self._offered.get(name, {}).items())]
 
-    def _note(self, judged: JudgedOffer) -> None:
-        if judged.fits:
-            self._mismatches.pop((judged.proxy, judged.stream), None)
+    def _note(self, checked: CheckedOffer) -> None:
+        if checked.fits:
+            self._mismatches.pop((checked.proxy, checked.stream), None)
         else:
-            self._mismatches[judged.proxy, judged.stream] = judged.reason
+            self._mismatches[checked.proxy, checked.stream] = checked.reason
 
 
-def judge(declaration: Declaration, proxy: str, offered: StreamSchema) -> JudgedOffer:
-    """Return what is to be said of a proxy's offer."""
+def check_offer(declaration: Declaration, proxy: str, offered: StreamSchema) -> CheckedOffer:
+    """Return a proxy's offer, checked against the declaration."""
     declared, stream = declaration.schema, offered.name
     if declaration.only_proxy not in {None, proxy}:
-        return JudgedOffer(proxy, stream, (f"it was created to be fed by proxy {declaration.only_proxy} only",))
+        return CheckedOffer(proxy, stream, (f"it was created to be fed by proxy {declaration.only_proxy} only",))
     if declared.name != stream:
-        reason = f"it is declared as {declared.name} and offered as {stream}, and topics do not leave case open"
-        return JudgedOffer(proxy, stream, (reason,))
+        reason = f"it is declared as {declared.name} and offered as {stream}, and case counts in topics"
+        return CheckedOffer(proxy, stream, (reason,))
     found = match_columns(declared, offered)
-    return JudgedOffer(proxy, stream, found.reasons(), found.ignored)
+    return CheckedOffer(proxy, stream, found.reasons(), found.ignored)

@@ -1,7 +1,7 @@
-"""Whether proxies' clocks are right, against the cluster's: a proxy whose clock is wrong takes right motes for wrong.
+"""Whether proxies' clocks agree with the cluster's: a proxy whose clock is wrong mistakes right motes for wrong ones.
 
-Pure. A proxy says every few seconds what its clock shows. What it says is heard later, never sooner, so the least
-difference of the last few is nearest to the clock's offset. It is reported; nothing is refused for it.
+Pure. A proxy sends the time on its clock every few seconds. The message always takes some time, so the least difference
+of the last few is nearest to the clock's offset. A wrong clock is reported; nothing is rejected because of it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from protocols.wire.catalog import ClockFault
 
 MOST_PROXIES = 4_096
-"""Clocks of further proxies are not looked at."""
+"""Clocks of further proxies are ignored."""
 TOLERANCE_US = 60_000_000
 """By which a clock may be wrong, unless another tolerance is given."""
 _READINGS = 3
-"""So many are looked at together: one that came late makes no clock wrong."""
+"""So many are compared: a single message that came late does not make a clock wrong."""
 
 
 @dataclass(slots=True)
@@ -27,8 +27,8 @@ class _Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockNews:
-    """A proxy's clock turned out to be wrong, or right again, and how far it is behind."""
+class ClockChange:
+    """A proxy's clock has become wrong, or right again; with how far it is behind."""
 
     proxy: str
     fault: ClockFault | None
@@ -43,7 +43,7 @@ class ProxyClocks:
     tolerance_us
         A clock may be wrong by so much, in either direction.
     most_proxies
-        How many are looked at.
+        How many are observed.
     """
 
     def __init__(self, tolerance_us: int = TOLERANCE_US, *, most_proxies: int = MOST_PROXIES) -> None:
@@ -51,17 +51,17 @@ class ProxyClocks:
         self._most_proxies = most_proxies
         self._clocks: dict[str, _Clock] = {}
 
-    def heard(self, proxy: str, clock_us: int, now_us: int) -> ClockNews | None:
-        """Take note of what a proxy's clock showed when it was heard at `now_us`; return what is new."""
+    def note(self, proxy: str, clock_us: int, now_us: int) -> ClockChange | None:
+        """Note the time on a proxy's clock, received at `now_us`; return what has changed."""
         if proxy not in self._clocks and len(self._clocks) >= self._most_proxies:
             return None
         clock = self._clocks.setdefault(proxy, _Clock())
         clock.behind_us.append(now_us - clock_us)
         before, clock.fault = clock.fault, self._fault(clock)
-        return None if clock.fault is before else ClockNews(proxy, clock.fault, min(clock.behind_us))
+        return None if clock.fault is before else ClockChange(proxy, clock.fault, min(clock.behind_us))
 
     def forget(self, proxy: str) -> None:
-        """Take note that a proxy has gone."""
+        """Forget the clock of a proxy that has gone."""
         self._clocks.pop(proxy, None)
 
     @property
@@ -71,7 +71,7 @@ class ProxyClocks:
 
     @property
     def faults(self) -> Mapping[str, ClockFault]:
-        """The proxies whose clocks are wrong, and how; any thread may ask."""
+        """The proxies whose clocks are wrong, and how; any thread may read it."""
         return {proxy: clock.fault for proxy, clock in list(self._clocks.items()) if clock.fault is not None}
 
     def _fault(self, clock: _Clock) -> ClockFault | None:
@@ -84,8 +84,8 @@ class ProxyClocks:
 
 
 def not_after(instant_us: int, now_us: int, tolerance_us: int) -> int:
-    """Return an instant, or where the cluster's clock may be by now if that is earlier.
+    """Return an instant, but none after the present by the cluster's clock and its tolerance.
 
-    What a wrong clock stamped in 2100 must not make versions of relations begin there: nobody would see them before.
+    A row that a wrong clock stamped in 2100 must not make versions of relations begin there: no tuple would meet them.
     """
     return min(instant_us, now_us + tolerance_us)

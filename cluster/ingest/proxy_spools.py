@@ -1,6 +1,6 @@
-"""How much waits in the spools of proxies for the cluster, as they have said last.
+"""How much waits in the spools of proxies for the cluster, by their last reports.
 
-Pure. A proxy that is away has said so before it went, and may have spooled more since.
+Pure. The last report of a proxy that is away is from before it went; it may have spooled more since.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from protocols.wire.catalog import ProxySpool
 
 MOST_PROXIES = 4_096
-"""Spools of further proxies are not looked at."""
+"""Spools of further proxies are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeardSpool:
-    """What a proxy has said of its spool, and when it was heard, in microseconds since 1970."""
+class ReportedSpool:
+    """A proxy's last report of its spool, and when it was received, in microseconds since 1970."""
 
-    said: ProxySpool
-    heard_us: int
+    report: ProxySpool
+    received_us: int
 
     @property
     def waits_seconds(self) -> float | None:
-        """For how long the batch had waited then that has waited longest; None for none, or if nobody knows."""
-        return None if self.said.waits_us is None else self.said.waits_us / 1e6
+        """For how long the oldest batch had waited then; None without any, or if it is unknown."""
+        return None if self.report.waits_us is None else self.report.waits_us / 1e6
 
 
 class ProxySpools:
@@ -33,18 +33,18 @@ class ProxySpools:
     Parameters
     ----------
     most_proxies
-        How many are looked at.
+        How many are kept.
     """
 
     def __init__(self, *, most_proxies: int = MOST_PROXIES) -> None:
         self._most_proxies = most_proxies
-        self._spools: dict[str, HeardSpool] = {}
+        self._spools: dict[str, ReportedSpool] = {}
 
-    def heard(self, said: ProxySpool, now_us: int) -> None:
-        """Take note of what a proxy says, heard at `now_us`."""
-        if said.proxy in self._spools or len(self._spools) < self._most_proxies:
-            self._spools[said.proxy] = HeardSpool(said, now_us)
+    def note(self, report: ProxySpool, now_us: int) -> None:
+        """Note what a proxy has reported, received at `now_us`."""
+        if report.proxy in self._spools or len(self._spools) < self._most_proxies:
+            self._spools[report.proxy] = ReportedSpool(report, now_us)
 
-    def all(self) -> Mapping[str, HeardSpool]:
-        """Return what proxies have said last; any thread may ask."""
+    def all(self) -> Mapping[str, ReportedSpool]:
+        """Return the last reports, by proxy; any thread may call it."""
         return dict(self._spools)

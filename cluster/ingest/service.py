@@ -1,4 +1,4 @@
-"""The ingest as a service: listens to proxies, keeps a writer per stream."""
+"""The ingest as a service: handles the messages of proxies, with a writer for each stream."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Ingest:
     folder
         Where the stream tables are.
     quarantine
-        Keeps what was refused: (kind, reason, where from, bytes).
+        Keeps what was rejected: (kind, reason, origin, content).
     commit_interval_seconds
         Least time between two commits of a stream.
     silence_seconds
@@ -74,15 +74,15 @@ class Ingest:
     clock
         Seconds since 1970.
     needed
-        Returns, by stream, the oldest version of its table that somebody still has to read from; None if nobody has to.
+        Returns, by stream, the oldest version of its table that a query still has to read from; None if none has to.
     troubles
-        Where it is counted what could not be written.
+        Counts what could not be written.
     budget
         Returns, by stream, what its table may keep.
     passed
-        Returns, by stream, the instant before which what is stored has been read; None if nothing reads it.
+        Returns, by stream, the instant before which all queries have read what is stored; None if none reads it.
     forgotten
-        Called with a stream that is about to be removed: what was said of it holds for no other of its name.
+        Called with a stream that is about to be removed, so that its budget does not pass to another of its name.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Ingest:
         self._commit_interval = commit_interval_seconds
         self._silence = silence_seconds
         self._troubles = troubles or Troubles()
-        self._unwritten: dict[tuple[str, ...], Message] = {}
+        self._postponed: dict[tuple[str, ...], Message] = {}
         """Offers of streams whose tables could not be made."""
         self._link = link
         self._reserved_for = reserved_for
@@ -124,12 +124,13 @@ class Ingest:
         self._running: dict[str, asyncio.Task[None]] = {}
         self.offers = offers or Offers()
         self.writers: dict[str, StreamWriter] = {}
-        self.refused: dict[str, int] = {}
+        self.rejected: dict[str, int] = {}
+        """Messages that were rejected, by reason."""
         self._dropped = DroppedStreams(folder)
         self.damages: dict[str, Damage] = {}
         """By stream: what was wrong with its table when it was opened."""
         for table in self._opened_tables():
-            self._resume(table)
+            self._restore_sequences(table)
             self._make_writer(table)
             self.offers.declare(Declaration(table.schema))
 
@@ -150,8 +151,8 @@ class Ingest:
     def instants(self) -> dict[str, int]:
         """Return by stream an instant after everything stored or being stored of it; streams without tuples have none.
 
-        What changes at these instants, with nothing awaited in between, changes for tuples that come later only; unless
-        they are stamped in the future, which is not waited for.
+        A change at these instants, with nothing awaited in between, affects only tuples that come later; except that
+        stamps in the future are not waited for.
         """
         now_us, tolerance_us = self._now_us(), self.proxy_clocks.tolerance_us
         found = {name: writer.admission.next_us for name, writer in self.writers.items()}
@@ -162,7 +163,7 @@ class Ingest:
         return {name: writer.table for name, writer in self.writers.items()}
 
     async def run(self) -> None:
-        """Commit for ever."""
+        """Commit until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for writer in self.writers.values():
@@ -175,7 +176,7 @@ class Ingest:
         Parameters
         ----------
         schema
-            What every offer of the stream must agree with.
+            What every offer of the stream must match.
         only_proxy
             The one proxy that may feed it; None for any.
 
@@ -194,12 +195,12 @@ class Ingest:
                 compaction=self._compaction(schema.name),
                 retention=self._retention(schema.name),
             )
-            self._resume(table)
+            self._restore_sequences(table)
             writer = self._make_writer(table)
             if self._tasks is not None:
                 self._start(writer)
         elif known.table.schema != schema:
-            StreamTable(known.table.root, schema)  # raises, and says what differs
+            StreamTable(known.table.root, schema)  # raises an error that names what differs
         self.offers.declare(Declaration(schema, only_proxy))
 
     def feeding(self, stream: str) -> set[str]:
@@ -226,7 +227,7 @@ class Ingest:
         shutil.rmtree(writer.table.root)
 
     async def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
-        """Take a message on one of :attr:`subscriptions`; bad ones are refused, counted and kept."""
+        """Take a message on one of :attr:`subscriptions`; bad ones are rejected, counted and kept."""
         try:
             match topic.kind:
                 case "batches":
@@ -245,9 +246,9 @@ class Ingest:
                     pass
         except (ProtocolError, StorageError) as error:
             reason = error.reason if isinstance(error, FrameError) else "schema"
-            self.refused[reason] = self.refused.get(reason, 0) + 1
+            self.rejected[reason] = self.rejected.get(reason, 0) + 1
             self._quarantine(topic.kind, str(error), message.topic, message.payload[:4096])
-            log.warning("message refused", topic=message.topic, reason=reason, error=str(error))
+            log.warning("message rejected", topic=message.topic, reason=reason, error=str(error))
 
     async def _batch(self, message: Message, proxy: str) -> None:
         batch = decode_batch(message.payload)
@@ -262,7 +263,7 @@ class Ingest:
             raise FrameError(
                 "identity", f"stream {batch.stream!r} is fed by proxy {declaration.only_proxy!r}, not {proxy!r}"
             )
-        await writer.receive(batch, settled=self.offers.fits(proxy, batch.stream))
+        await writer.receive(batch, offer_fits=self.offers.fits(proxy, batch.stream))
 
     async def _resumption(self, message: Message, proxy: str) -> None:
         resumption = decode_resumption(message.payload)
@@ -274,7 +275,7 @@ class Ingest:
         await writer.resume(resumption)
 
     def _offer(self, message: Message, names: tuple[str, ...]) -> None:
-        self._unwritten.pop(names, None)
+        self._postponed.pop(names, None)
         if not message.payload:
             self.offers.withdraw(*names)
             return
@@ -282,8 +283,8 @@ class Ingest:
         if (offer.proxy, offer.stream.name) != names:
             raise FrameError("identity", f"offer of {offer.proxy}/{offer.stream.name} came on {message.topic}")
         name = offer.stream.name
-        judged = self.offers.put(offer)
-        if judged is None:
+        checked = self.offers.put(offer)
+        if checked is None:
             if (other := self._reserved_for(name)) is not None:
                 raise FrameError(
                     "identity", f"there is a {other} {name!r}: proxy {offer.proxy!r} cannot offer a stream"
@@ -292,16 +293,16 @@ class Ingest:
                 self.declare(offer.stream)
             except UnwritableError as error:
                 # The broker retains the offer and the proxy its batches, but neither comes again by itself.
-                self._unwritten[names] = message
+                self._postponed[names] = message
                 self._troubles.note("stream table", error.message)
                 return
             log.info("new stream", stream=name, proxy=offer.proxy)
-        elif not judged.fits:
+        elif not checked.fits:
             declaration = self.offers.declared(name)
             only = None if declaration is None else declaration.only_proxy
             raise FrameError(
                 "schema" if only in {None, offer.proxy} else "identity",
-                f"proxy {offer.proxy!r} does not feed stream {name!r}: {judged.reason}",
+                f"proxy {offer.proxy!r} does not feed stream {name!r}: {checked.reason}",
             )
 
     def _status(self, message: Message, proxy: str) -> None:
@@ -315,24 +316,24 @@ class Ingest:
         return round(self._clock() * 1e6)
 
     def _proxy_clock(self, message: Message, proxy: str) -> None:
-        said = decode_proxy_clock(message.payload)
-        if said.proxy != proxy:
-            raise FrameError("identity", f"clock of proxy {said.proxy!r} came on the topic of {proxy!r}")
+        report = decode_proxy_clock(message.payload)
+        if report.proxy != proxy:
+            raise FrameError("identity", f"clock of proxy {report.proxy!r} came on the topic of {proxy!r}")
         if message.retain:
-            raise FrameError("retained", "a clock that the broker kept says nothing about now")
-        news = self.proxy_clocks.heard(proxy, said.clock_us, self._now_us())
-        if news is not None and news.fault is not None:
-            log.error("proxy's clock is wrong", proxy=proxy, fault=news.fault, behind_seconds=news.behind_us / 1e6)
-        elif news is not None:
-            log.info("proxy's clock is right again", proxy=proxy, behind_seconds=news.behind_us / 1e6)
+            raise FrameError("retained", "a time that the broker has retained is not the present one")
+        change = self.proxy_clocks.note(proxy, report.clock_us, self._now_us())
+        if change is not None and change.fault is not None:
+            log.error("proxy's clock is wrong", proxy=proxy, fault=change.fault, behind_seconds=change.behind_us / 1e6)
+        elif change is not None:
+            log.info("proxy's clock is right again", proxy=proxy, behind_seconds=change.behind_us / 1e6)
 
     def _proxy_spool(self, message: Message, proxy: str) -> None:
-        said = decode_proxy_spool(message.payload)
-        if said.proxy != proxy:
-            raise FrameError("identity", f"spool of proxy {said.proxy!r} came on the topic of {proxy!r}")
+        report = decode_proxy_spool(message.payload)
+        if report.proxy != proxy:
+            raise FrameError("identity", f"spool of proxy {report.proxy!r} came on the topic of {proxy!r}")
         if message.retain:
-            raise FrameError("retained", "what the broker kept of a spool says nothing about now")
-        self.proxy_spools.heard(said, self._now_us())
+            raise FrameError("retained", "a report of a spool that the broker has retained is not the present one")
+        self.proxy_spools.note(report, self._now_us())
 
     async def _watch_proxies(self) -> None:
         while True:
@@ -343,9 +344,9 @@ class Ingest:
             await asyncio.sleep(1.0)
 
     async def retry_offers(self) -> None:
-        """Take again the offers of streams whose tables could not be made."""
-        for names, message in list(self._unwritten.items()):
-            if self._unwritten.get(names) is message:
+        """Handle the offers again of streams whose tables could not be made."""
+        for names, message in list(self._postponed.items()):
+            if self._postponed.get(names) is message:
                 await self.handle(message, topics.ParsedTopic("stream_offer", names))
 
     async def _acknowledge(self, ack: Ack) -> None:
@@ -354,7 +355,7 @@ class Ingest:
         try:
             await self._link.publish(Message(topics.acks(ack.proxy), encode(ack)))
         except LinkError as error:
-            log.debug("ack not sent", proxy=ack.proxy, error=str(error))  # the proxy will ask by sending again
+            log.debug("ack not sent", proxy=ack.proxy, error=str(error))  # the proxy sends its batches again
 
     def _start(self, writer: StreamWriter) -> None:
         assert self._tasks is not None  # noqa: S101 - called while running
@@ -376,11 +377,11 @@ class Ingest:
         self.damages[damage.table] = damage
         log.error("stream was damaged", stream=damage.table, what=str(damage), lost_commits=damage.lost_commits)
         if damage.sequences:
-            # Its proxies have deleted these batches and number on.
+            # Its proxies have deleted these batches, and go on with the next numbers.
             self._dropped.remember(damage.table, damage.sequences)
 
-    def _resume(self, table: StreamTable) -> None:
-        """Let a table that is new begin where the one of its name ended that was dropped."""
+    def _restore_sequences(self, table: StreamTable) -> None:
+        """Let a new table go on with the sequence numbers of a dropped one of its name."""
         name = table.schema.name
         try:
             stored = self._dropped.recall(name)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from cluster.errors import StorageError
 from cluster.ingest.admission import StreamAdmission, Verdict
-from cluster.ingest.arrow_batches import misfit_of, split_late, to_arrow
+from cluster.ingest.arrow_batches import batch_mismatch, split_late, to_arrow
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamPosition, StreamTable
 from cluster.storage.synced_files import Troubles
@@ -43,7 +43,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _InDoubt:
-    """A commit that may have been made or not."""
+    """A commit that may have succeeded or not."""
 
     waiting: _Waiting
     position: StreamPosition
@@ -57,15 +57,15 @@ class StreamWriter:
     table
         The stream's table.
     acknowledge
-        Sends an ack to its proxy.
+        Sends an acknowledgement to its proxy.
     quarantine
-        Keeps what was refused: (kind, reason, where from, text or bytes).
+        Keeps what was rejected: (kind, reason, origin, content).
     commit_interval_seconds
-        At least this long between two commits, so that a busy stream does not make a file per batch.
+        Least time between two commits, so that a busy stream does not write a file per batch.
     silence_seconds
         See :class:`StreamAdmission`.
     troubles
-        Where it is counted what could not be written.
+        Counts what could not be written.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class StreamWriter:
         self._troubles = troubles or Troubles()
         self.table = table
         self.admission = StreamAdmission(table.position(), silence_seconds)
-        self.admission.recall(clock())
-        self.admission.stamped(table.latest_stamp())
+        self.admission.expect_known_proxies(clock())
+        self.admission.note_stamp(table.latest_stamp())
         self._acknowledge = acknowledge
         self._quarantine = quarantine
         self._interval = commit_interval_seconds
@@ -92,7 +92,7 @@ class StreamWriter:
         self._in_doubt: _InDoubt | None = None
         self._work = asyncio.Event()
         self.last_rejection: str | None = None
-        """Why samples were rejected last."""
+        """Why samples were last rejected."""
 
     @property
     def stream(self) -> str:
@@ -101,55 +101,55 @@ class StreamWriter:
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits in memory for the next commit."""
+        """Bytes in memory that wait for the next commit."""
         return self._waiting.bytes
 
-    async def receive(self, batch: Batch, *, settled: bool = True) -> None:
+    async def receive(self, batch: Batch, *, offer_fits: bool = True) -> None:
         """Admit a batch; it is acknowledged once it is stored.
 
         Parameters
         ----------
         batch
             Of this stream.
-        settled
-            Whether its proxy offers the stream as it is declared, so that a batch that does not fit is of an older
-            offer and never will. If not, such a batch is left to the proxy until the offer or the declaration changes.
+        offer_fits
+            Whether its proxy offers the stream as it is declared: then a batch that does not fit is of an older offer
+            and never will. If not, such a batch is left to the proxy until the offer or the declaration changes.
         """
         admission, lane = self.admission, (batch.proxy, batch.epoch)
         if self._in_doubt is not None:
-            return  # What is stored is not known, so nothing can be said to follow it.
-        if not admission.knows(*lane):
+            return  # It is unknown what is stored, and so which batch is next.
+        if not admission.has_lane(*lane):
             admission.open_lane(*lane, self.table.last_sequence(*lane))
-        admission.heard(batch.proxy, self._clock())
+        admission.proxy_active(batch.proxy, self._clock())
         if self._waiting.count >= MAX_WAITING or self._waiting.bytes >= MAX_WAITING_BYTES:
-            admission.counters.put_off += 1
+            admission.counters.deferred += 1
             return  # Not acknowledged, so the proxy keeps it and sends it again.
-        misfit = None if settled else misfit_of(batch, self.table.schema)
+        mismatch = None if offer_fits else batch_mismatch(batch, self.table.schema)
         held_before = admission.holds(batch.proxy)
-        verdict = admission.judge(*lane, batch.sequence, fits=misfit is None)
+        verdict = admission.decide(*lane, batch.sequence, fits=mismatch is None)
         if verdict is Verdict.HOLD:
-            if misfit is not None and not held_before:
-                self._quarantine("batch", misfit, f"{batch.proxy}/{batch.stream}", b"")
-                log.warning("batch is left to its proxy", stream=self.stream, proxy=batch.proxy, reason=misfit)
+            if mismatch is not None and not held_before:
+                self._quarantine("batch", mismatch, f"{batch.proxy}/{batch.stream}", b"")
+                log.warning("batch is left to its proxy", stream=self.stream, proxy=batch.proxy, reason=mismatch)
             return
-        if verdict is not Verdict.TAKE:
+        if verdict is not Verdict.ACCEPT:
             await self._acknowledge(self._ack(lane))
             return
         self._admit(batch, lane)
         self._work.set()
 
     async def resume(self, resumption: Resumption) -> None:
-        """Go on after batches that are lost, acknowledged or not: say so, count them, and take the next one."""
+        """Go on after batches that are lost, acknowledged or not: log and count them, and expect the next one."""
         lane = (resumption.proxy, resumption.epoch)
         if self._in_doubt is not None:
             return
-        if not self.admission.knows(*lane):
+        if not self.admission.has_lane(*lane):
             self.admission.open_lane(*lane, self.table.last_sequence(*lane))
         lost = self.admission.resume(*lane, resumption.first)
         if not lost:
             await self._acknowledge(self._ack(lane))
             return
-        reason = f"{lost:,} batches before {resumption.first} are lost: their proxy has them no more"
+        reason = f"{lost:,} batches before {resumption.first} are lost: their proxy does not have them any more"
         log.error("batches are lost", stream=self.stream, proxy=resumption.proxy, reason=reason)
         self._quarantine("lost batches", reason, f"{resumption.proxy}/{self.stream}", b"")
         self._waiting.sequences[lane] = resumption.first - 1
@@ -158,17 +158,18 @@ class StreamWriter:
 
     def proxy_alive(self, proxy: str) -> None:
         """Note that a proxy is connected, though it may have nothing to send."""
-        self.admission.heard(proxy, self._clock())
+        self.admission.proxy_active(proxy, self._clock())
 
     async def run(self) -> None:
-        """Commit what waits, for ever."""
+        """Commit what waits, until cancelled."""
         while True:
-            # Not with wait_for: it may pass over that it is cancelled just as work comes, and the cluster never ends.
+            # Not with wait_for: it may miss a cancellation that comes together with work, and the cluster never ends.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self._work.wait()
             began = self._clock()
-            moved = self.admission.time_passed(began)  # asked of busy streams too, or one that is silent stalls them
+            # For busy streams too, or a proxy that is silent stalls them.
+            moved = self.admission.exclude_silent_proxies(began)
             if not moved and not self._work.is_set() and self._in_doubt is None:
                 continue
             await self.commit()
@@ -176,7 +177,7 @@ class StreamWriter:
 
     async def commit(self) -> None:
         """Store everything that waits in one commit and acknowledge it."""
-        if self._in_doubt is not None and not await self._settle(self._in_doubt):
+        if self._in_doubt is not None and not await self._resolve(self._in_doubt):
             return
         waiting, self._waiting = self._waiting, _Waiting()
         self._work.clear()
@@ -184,29 +185,29 @@ class StreamWriter:
         try:
             await asyncio.to_thread(self.table.append, waiting.rows, position, waiting.sequences)
         except OutcomeUnknownError as error:
-            log.warning("a commit may have been made or not", stream=self.stream, error=str(error))
+            log.warning("a commit may have succeeded or not", stream=self.stream, error=str(error))
             self._in_doubt = _InDoubt(waiting, position)
             return
         except StorageError as error:
-            # Nothing is acknowledged: the proxies still have it all and will send it again.
+            # Nothing is acknowledged: the proxies still have all of it and send it again.
             self._troubles.note("commit", error.message)
-            self.admission.forget_unstored()
+            self.admission.roll_back()
             self._waiting = _Waiting()
             return
         await self._committed(waiting, position)
 
-    async def _settle(self, doubt: _InDoubt) -> bool:
-        """See whether a commit was made; return False if that is still unknown."""
+    async def _resolve(self, doubt: _InDoubt) -> bool:
+        """Look whether a commit succeeded; return False if that is still unknown."""
         try:
-            made = await asyncio.to_thread(self.table.holds, doubt.waiting.sequences)
+            succeeded = await asyncio.to_thread(self.table.holds, doubt.waiting.sequences)
         except StorageError:
             return False
         self._in_doubt = None
-        log.warning("what is stored is known again", stream=self.stream, made=made)
-        if made:
+        log.warning("it is known again what is stored", stream=self.stream, made=succeeded)
+        if succeeded:
             await self._committed(doubt.waiting, doubt.position)
-        # What came behind the commit in doubt was not remembered.
-        self.admission.forget_unstored()
+        # What came after the commit in doubt was not kept.
+        self.admission.roll_back()
         self._waiting = _Waiting()
         return True
 
@@ -241,7 +242,7 @@ class StreamWriter:
             counters.rows += in_time.num_rows
             waiting.rows.append(in_time)
             waiting.bytes += in_time.nbytes
-            self.admission.stamped(pc.max(in_time.column(START_COLUMN)).as_py())
+            self.admission.note_stamp(pc.max(in_time.column(START_COLUMN)).as_py())
         self.admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=self._clock())
 
     def _ack(self, lane: tuple[str, str], rejected: tuple[Rejection, ...] = ()) -> Ack:

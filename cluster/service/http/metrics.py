@@ -51,11 +51,11 @@ class ClusterMetrics(Collector):
         for stream, writer in self._parts.ingest.writers.items():
             counters = writer.admission.counters
             for outcome, count in (
-                ("taken", counters.taken),
+                ("taken", counters.accepted),
                 ("repeated", counters.repeated),
                 ("gap", counters.gaps),
                 ("held", counters.held),
-                ("put off", counters.put_off),
+                ("put off", counters.deferred),
                 ("rejected", counters.rejected),
             ):
                 batches.add_metric([stream, outcome], count)
@@ -75,7 +75,7 @@ class ClusterMetrics(Collector):
             lost.add_metric([stream, "batches"], writer.admission.counters.lost_batches)
             lost.add_metric([stream, "versions"], writer.admission.counters.lost_versions)
         refused = CounterMetricFamily("fjord_ingest_refused_total", "Messages refused", labels=["reason"])
-        for reason, count in self._parts.ingest.refused.items():
+        for reason, count in self._parts.ingest.rejected.items():
             refused.add_metric([reason], count)
         yield from (batches, rows, late, rejected, mismatches, waiting_bytes, lost, refused)
         yield from self._clocks()
@@ -171,8 +171,8 @@ class ClusterMetrics(Collector):
         size = GaugeMetricFamily("fjord_spooled_bytes", "Size of the batches that wait at a proxy", labels=labels)
         waits = GaugeMetricFamily("fjord_spooled_seconds", "For how long the oldest of them has waited", labels=labels)
         for proxy, spool in self._parts.ingest.proxy_spools.all().items():
-            batches.add_metric([proxy], spool.said.batches)
-            size.add_metric([proxy], spool.said.bytes)
+            batches.add_metric([proxy], spool.report.batches)
+            size.add_metric([proxy], spool.report.bytes)
             waits.add_metric([proxy], spool.waits_seconds or 0.0)
         yield from (batches, size, waits)
 

@@ -29,7 +29,7 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
         "rows_late": sum(each.late_rows for each in counters),
         "rows_published": parts.publisher.published_rows,
         "results": {**parts.publisher.status(), "dropped_rows": parts.results.retention.numbers.dropped_rows},
-        "refused": dict(ingest.refused),
+        "refused": dict(ingest.rejected),
         "storage": _storage(parts),
         "mismatches": len(ingest.offers.mismatches),
         "sensors": {
@@ -45,10 +45,10 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
         "proxy_spools": {
             proxy: {
                 "online": ingest.online(proxy),
-                "batches": spool.said.batches,
-                "bytes": spool.said.bytes,
+                "batches": spool.report.batches,
+                "bytes": spool.report.bytes,
                 "waits_seconds": spool.waits_seconds,
-                "heard": instant_text(spool.heard_us),
+                "heard": instant_text(spool.received_us),
             }
             for proxy, spool in ingest.proxy_spools.all().items()
         },

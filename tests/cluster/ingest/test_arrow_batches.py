@@ -1,4 +1,4 @@
-"""From the wire to Arrow: same values under the same names, late rows aside, wrong columns refused."""
+"""From the wire to Arrow: same values under the same names, late rows apart, wrong columns rejected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster.ingest.arrow_batches import misfit_of, split_late, to_arrow
+from cluster.ingest.arrow_batches import batch_mismatch, split_late, to_arrow
 from cluster.storage.stream_tables import arrow_schema
 from protocols.errors import SchemaError
 from protocols.wire.batches import (
@@ -55,11 +55,11 @@ def test_columns_are_found_by_name_whatever_their_order_and_case() -> None:
     assert table.select(["lane", "speed"]).to_pylist() == [{"lane": 3, "speed": 66.5}, {"lane": None, "speed": None}]
 
 
-def test_columns_that_are_not_declared_are_left_out() -> None:
+def test_columns_that_are_not_declared_are_dropped() -> None:
     declared = StreamSchema("all", (Field("real", FieldType.REAL),))
     row = {"boolean": True, "integer": 1, "real": 2.5, "text": "a"}
     assert to_arrow(batch(ALL, [row]), declared).column_names[3:] == ["real"]
-    assert misfit_of(batch(ALL, [row]), declared) is None
+    assert batch_mismatch(batch(ALL, [row]), declared) is None
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_columns_that_are_not_declared_are_left_out() -> None:
         (Field("occ", FieldType.REAL), "occ is declared as REAL and not offered; offered and not declared: real"),
     ],
 )
-def test_other_columns_are_refused_by_name(declared: Field, reason: str) -> None:
+def test_wrong_columns_are_rejected_by_name(declared: Field, reason: str) -> None:
     sent = batch(StreamSchema("all", (Field("real", FieldType.REAL, "mph"),)), [{"real": 1.0}])
     schema = StreamSchema("all", (declared,))
-    assert misfit_of(sent, schema) == f"proxy 'p' sends stream 'all' with other columns: {reason}"
+    assert batch_mismatch(sent, schema) == f"proxy 'p' sends stream 'all' with other columns: {reason}"
     with pytest.raises(SchemaError, match="with other columns"):
         to_arrow(sent, schema)
 
 
-def test_whether_a_column_is_fixed_is_nothing_to_its_values() -> None:
+def test_a_batch_fits_whether_its_columns_are_fixed_or_not() -> None:
     fixed = StreamSchema("all", (Field("real", FieldType.REAL, fixed=True),))
     sampled = StreamSchema("all", (Field("real", FieldType.REAL),))
     assert to_arrow(batch(fixed, [{"real": 1.0}]), sampled)["real"].to_pylist() == [1.0]
@@ -86,7 +86,7 @@ def test_whether_a_column_is_fixed_is_nothing_to_its_values() -> None:
 
 def test_a_batch_without_rows_moves_the_watermark_whatever_its_columns() -> None:
     other = StreamSchema("all", (Field("speed", FieldType.REAL),))
-    assert misfit_of(batch(other, []), ALL) is None
+    assert batch_mismatch(batch(other, []), ALL) is None
     assert to_arrow(batch(other, []), ALL).num_rows == 0
 
 
@@ -113,7 +113,7 @@ def columns(*names: str) -> tuple[Column, ...]:
         (lambda there: there + columns("text"), "two columns 'text'"),
         (lambda there: there + columns("TEXT"), "two columns 'text'"),
         (lambda there: there + columns("FJORD_start_us"), "two columns 'fjord_start_us'"),
-        (lambda there: there + columns("fjord_secret"), "'fjord_secret' that means nothing"),
+        (lambda there: there + columns("fjord_secret"), "'fjord_secret' that no stream has"),
         (lambda there: there[1:], "should have a column 'fjord_start_us' of integer and has none"),
         (
             lambda there: columns("fjord_start_us") + there[1:],
@@ -125,15 +125,15 @@ def columns(*names: str) -> tuple[Column, ...]:
         ),
     ],
 )
-def test_a_malformed_batch_never_fits_and_is_not_waited_for(changed: Any, reason: str) -> None:
+def test_a_malformed_batch_never_fits_and_is_not_held(changed: Any, reason: str) -> None:
     sent = batch(ALL, [{kind.value: None for kind in FieldType}])
     sent = replace(sent, columns=changed(sent.columns))
-    assert misfit_of(sent, ALL) is None
+    assert batch_mismatch(sent, ALL) is None
     with pytest.raises(SchemaError, match=reason):
         to_arrow(sent, ALL)
 
 
-def test_a_batch_of_very_many_columns_is_judged_all_the_same() -> None:
+def test_a_batch_of_very_many_columns_is_checked_too() -> None:
     sent = batch(ALL, [{kind.value: None for kind in FieldType}])
     many = replace(sent, columns=sent.columns + columns(*(f"c{n}" for n in range(1_500))))
     assert to_arrow(many, ALL).num_rows == 1
@@ -142,7 +142,7 @@ def test_a_batch_of_very_many_columns_is_judged_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("watermark", "in_time", "late"), [(None, [0, 1, 2], []), (0, [0, 1, 2], []), (2, [2], [0, 1]), (9, [], [0, 1, 2])]
 )
-def test_late_rows_go_aside(watermark: int | None, in_time: list[int], late: list[int]) -> None:
+def test_late_rows_are_separated(watermark: int | None, in_time: list[int], late: list[int]) -> None:
     schema = StreamSchema("s", (Field("speed", FieldType.REAL),))
     rows = to_arrow(batch(schema, [{"speed": 1.0}] * 3), schema)
     found_in_time, found_late = split_late(rows, watermark)

@@ -1,4 +1,4 @@
-"""What was acknowledged and is lost, or damaged in a spool: where to go on is agreed on, and the loss is counted."""
+"""Batches that were acknowledged and are lost, or are damaged in a spool: streams go on, and the loss is counted."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def batch(number: int) -> Batch:
 
 
 class Link:
-    """A proxy's window and the cluster's writer, and what they say to each other."""
+    """A proxy's delivery window and the cluster's writer, and the messages between them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.window = DeliveryWindow(in_flight=4)
-        self.refused: list[str] = []
+        self.quarantined: list[str] = []
         self.resumed = 0
         self.loses_resumptions = 0
         self.damaged: set[int] = set()
@@ -59,8 +59,8 @@ class Link:
         for number in numbers:
             self._instructions += self.window.handle(BatchSpooled(number), self._now_us)
 
-    async def talk(self, rounds: int = 10) -> None:
-        """Let them talk; at the end of each round some time has passed."""
+    async def exchange(self, rounds: int = 10) -> None:
+        """Deliver all messages, in rounds; a second passes at the end of each."""
         for _ in range(rounds):
             while self._instructions:
                 await self._carry_out(self._instructions.pop(0))
@@ -94,7 +94,7 @@ class Link:
         return StreamWriter(
             StreamTable(str(self.folder / "speeds"), SPEEDS),
             acknowledge=self._acknowledge,
-            quarantine=lambda kind, reason, *_: self.refused.append(f"{kind}: {reason}"),
+            quarantine=lambda kind, reason, *_: self.quarantined.append(f"{kind}: {reason}"),
         )
 
     async def _acknowledge(self, ack: Ack) -> None:
@@ -105,57 +105,57 @@ async def test_a_stream_goes_on_after_the_cluster_lost_what_it_acknowledged(tmp_
     link = Link(tmp_path)
     for number in range(1, 6):
         link.spool(number)
-        await link.talk(1)
+        await link.exchange(1)
     link.restart(lost=2)
     link.spool(6, 7, 8)
-    await link.talk()
+    await link.exchange()
     assert link.stored() == [1, 2, 3, 6, 7, 8]
     assert link.window.waiting == 0
     assert link.writer.admission.counters.lost_batches == 2
-    assert link.refused == ["lost batches: 2 batches before 6 are lost: their proxy has them no more"]
+    assert link.quarantined == ["lost batches: 2 batches before 6 are lost: their proxy does not have them any more"]
     link.restart(lost=0)
     link.spool(9)
-    await link.talk()
+    await link.exchange()
     assert link.stored() == [1, 2, 3, 6, 7, 8, 9]
-    assert link.resumed == 1, "a loss is made up for once"
+    assert link.resumed == 1, "a loss is resumed from once"
 
 
-async def test_a_resumption_that_is_lost_comes_again(tmp_path: Path) -> None:
+async def test_a_resumption_is_sent_again_if_it_is_lost(tmp_path: Path) -> None:
     link = Link(tmp_path)
     for number in range(1, 4):
         link.spool(number)
-        await link.talk(1)
+        await link.exchange(1)
     link.restart(lost=1)
     link.loses_resumptions = 2
     link.spool(4)
-    await link.talk(40)
+    await link.exchange(40)
     assert link.stored() == [1, 2, 4]
     assert link.writer.admission.counters.lost_batches == 1
 
 
-async def test_acknowledgements_that_come_late_lose_no_batch(tmp_path: Path) -> None:
+async def test_late_acknowledgements_lose_no_batch(tmp_path: Path) -> None:
     link = Link(tmp_path)
     for number in range(1, 4):
         link.spool(number)
-        await link.talk(1)
+        await link.exchange(1)
     link.spool(4)
     for _ in range(2):  # overtaken on the way, and late
         link._instructions += link.window.handle(AckReceived(1), link._now_us)
-    await link.talk()
+    await link.exchange()
     assert link.stored() == [1, 2, 3, 4]
     assert link.resumed == 1
     assert link.writer.admission.counters.lost_batches == 0
-    assert link.refused == []
+    assert link.quarantined == []
 
 
-async def test_a_stream_goes_on_behind_a_batch_that_its_proxy_finds_damaged(tmp_path: Path) -> None:
+async def test_a_stream_goes_on_after_a_batch_that_is_damaged_in_its_spool(tmp_path: Path) -> None:
     link = Link(tmp_path)
     link.damaged = {1, 4, 5}
     link.loses_resumptions = 1
     for number in range(1, 8):
         link.spool(number)
-    await link.talk(40)
+    await link.exchange(40)
     assert link.stored() == [2, 3, 6, 7]
     assert link.window.waiting == 0
     assert link.writer.admission.counters.lost_batches == 3
-    assert [line.split(":")[0] for line in link.refused] == ["lost batches"] * 3
+    assert [line.split(":")[0] for line in link.quarantined] == ["lost batches"] * 3

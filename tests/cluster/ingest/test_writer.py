@@ -1,4 +1,4 @@
-"""The writer's shell around the admission: what it decides must reach the table however busy the stream is."""
+"""The writer's shell around the admission: decisions reach the table however busy the stream is."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
 SCHEMA = StreamSchema("speeds", (Field("speed", FieldType.REAL),))
 
 
-def moves_on(proxy: str, sequence: int, watermark_us: int) -> Batch:
+def empty_batch(proxy: str, sequence: int, watermark_us: int) -> Batch:
     return Batch(1, proxy, "e", "speeds", sequence, watermark_us, True, 0, ())
 
 
-async def test_a_silent_proxy_stalls_nobody_while_another_keeps_sending(tmp_path: Path) -> None:
+async def test_a_silent_proxy_does_not_stall_a_busy_stream(tmp_path: Path) -> None:
     now, stored = 0.0, asyncio.Condition()
 
     async def acknowledge(_: Ack) -> None:
         async with stored:
             stored.notify_all()
 
-    def refuse(kind: str, reason: str, source: str, content: bytes) -> None:
+    def reject(kind: str, reason: str, source: str, content: bytes) -> None:
         raise AssertionError((kind, reason, source, content))
 
     writer = StreamWriter(
         StreamTable(str(tmp_path / "speeds"), SCHEMA),
         acknowledge=acknowledge,
-        quarantine=refuse,
+        quarantine=reject,
         commit_interval_seconds=0.0,
         silence_seconds=10.0,
         clock=lambda: now,
     )
     running = asyncio.create_task(writer.run())
-    await writer.receive(moves_on("gone", 1, 5))
+    await writer.receive(empty_batch("gone", 1, 5))
     for sequence in range(1, 40):  # it always has work before it has waited for any
         now = float(sequence)
         async with stored:
-            await writer.receive(moves_on("there", sequence, 100 * sequence))
+            await writer.receive(empty_batch("there", sequence, 100 * sequence))
             await stored.wait_for(lambda sequence=sequence: writer.admission.stored("there", "e") == sequence)
     assert writer.table.position().watermark_us == 3900
     running.cancel()
@@ -66,7 +66,7 @@ def samples(sequence: int) -> Batch:
     return Batch(1, "p", "e", "speeds", sequence, stamps[0], True, SAMPLES, columns)
 
 
-async def test_what_waits_for_a_commit_is_bounded_and_the_rest_stays_with_its_proxy(
+async def test_waiting_batches_are_bounded_and_the_others_stay_with_their_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit, acknowledged = 100_000, [0]
@@ -78,7 +78,7 @@ async def test_what_waits_for_a_commit_is_bounded_and_the_rest_stays_with_its_pr
     writer = StreamWriter(
         StreamTable(str(tmp_path / "speeds"), SCHEMA),
         acknowledge=acknowledge,
-        quarantine=lambda *refused: pytest.fail(str(refused)),
+        quarantine=lambda *rejected: pytest.fail(str(rejected)),
     )
     rounds = 0
     while acknowledged[-1] < 40:  # a proxy that goes back to the first batch that is not acknowledged
@@ -88,23 +88,23 @@ async def test_what_waits_for_a_commit_is_bounded_and_the_rest_stays_with_its_pr
         await writer.commit()
         rounds += 1
     assert rounds > 5
-    assert writer.admission.counters.put_off > 0
+    assert writer.admission.counters.deferred > 0
     assert writer.table.rows_stored(writer.table.version) == 40 * SAMPLES
 
 
 @pytest.mark.parametrize("turns", range(5))
-async def test_cancelled_just_as_work_comes_it_ends(tmp_path: Path, turns: int) -> None:
+async def test_a_writer_ends_when_it_is_cancelled_just_as_work_comes(tmp_path: Path, turns: int) -> None:
     async def acknowledge(_: Ack) -> None:
         pass
 
     writer = StreamWriter(
         StreamTable(str(tmp_path / "speeds"), SCHEMA),
         acknowledge=acknowledge,
-        quarantine=lambda *refused: pytest.fail(str(refused)),
+        quarantine=lambda *rejected: pytest.fail(str(rejected)),
     )
     running = asyncio.create_task(writer.run())
     await asyncio.sleep(0)
-    await writer.receive(moves_on("p", 1, 5))
+    await writer.receive(empty_batch("p", 1, 5))
     for _ in range(turns):
         await asyncio.sleep(0)
     running.cancel()

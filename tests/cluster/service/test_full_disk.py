@@ -48,7 +48,7 @@ async def test_what_is_refused_and_cannot_be_kept_is_counted(service: Service) -
     with full(service.registry):
         await service.handle(topics.batches("p"), b"\xc1")
         await service.handle(topics.batches("p"), b"\xc1")
-    assert service.ingest.refused == {"garbled": 2}
+    assert service.ingest.rejected == {"garbled": 2}
     assert service.registry.quarantine.newest() == []
     assert service.registry.troubles.counts == {"quarantine": 2}
     await service.handle(topics.batches("p"), b"\xc1")

@@ -92,7 +92,7 @@ async def test_refused_messages_are_counted_by_reason_and_kept(service: Service)
     await service.handle(topics.batches("p"), batch(1, 10, stream="unheard"))
     other = StreamOffer(1, "p", StreamSchema("traffic", (Field("flow", FieldType.REAL),)))
     await service.handle(topics.stream_offer("p", "traffic"), encode(other))
-    assert service.ingest.refused == {"garbled": 1, "identity": 1, "stream": 1, "schema": 1}
+    assert service.ingest.rejected == {"garbled": 1, "identity": 1, "stream": 1, "schema": 1}
     assert len(service.registry.quarantine.newest()) == 4
     assert "sensor is declared as TEXT FIXED and not offered" in service.registry.quarantine.newest()[0].reason
     assert acks(service) == []
@@ -156,24 +156,24 @@ async def test_what_waits_at_proxies_is_known_as_they_said_last(service: Service
     said = encode(ProxySpool(1, "q", 9, 9))
     await service.ingest.handle(Message(kept, said, retain=True), topics.parse(kept))
     found = service.ingest.proxy_spools.all()
-    assert {name: (each.said.batches, each.said.bytes, each.waits_seconds) for name, each in found.items()} == {
+    assert {name: (each.report.batches, each.report.bytes, each.waits_seconds) for name, each in found.items()} == {
         "p": (2, 1_000, 1.5),
         "r": (0, 0, None),
     }
-    assert service.ingest.refused == {"identity": 1, "retained": 1}
+    assert service.ingest.rejected == {"identity": 1, "retained": 1}
 
 
 def test_spools_of_more_proxies_than_there_are_room_for_are_passed_over() -> None:
     spools = ProxySpools(most_proxies=1)
     for proxy in ("p", "q", "p"):
-        spools.heard(ProxySpool(1, proxy, 7, 7), 0)
+        spools.note(ProxySpool(1, proxy, 7, 7), 0)
     assert set(spools.all()) == {"p"}
 
 
 def test_status_and_metrics_show_what_waits_at_proxies(tmp_path: Path) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
-        server.parts.ingest.proxy_spools.heard(ProxySpool(1, "p", 3, 1_024, 2_500_000), 1_000_000)
+        server.parts.ingest.proxy_spools.note(ProxySpool(1, "p", 3, 1_024, 2_500_000), 1_000_000)
         assert status_of(server.parts)["proxy_spools"] == {
             "p": {
                 "online": False,
@@ -201,5 +201,5 @@ async def test_clocks_of_others_and_kept_ones_are_refused(service: Service) -> N
     await service.handle(topics.proxy_clock("p"), said)
     topic = topics.proxy_clock("q")
     await service.ingest.handle(Message(topic, said, retain=True), topics.parse(topic))
-    assert service.ingest.refused == {"identity": 1, "retained": 1}
+    assert service.ingest.rejected == {"identity": 1, "retained": 1}
     assert not service.ingest.proxy_clocks.behind_us

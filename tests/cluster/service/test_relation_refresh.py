@@ -58,7 +58,7 @@ async def test_a_version_begins_after_all_that_is_taken_of_every_stream(relation
     admission = relations.service.ingest.writers["traffic"].admission
     await relations.create()
     assert relations.known.last.begins_us == {}
-    admission.stamped(500)
+    admission.note_stamp(500)
     relations.source.table = []
     await relations.passes(30)
     assert relations.known.last.begins_us == {"traffic": 501}

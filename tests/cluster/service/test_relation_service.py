@@ -133,7 +133,7 @@ async def test_names_are_taken_once_by_streams_or_relations(relations):
             await relations.queries.streams.execute(f"CREATE STREAM roads {text}")
     offer = StreamOffer(1, "p", StreamSchema("roads", (Field("a", FieldType.REAL),)))
     await relations.service.handle(topics.stream_offer("p", "roads"), encode(offer))
-    assert relations.service.ingest.refused == {"identity": 1}
+    assert relations.service.ingest.rejected == {"identity": 1}
     assert "relation 'roads'" in relations.service.registry.quarantine.newest()[0].reason
 
 

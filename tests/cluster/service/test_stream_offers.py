@@ -103,7 +103,7 @@ async def test_samples_of_columns_in_another_order_are_stored_under_their_names(
     await commit(service)
     assert [(each.through, each.rejected) for each in acks(service)] == [(1, ())]
     assert stored(service) == [{"fjord_start_us": start, **VALUES} for start in (10, 20)]
-    assert service.ingest.refused == {}
+    assert service.ingest.rejected == {}
 
 
 async def test_columns_that_are_not_declared_are_not_stored(service):
@@ -148,7 +148,7 @@ async def test_a_mismatch_costs_its_proxy_only_and_samples_wait_for_it_to_be_men
     assert [each.through for each in acks(service, "south")] == [1]
     assert [each["fjord_start_us"] for each in stored(service)] == [5]
     assert (counters(service).held, counters(service).gaps, counters(service).rejected) == (4, 0, 0)
-    assert service.ingest.refused == {"schema": 1}
+    assert service.ingest.rejected == {"schema": 1}
     kinds = [(each.kind, REASON in each.reason) for each in service.registry.quarantine.newest()]
     assert kinds == [("batch", True), ("stream_offer", True)], "once, however often it is sent"
 
@@ -167,9 +167,9 @@ async def test_a_proxy_whose_samples_wait_holds_back_nobody(service):
     assert admission.watermark_us == 100
     await offer(service, schema_of(SENSOR, Field("lane", TEXT), OCC, SPEED))
     await send(service, 2, 200, schema=schema_of(SENSOR, Field("lane", TEXT), OCC, SPEED), watermark=300)
-    admission.heard("north", 1e9)
-    admission.heard("south", 1e9)
-    admission.time_passed(1e9)
+    admission.proxy_active("north", 1e9)
+    admission.proxy_active("south", 1e9)
+    admission.exclude_silent_proxies(1e9)
     await send(service, 2, proxy="south", watermark=500)
     assert admission.watermark_us == 500
 
@@ -294,7 +294,7 @@ async def test_only_the_named_proxy_is_stored(service):
     await offer(service)
     await send(service, 1, 10)
     await commit(service)
-    assert service.ingest.refused == {"identity": 2}
+    assert service.ingest.rejected == {"identity": 2}
     assert stored(service) == []
     assert acks(service) == []
     assert service.ingest.offers.mismatches == {("north", "roads"): "it was created to be fed by proxy harbour only"}
@@ -304,7 +304,7 @@ async def test_a_name_that_differs_in_case_is_one_name_for_queries_and_two_for_t
     assert await service.queries.streams.execute(ROADS.replace("roads", "Roads")) == "Roads"
     await offer(service)
     assert service.ingest.schemas.keys() == {"traffic", "Roads"}
-    assert service.ingest.refused == {"schema": 1}
+    assert service.ingest.rejected == {"schema": 1}
     (found,) = service.ingest.offers.of("Roads")
     assert "declared as Roads and offered as roads" in found.reason
     query, _ = await service.queries.add("SELECT speed FROM roads")
@@ -315,7 +315,7 @@ async def test_a_proxy_cannot_take_the_name_of_a_derived_stream(service):
     await service.queries.streams.execute("CREATE STREAM busy AS SELECT sensor FROM traffic WHERE speed > 1")
     for name in ("busy", "Busy"):
         await offer(service, StreamSchema(name, (SPEED,)))
-    assert service.ingest.refused == {"identity": 2}
+    assert service.ingest.rejected == {"identity": 2}
     assert "derived stream 'Busy'" in service.registry.quarantine.newest()[0].reason
     await service.queries.add("SELECT sensor FROM busy")
 
@@ -342,7 +342,7 @@ def raw_offer(*fields):
 )
 async def test_an_offer_that_is_no_stream_is_counted_and_kept_with_the_reason(service, payload, reason):
     await service.handle(topics.stream_offer("north", "roads"), payload)
-    assert sum(service.ingest.refused.values()) == 1
+    assert sum(service.ingest.rejected.values()) == 1
     assert reason in service.registry.quarantine.newest()[0].reason
     assert "roads" not in service.ingest.schemas
 
@@ -372,7 +372,7 @@ async def test_a_batch_that_cannot_be_read_is_counted_and_left_to_its_proxy(serv
     await declared(service)
     await offer(service)
     await service.handle(topics.batches("north"), raw_batch(change))
-    assert service.ingest.refused == {"shape": 1}
+    assert service.ingest.rejected == {"shape": 1}
     assert reason in service.registry.quarantine.newest()[0].reason
     assert acks(service) == []
 
@@ -381,8 +381,8 @@ async def test_a_batch_that_cannot_be_read_is_counted_and_left_to_its_proxy(serv
     ("change", "reason"),
     [
         (named(4, "LANE"), "two columns 'lane'"),
-        (named(4, "fjord_speed"), "a column 'fjord_speed' that means nothing"),
-        (named(0, "fjord_begin"), "a column 'fjord_begin' that means nothing"),
+        (named(4, "fjord_speed"), "a column 'fjord_speed' that no stream has"),
+        (named(0, "fjord_begin"), "a column 'fjord_begin' that no stream has"),
         (lambda columns: columns.pop(1), "should have a column 'fjord_mote' of text and has none"),
         (lambda columns: columns[2].__setitem__(2, b"\0\1"), "a sample without fjord_default_rate"),
     ],

@@ -69,7 +69,7 @@ async def test_a_stream_is_known_before_any_proxy_offers_it(service: Service) ->
     with pytest.raises(FjordSqlError, match="is the stamp"):
         await service.queries.add("SELECT ts FROM weather")
     await service.handle(topics.stream_offer("p", "weather"), encode(StreamOffer(1, "p", WEATHER_SCHEMA)))
-    assert service.ingest.refused == {}
+    assert service.ingest.rejected == {}
     assert service.ingest.schemas["weather"] == WEATHER_SCHEMA
 
 
@@ -77,7 +77,7 @@ async def test_an_offer_that_disagrees_is_refused_and_kept(service: Service) -> 
     await streams(service).execute(WEATHER)
     other = StreamSchema("weather", (Field("sensor", FieldType.TEXT, fixed=True), Field("wind", FieldType.TEXT)))
     await service.handle(topics.stream_offer("p", "weather"), encode(StreamOffer(1, "p", other)))
-    assert service.ingest.refused == {"schema": 1}
+    assert service.ingest.rejected == {"schema": 1}
     assert service.registry.quarantine.newest()[0].kind == "stream_offer"
     assert service.ingest.schemas["weather"] == WEATHER_SCHEMA
 
@@ -85,9 +85,9 @@ async def test_an_offer_that_disagrees_is_refused_and_kept(service: Service) -> 
 async def test_only_the_named_proxy_feeds_a_stream(service: Service) -> None:
     await streams(service).execute(WEATHER.replace("mqtt()", "mqtt('harbour')"))
     await service.handle(topics.stream_offer("p", "weather"), encode(StreamOffer(1, "p", WEATHER_SCHEMA)))
-    assert service.ingest.refused == {"identity": 1}
+    assert service.ingest.rejected == {"identity": 1}
     await service.handle(topics.stream_offer("harbour", "weather"), encode(StreamOffer(1, "harbour", WEATHER_SCHEMA)))
-    assert service.ingest.refused == {"identity": 1}
+    assert service.ingest.rejected == {"identity": 1}
 
 
 async def test_a_base_stream_goes_with_its_table_once_no_proxy_feeds_it(service: Service, tmp_path: Path) -> None:
