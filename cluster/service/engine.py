@@ -34,7 +34,7 @@ LOG_PAUSE_SECONDS = 1.0
 
 def checkpoint_of(folder: Path, registry: Registry) -> Path:
     """Return the folder of Spark's own logs of offsets and state."""
-    return folder / f"checkpoint-{registry.fjord}"
+    return folder / f"checkpoint-{registry.engine_id}"
 
 
 class Engine:

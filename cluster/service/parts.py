@@ -24,8 +24,8 @@ from cluster.service.lag import Lags
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.query_service import QueryService
-from cluster.service.registry.lost_epochs import go_on_behind, named_epoch
-from cluster.service.registry.lost_versions import make_up_for_lost, named_versions, set_back
+from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
+from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions, rewind_publication
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget
 from cluster.storage.compaction import Compaction
@@ -134,11 +134,11 @@ def make_parts(
         passed=StillRead(positions, lambda: registry.physical, lambda stream: str(folder / "streams" / stream)),
     )
     results = _results(settings, folder, registry)
-    make_up_for_lost(ingest.writers, named_versions(registry.plan, checkpoint))
+    replace_lost_versions(ingest.writers, newest_known_versions(registry.plan, checkpoint))
     versions = {stream: table.version for stream, table in ingest.tables().items()}
-    go_on_behind(registry, named_epoch(plans, checkpoint), versions)
+    skip_lost_epochs(registry, newest_known_epoch(plans, checkpoint), versions)
     positions.check_plans(registry.plan.epoch)
-    set_back(registry, results)
+    rewind_publication(registry, results)
     billing = BillingPeriods(registry, ingest, sensors)
     queries = QueryService(
         settings.name,
@@ -177,7 +177,7 @@ def _results(settings: ClusterSettings, folder: Path, registry: Registry) -> Res
     budget, published = Budget(bytes=settings.results_bytes), registry.publication.version
     unpublished = Compaction(needed=published, backlog_bytes=settings.results_backlog_bytes, budget=lambda: budget)
     results = ResultsTable(
-        str(folder / "results"), registry.fjord, compaction=unpublished, budget=budget, published=published
+        str(folder / "results"), registry.engine_id, compaction=unpublished, budget=budget, published=published
     )
     if results.damage is not None:
         log.error("results were damaged", what=str(results.damage))

@@ -171,7 +171,7 @@ class QueryService:
                     await self.refresher.refresh(relation, wanted=True)
             self._check_demands(subscriber)
             if self.waiting.must_wait(node):
-                waiting = self.waiting.put(name, sql, node, query.reads)
+                waiting = self.waiting.add(name, sql, node, query.reads)
                 log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
                 return waiting, tuple(query.warnings)
             started = await self._start(name, sql, query, node)

@@ -153,7 +153,7 @@ class ClusterServer:
 
     def _presence(self, presence: Presence) -> Message:
         name, now_us = self._settings.name, time.time_ns() // 1000
-        status = Status(VERSION, name, presence, self._registry.fjord, now_us)
+        status = Status(VERSION, name, presence, self._registry.engine_id, now_us)
         return Message(topics.cluster_status(name), encode(status), retain=True)
 
 

@@ -103,7 +103,7 @@ class Life:
             quarantine=lambda *refused: pytest.fail(str(refused)),
             silence_seconds=1e9,
         )
-        self._results = ResultsTable(str(folder / "results"), self._registry.fjord, compaction=Compaction(5))
+        self._results = ResultsTable(str(folder / "results"), self._registry.engine_id, compaction=Compaction(5))
         self._publisher = Publisher(self._results, self._registry, self)  # type: ignore[arg-type] # as far as it is asked
         self._running = Lock()
         self._hosts: list[MicroBatches] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ClusterError, StorageError
-from cluster.service.data_folder.format import decide, look, settle
+from cluster.service.data_folder.format import decide_on, inspect, mark
 
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f]")
 
@@ -76,9 +76,9 @@ def open_folder(folder: Path) -> DataFolder:
     """
     path = folder.resolve()
     check_path(path)
-    decide(path, look(path))  # before anything is written: a folder that is refused stays as it is
+    decide_on(path, inspect(path))  # before anything is written: a folder that is refused stays as it is
     lock = lock_folder(path)
-    settle(path)
+    mark(path)
     return DataFolder(path, lock)
 
 

@@ -1,11 +1,11 @@
-"""Which version's data folder this is: decides before anything is written whether to begin, go on, upgrade or refuse.
+"""The format of a data folder: before anything is written, decides whether to begin, continue, upgrade or refuse it.
 
     format.json   registry.sqlite   found       so
-    -             -                 nothing     begin: today's marker is written first
-    -             there             1, or 0     0 if one Spark query ran everything: refused. 1 is upgraded
-    n             -, or there       n           go on; upgrade what is older; refuse what is newer
+    -             -                 nothing     begin: the present marker is written first
+    -             present           1, or 0     0 if one Spark query ran all queries: refused. 1 is upgraded
+    n             -, or present     n           continue; an older one is upgraded, a newer one refused
 
-The number counts up when an earlier version could not go on with what this one writes.
+The number increases when an earlier version could not continue with what this one writes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ REGISTRY = "registry.sqlite"
 CHECKPOINTS = "checkpoint-*"
 
 SINGLE_QUERY, UNMARKED, FORMAT = 0, 1, 4
-"""One Spark query for everything; no marker; today's: plan files hold what runs. Since 2, state of windows by count and
-of DISTINCT is kept otherwise, and sums of reals are scaled; since 3, plans hold expressions as nodes."""
+"""One Spark query for all queries; no marker; the present one: plan files hold the physical plan. Since 2, the state of
+count windows and of DISTINCT has another layout, and sums of reals are scaled; since 3, plans hold expressions as
+nodes."""
 READABLE = range(UNMARKED, FORMAT + 1)
-"""Operators go on from state of any of these (cluster/fjord/operators)."""
+"""Operators can read the state of any of these (cluster/fjord/operators)."""
 
 
 class FolderFormatError(StorageError):
@@ -44,9 +45,9 @@ class FolderFormatError(StorageError):
     folder
         The folder.
     found
-        What it is.
+        What was found, after "the data folder ...".
     hint
-        The way out.
+        What to do.
     """
 
     def __init__(self, folder: Path, found: str, *, hint: str) -> None:
@@ -55,15 +56,15 @@ class FolderFormatError(StorageError):
         self.folder = folder
 
 
-class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """What the marker says.
+class Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """The content of the marker.
 
     Parameters
     ----------
     format
         The number.
     written_by
-        Version of the program that wrote it last.
+        Version of the program that last wrote it.
     """
 
     format: int
@@ -71,8 +72,8 @@ class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What is seen of a folder from outside.
+class FolderContents:
+    """What decides about the format of a folder.
 
     Parameters
     ----------
@@ -89,15 +90,15 @@ class Found:
     single_query: bool = False
 
 
-class Course(Enum):
-    """What to do with a folder."""
+class Action(Enum):
+    """What is done with a folder."""
 
     BEGIN = auto()
-    GO_ON = auto()
+    CONTINUE = auto()
     UPGRADE = auto()
 
 
-def decide(folder: Path, found: Found) -> Course:
+def decide_on(folder: Path, found: FolderContents) -> Action:
     """Return what to do with a folder.
 
     Raises
@@ -107,11 +108,11 @@ def decide(folder: Path, found: Found) -> Course:
     """
     marked = _marked(folder, found)
     if marked is None:
-        return Course.BEGIN
+        return Action.BEGIN
     if marked.format == FORMAT:
-        return Course.GO_ON
+        return Action.CONTINUE
     if marked.format in READABLE:
-        return Course.UPGRADE
+        return Action.UPGRADE
     if marked.format > FORMAT:
         raise FolderFormatError(
             folder,
@@ -120,13 +121,13 @@ def decide(folder: Path, found: Found) -> Course:
         )
     raise FolderFormatError(
         folder,
-        f"has format {marked.format}, of a version that ran all queries in one of Spark",
+        f"has format {marked.format}, of a version that ran all queries in one Spark query",
         hint="run the cluster with that version, or choose another --data",
     )
 
 
-def look(folder: Path) -> Found:
-    """Return what is seen of a folder, without a change to it.
+def inspect(folder: Path) -> FolderContents:
+    """Return what decides about the format of a folder, without changing it.
 
     Raises
     ------
@@ -135,7 +136,7 @@ def look(folder: Path) -> Found:
     """
     marker = folder / MARKER
     try:
-        return Found(
+        return FolderContents(
             marker.read_bytes() if marker.exists() else None,
             (folder / REGISTRY).exists(),
             any(map(has_begun, _checkpoints(folder))),
@@ -146,8 +147,8 @@ def look(folder: Path) -> Found:
         ) from error
 
 
-def settle(folder: Path) -> None:
-    """Mark a folder as one of today's format, if this program can use it.
+def mark(folder: Path) -> None:
+    """Mark a folder with the present format, if this program can use it.
 
     Raises
     ------
@@ -156,28 +157,28 @@ def settle(folder: Path) -> None:
     UnwritableError
         If there is no room for the marker.
     """
-    course = decide(folder, look(folder))
-    if course is Course.GO_ON:
+    action = decide_on(folder, inspect(folder))
+    if action is Action.CONTINUE:
         return
-    if course is Course.UPGRADE:
+    if action is Action.UPGRADE:
         log.warning("the data folder is upgraded; earlier versions refuse it from now on", folder=str(folder))
     try:
-        write_whole(folder / MARKER, msgspec.json.encode(Marked(FORMAT, version("fjord"))))
+        write_whole(folder / MARKER, msgspec.json.encode(Marker(FORMAT, version("fjord"))))
     except OSError as error:
         raise UnwritableError(f"the format of the data folder {folder}", error) from error
 
 
-def _marked(folder: Path, found: Found) -> Marked | None:
+def _marked(folder: Path, found: FolderContents) -> Marker | None:
     if found.marker is None:
         if not found.registry:
             return None
-        return Marked(SINGLE_QUERY if found.single_query else UNMARKED)
+        return Marker(SINGLE_QUERY if found.single_query else UNMARKED)
     try:
-        return msgspec.json.decode(found.marker, type=Marked)
+        return msgspec.json.decode(found.marker, type=Marker)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FolderFormatError(
             folder,
-            f"does not say which format it has: {MARKER} cannot be read ({error})",
+            f"has an unknown format: {MARKER} cannot be read ({error})",
             hint=f"restore {MARKER}, or choose another --data",
         ) from error
 

@@ -144,7 +144,7 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> Response:
         """Return rows with a higher sequence number than `after`: what a subscriber missed."""
-        root, fjord = descriptions.results.root, registry.fjord
+        root, fjord = descriptions.results.root, registry.engine_id
 
         def read() -> bytes:
             return stored_results(ResultsTable(root, fjord, appends=False), name, after, limit)

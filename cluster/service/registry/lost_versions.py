@@ -1,8 +1,8 @@
-"""What is named, and gone: versions that plans, Spark's log or the publisher's position know, and no table has.
+"""Lost versions: plans, Spark's log or the publisher's position name them, and no table has them.
 
-What is on disk before it is named is never lost so; a data folder brought back from a copy may be, or one on a disk
-that does not keep what it syncs. Were nothing done, a stream's next versions would get those numbers and count as read,
-and results would wait for a version that is long past.
+Versions are on disk before anything names them. They are lost if a data folder is restored from a copy, or if a disk
+does not keep what it has synced. Without repair, a stream's next versions would get the same numbers and count as
+read, and the publisher would wait for a version of the results that has passed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from protocols.event_log import get_logger
 log = get_logger(__name__)
 
 
-def named_versions(plan: Plan, checkpoint: Path) -> dict[str, int]:
+def newest_known_versions(plan: Plan, checkpoint: Path) -> dict[str, int]:
     """Return, by stream that is read, the highest version of its table that a plan or Spark's log of offsets names.
 
-    Others may have been dropped since, and made anew.
+    Other streams may have been dropped since, and created again.
     """
-    named: dict[str, int] = {}
+    newest: dict[str, int] = {}
     for stream, version in (*plan.positions.items(), *newest_versions(checkpoint)):
         if stream in plan.streams:
-            named[stream] = max(version, named.get(stream, 0))
-    return named
+            newest[stream] = max(version, newest.get(stream, 0))
+    return newest
 
 
-def make_up_for_lost(writers: Mapping[str, StreamWriter], named: Mapping[str, int]) -> None:
-    """Give streams empty versions in the place of lost ones; say so, and count them.
+def replace_lost_versions(writers: Mapping[str, StreamWriter], newest: Mapping[str, int]) -> None:
+    """Give streams empty versions in place of lost ones; log and count them.
 
     Raises
     ------
@@ -41,14 +41,14 @@ def make_up_for_lost(writers: Mapping[str, StreamWriter], named: Mapping[str, in
         If that cannot be stored.
     """
     for stream, writer in writers.items():
-        lost = writer.table.make_up(named.get(stream, 0))
+        lost = writer.table.make_up(newest.get(stream, 0))
         if lost:
             writer.admission.counters.lost_versions += lost
-            log.error("versions of a stream's table are lost", stream=stream, versions=lost, newest=named[stream])
+            log.error("versions of a stream's table are lost", stream=stream, versions=lost, newest=newest[stream])
 
 
-def set_back(registry: Registry, results: ResultsTable) -> None:
-    """Let the publisher begin with the newest results, if it had come further; say what is lost, and count it."""
+def rewind_publication(registry: Registry, results: ResultsTable) -> None:
+    """Move the publisher back to the newest results if it was beyond them; log and count what is lost."""
     version, _ = registry.publication.position()
     lost = max(0, version - results.version)
     if lost:

@@ -10,16 +10,16 @@ from cluster.service.registry.registry_file import RegistryFile
 
 
 class LostResults(msgspec.Struct, frozen=True):
-    """Results that are gone: before they could be published, or after.
+    """Results that are lost, published or not.
 
     Parameters
     ----------
     times
-        How often some were.
+        How often some were lost.
     commits, rows
         How many; rows as far as is known.
     seen_us
-        When the last of them were missed.
+        When the last loss was found.
     """
 
     times: int = 0

@@ -1,4 +1,4 @@
-"""The registry: which queries there are, and their plan. SQLite is the truth; plan files are copies of it."""
+"""The registry: the queries that run, and their plan. SQLite is the truth; plan files are copies of it."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ class RegisteredQuery:
     since_epoch: int
     created_us: int
     reads: frozenset[str] = frozenset()
-    """Names of the streams its text names, derived ones too."""
+    """Streams named in its text, derived ones included."""
 
     @property
     def identity(self) -> str:
-        """A name no other query of this Fjord ever has."""
+        """A name that no other query of this engine ever has."""
         return f"{self.name}@{self.since_epoch}"
 
 
 class LostEpochs(msgspec.Struct, frozen=True):
-    """Epochs that plans or Spark's log name and the registry had lost: changes of queries that are gone.
+    """Epochs that plans or Spark's log name and the registry has lost, and with them changes of queries.
 
     Parameters
     ----------
     epochs
         How many.
     seen_us
-        When the last of them were missed.
+        When the last loss was found.
     """
 
     epochs: int = 0
@@ -99,11 +99,11 @@ class Registry:
     path
         The file; made if it does not exist.
     plans
-        Where plan files are written for the Fjord.
+        Where plan files are written for the engine.
     max_queries
-        More are refused.
+        Further ones are refused.
     troubles
-        Where it is counted what could not be written and was passed over.
+        Counts what could not be written and was passed over.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class Registry:
         self.troubles = troubles or Troubles()
         self._plan_written = False
         self._plan: Plan | None = None
-        """The plan, once it has been read: what is found out of its nodes is kept with them."""
+        """The plan, once it has been read; its nodes cache what is derived from them."""
         self._physical = NOTHING
         self.relations = RelationRegistry(self._database, self.troubles)
         self.streams = StreamRegistry(self._database)
         self.publication = Publication(self._database)
         self.quarantine = Quarantine(self._database, self.troubles)
         if self.plan.epoch == 0:
-            # A first plan without queries lets the Fjord run once, and so be warm when the first query comes.
+            # A first plan without queries lets the engine run once, so that it is warm when the first query comes.
             with self._database:
                 self._store(Plan(1))
             self._plan = None
@@ -131,14 +131,14 @@ class Registry:
         self.write_plan()
 
     @property
-    def fjord(self) -> str:
-        """Identity of this Fjord, drawn once; names its checkpoint and its transactions."""
+    def engine_id(self) -> str:
+        """Identity of this engine, drawn once; its checkpoint and its transactions are named after it."""
         self._database.execute("INSERT OR IGNORE INTO meta VALUES ('fjord', ?)", (uuid.uuid4().hex[:12],))
         (found,) = self._database.execute("SELECT value FROM meta WHERE key = 'fjord'").fetchone()
         return str(found)
 
     def fix(self, key: str, value: int) -> int:
-        """Return the number kept under `key`, which is `value` if there was none: for what may never change again."""
+        """Return the number under `key`, which becomes `value` if there is none: for what must never change."""
         self._database.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, str(value)))
         (found,) = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return int(found)
@@ -161,21 +161,21 @@ class Registry:
 
     @property
     def physical(self) -> PhysicalPlan:
-        """What runs of that plan: what its file says, once it has one."""
+        """The physical plan of the newest epoch: that in its file, once there is one."""
         plan = self.plan
         if self._physical.epoch != plan.epoch:
             self._physical = self._read(plan) if self._plans.written(plan.epoch) else lower(plan, self._physical)
         return self._physical
 
     def _read(self, plan: Plan) -> PhysicalPlan:
-        # Operators of it may be others than this version would choose; they run until their queries change.
+        # Its operators may differ from those that this version would choose; they run until their queries change.
         found = self._plans.read(plan.epoch)
         if found.positions != plan.positions or found.subscribers.keys() != {each.identity for each in plan.queries}:
             raise another_plan(plan.epoch, self._plans.path(plan.epoch))
         return found
 
     def physical_at(self, epoch: int) -> PhysicalPlan:
-        """Return what ran of an earlier epoch.
+        """Return the physical plan of an earlier epoch.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class Registry:
         raise UnknownQueryError(name, [query.name for query in running])
 
     def nodes(self, names: Collection[str]) -> dict[str, Node]:
-        """Return what those of the queries mean that are running, by name."""
+        """Return the plans of those queries that run, by name."""
         wanted = set(names)
         return {query.name: query.node for query in self.plan.queries if query.name in wanted}
 
@@ -231,7 +231,7 @@ class Registry:
     ) -> RegisteredQuery:
         """Register a query; it begins after `positions`, the present versions of all streams that any query reads.
 
-        One that `waited` has its name already.
+        A query that `waited` has its name already.
 
         Raises
         ------
@@ -250,7 +250,7 @@ class Registry:
                 "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
                 (name, sql, text, epoch, query.created_us, msgspec.json.encode(sorted(reads))),
             )
-            self.relations.stop_waiting(name)
+            self.relations.remove_waiting(name)
             self._store(plan)
         self._plan, self._physical, self._plan_written = plan, physical, False
         self.write_plan()
@@ -261,11 +261,11 @@ class Registry:
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             query = WaitingQuery(self._name_for(name), sql, time.time_ns() // 1000, reads, relations)
-            self.relations.wait(query)
+            self.relations.add_waiting(query)
         return query
 
     def drop(self, name: str, positions: Mapping[str, int]) -> None:
-        """End a query; what it has read up to `positions` it still answers.
+        """End a query; it still answers what lies before `positions`.
 
         Raises
         ------
@@ -283,23 +283,23 @@ class Registry:
         self._plan, self._physical, self._plan_written = plan, physical, False
         self.write_plan()
 
-    def go_on_behind(self, named: int, positions: Mapping[str, int]) -> None:
-        """Give what runs the epoch behind `named`, each epoch up to it a plan that has none, and count them as lost.
+    def skip_epochs(self, newest: int, positions: Mapping[str, int]) -> None:
+        """Move the queries to the epoch after `newest`, give each epoch between a plan, and count these as lost.
 
         Parameters
         ----------
-        named
-            An epoch that plans or offsets name, and this registry does not know.
+        newest
+            An epoch that plans or offsets name, and this registry does not have.
         positions
             As in :meth:`add`.
         """
         before, running = self.plan, self.physical
-        for epoch in range(before.epoch + 1, named + 1):
+        for epoch in range(before.epoch + 1, newest + 1):
             if not self._plans.exists(epoch):
                 self._plans.write(replace(running, epoch=epoch, positions=dict(positions)))
-        plan = Plan(named + 1, before.queries, dict(positions))
+        plan = Plan(newest + 1, before.queries, dict(positions))
         physical = self._prepared(plan)
-        lost = LostEpochs(self.lost_epochs().epochs + named - before.epoch, time.time_ns() // 1000)
+        lost = LostEpochs(self.lost_epochs().epochs + newest - before.epoch, time.time_ns() // 1000)
         with self._changing_plan():
             self._store(plan)
             self._database.execute(
@@ -309,12 +309,12 @@ class Registry:
         self.write_plan()
 
     def lost_epochs(self) -> LostEpochs:
-        """Return how many epochs were lost since this registry was made."""
+        """Return how many epochs have been lost since this registry was made."""
         found = self._database.execute("SELECT value FROM meta WHERE key = 'lost_epochs'").fetchone()
         return LostEpochs() if found is None else msgspec.json.decode(found[0], type=LostEpochs)
 
     def write_plan(self) -> bool:
-        """Give the Fjord the file of the newest plan unless it has it; return False if that is to be tried again."""
+        """Write the file of the newest plan for the engine, unless that is done; return False if it must be retried."""
         if not self._plan_written:
             try:
                 self._plans.write(self.physical)
@@ -325,7 +325,7 @@ class Registry:
         return True
 
     def _prepared(self, plan: Plan) -> PhysicalPlan:
-        """Write what the Fjord will run, so that nothing but its name is missing once the registry has the plan."""
+        """Write the plan file under a temporary name, so that only a rename is left once the registry has the plan."""
         if not self.write_plan():
             raise UnwritableError(f"the plan of epoch {plan.epoch}", OSError(self.troubles.last))
         physical = lower(plan, self.physical)
@@ -338,7 +338,7 @@ class Registry:
 
     @contextmanager
     def _changing_plan(self) -> Iterator[None]:
-        """Commit what the block stores; if that fails it may be stored or not, and the plan is read again."""
+        """Commit what the block stores; after a failure it may be stored or not, and the plan is read again."""
         try:
             with self._database:
                 self._database.execute("BEGIN IMMEDIATE")
@@ -348,9 +348,9 @@ class Registry:
             raise
 
     def _store(self, plan: Plan) -> None:
-        # Until it is committed, other threads go on with the one before: half of this one would look like none.
+        # Other threads use the plan before until this one is committed.
         self._database.execute("INSERT INTO plans VALUES (?, ?)", (plan.epoch, encode_plan(plan)))
-        # Older plans live on as files for as long as a replay may need them.
+        # Older plans remain as files for as long as a replay may need them.
         self._database.execute("DELETE FROM plans WHERE epoch <> ?", (plan.epoch,))
 
     def _name_for(self, name: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What the registry remembers of relations, and of queries that wait for them."""
+"""The registry's tables of relations, and of queries that wait for them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class RegisteredRelation:
     name
         Its name.
     number
-        Counts all relations there ever were.
+        Counts all relations that were ever created.
     text
         The statement; may hold a password.
     columns
-        What it was found to have.
+        Its columns when it was created.
     fresh_us
-        When it was last known to be as its source; None if it never was.
+        When it was last known to equal its source; None if it never was.
     """
 
     name: str
@@ -38,13 +38,13 @@ class RegisteredRelation:
 
     @property
     def identity(self) -> str:
-        """A name no other relation ever has."""
+        """A name that no other relation ever has."""
         return f"{self.name}@{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingQuery:
-    """A query that was accepted and has not begun: relations it reads have no version yet.
+    """A query that was accepted and has not begun, because a relation that it reads has no version yet.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class RelationRegistry:
     database
         The registry's.
     troubles
-        Where it is counted what could not be written and was passed over.
+        Counts what could not be written and was passed over.
     """
 
     def __init__(self, database: RegistryFile, troubles: Troubles) -> None:
@@ -85,7 +85,7 @@ class RelationRegistry:
         ]
 
     def create(self, name: str, text: str, columns: Schema) -> RegisteredRelation:
-        """Remember a relation."""
+        """Register a relation."""
         cursor = self._database.execute(
             "INSERT INTO relations (name, text, columns) VALUES (?, ?, ?)", (name, text, msgspec.json.encode(columns))
         )
@@ -93,11 +93,11 @@ class RelationRegistry:
         return RegisteredRelation(name, cursor.lastrowid, text, columns, None)
 
     def drop(self, name: str) -> None:
-        """Forget a relation."""
+        """Remove a relation."""
         self._database.execute("DELETE FROM relations WHERE name = ?", (name,))
 
     def set_fresh(self, name: str, fresh_us: int) -> None:
-        """Note when a relation was last known to be as its source; if that cannot be written, the next one is."""
+        """Note when a relation was last known to equal its source; a failure to write is only counted."""
         try:
             self._database.execute("UPDATE relations SET fresh_us = ? WHERE name = ?", (fresh_us, name))
         except UnwritableError as error:
@@ -111,15 +111,15 @@ class RelationRegistry:
             for name, sql, created_us, reads, relations in rows
         ]
 
-    def wait(self, query: WaitingQuery) -> None:
-        """Remember a query that waits."""
+    def add_waiting(self, query: WaitingQuery) -> None:
+        """Register a query that waits."""
         self._database.execute(
             "INSERT INTO waiting (name, sql, created_us, reads, relations) VALUES (?, ?, ?, ?, ?)",
             (query.name, query.sql, query.created_us, _text(query.reads), _text(query.relations)),
         )
 
-    def stop_waiting(self, name: str) -> None:
-        """Forget a query that waits."""
+    def remove_waiting(self, name: str) -> None:
+        """Remove a query that waits."""
         self._database.execute("DELETE FROM waiting WHERE name = ?", (name,))
 
 

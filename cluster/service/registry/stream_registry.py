@@ -18,15 +18,15 @@ class StreamRegistry:
         self._database = database
 
     def statements(self) -> dict[str, str]:
-        """Return the CREATE STREAM statements that hold, by name of the stream, oldest first."""
+        """Return the CREATE STREAM statements, by name of the stream, oldest first."""
         return dict(self._database.execute("SELECT name, text FROM streams ORDER BY number").fetchall())
 
     def create(self, name: str, text: str) -> None:
-        """Remember a CREATE STREAM statement."""
+        """Register a CREATE STREAM statement."""
         self._database.execute("INSERT INTO streams (name, text) VALUES (?, ?)", (name, text))
 
     def drop(self, name: str) -> None:
-        """Forget the statement that created a stream, if one did."""
+        """Remove the statement that created a stream, if there is one."""
         self._database.execute("DELETE FROM streams WHERE name = ?", (name,))
 
     def budgets(self) -> dict[str, str]:
@@ -35,7 +35,7 @@ class StreamRegistry:
         return {key.removeprefix("budget/"): value for key, value in found}
 
     def set_budget(self, name: str, text: str | None) -> None:
-        """Remember a stream's budget; None forgets it."""
+        """Store a stream's budget; None removes it."""
         if text is None:
             self._database.execute("DELETE FROM meta WHERE key = ?", (f"budget/{name}",))
         else:

@@ -1,4 +1,4 @@
-"""Queries that wait: accepted, but a relation they read has never been read itself, so that they could not answer."""
+"""Queries that wait: accepted, but a relation that they read has no version yet, so that they could not answer."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class WaitingQueries:
     Parameters
     ----------
     registry
-        Remembers them.
+        Keeps them.
     relations
-        What they wait for.
+        The relations that they wait for.
     """
 
     def __init__(self, registry: Registry, relations: RelationStore) -> None:
         self._registry = registry
         self._relations = relations
         self.troubles: dict[str, str] = {}
-        """By name: why a query could not begin though its relations are there."""
+        """By name: why a query could not begin although its relations have versions."""
 
     def all(self) -> list[WaitingQuery]:
         """Return them, oldest first."""
@@ -40,19 +40,19 @@ class WaitingQueries:
         return bool(self._missing({each.identity for each in relations_of(node)}))
 
     def ready(self) -> list[WaitingQuery]:
-        """Return those that need wait no longer."""
+        """Return those whose relations have versions."""
         return [query for query in self.all() if not self._missing(query.relations)]
 
-    def put(self, name: str | None, sql: str, node: Node, reads: frozenset[str]) -> WaitingQuery:
-        """Let a query wait; errors are those of :meth:`Registry.add`."""
+    def add(self, name: str | None, sql: str, node: Node, reads: frozenset[str]) -> WaitingQuery:
+        """Register a query that waits; errors are those of :meth:`Registry.add`."""
         identities = frozenset(each.identity for each in relations_of(node))
         return self._registry.wait(name, sql, reads | streams_of(node), identities)
 
     def drop(self, name: str) -> bool:
-        """Forget a query if it waits; return whether it did."""
+        """Remove a query if it waits; return whether it did."""
         if self.find(name) is None:
             return False
-        self._registry.relations.stop_waiting(name)
+        self._registry.relations.remove_waiting(name)
         self.troubles.pop(name, None)
         return True
 

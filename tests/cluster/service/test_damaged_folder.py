@@ -69,7 +69,7 @@ def test_a_plan_that_spark_still_has_to_run_is_looked_at_before_spark_starts(tmp
     with patch.object(plan_files, "WHOLE_EVERY", 2):
         for number in range(4):
             registry.add(None, "SELECT speed FROM traffic", Source("traffic", SPEED), {"traffic": number})
-    checkpoint = tmp_path / f"checkpoint-{registry.fjord}"
+    checkpoint = tmp_path / f"checkpoint-{registry.engine_id}"
     registry.close()
     plans.path(3).write_text(plans.path(3).read_text().replace('"group"', '"crowd"'))
     for host in Host:

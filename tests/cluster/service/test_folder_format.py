@@ -1,4 +1,4 @@
-"""Data folders of other versions: gone on with, upgraded, or refused as they are, with the way out."""
+"""Data folders of other versions are used, upgraded, or refused without a change, with a hint."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cluster.physical.plan_files import PlanFiles
 from cluster.service.data_folder.format import (
     FORMAT,
     MARKER,
-    Course,
+    Action,
+    FolderContents,
     FolderFormatError,
-    Found,
-    Marked,
-    decide,
-    look,
-    settle,
+    Marker,
+    decide_on,
+    inspect,
+    mark,
 )
 from cluster.service.registry.registry import Registry
 from cluster.service.server import ClusterServer
@@ -29,36 +29,36 @@ FOLDER = Path("data")
 
 
 def marker(number: int) -> bytes:
-    return msgspec.json.encode(Marked(number, "9.9"))
+    return msgspec.json.encode(Marker(number, "9.9"))
 
 
-@pytest.mark.parametrize(("found", "course"), [
-    (Found(), Course.BEGIN),
-    (Found(single_query=True), Course.BEGIN),  # nobody knows what its log was for
-    (Found(registry=True), Course.UPGRADE),
-    (Found(marker(1), registry=True), Course.UPGRADE),
-    (Found(marker(FORMAT)), Course.GO_ON),
-    (Found(marker(FORMAT), registry=True), Course.GO_ON),
-    (Found(b'{"format": 4, "written_by": "0.1", "since": "a later version"}'), Course.GO_ON),
+@pytest.mark.parametrize(("found", "action"), [
+    (FolderContents(), Action.BEGIN),
+    (FolderContents(single_query=True), Action.BEGIN),  # a log without a registry
+    (FolderContents(registry=True), Action.UPGRADE),
+    (FolderContents(marker(1), registry=True), Action.UPGRADE),
+    (FolderContents(marker(FORMAT)), Action.CONTINUE),
+    (FolderContents(marker(FORMAT), registry=True), Action.CONTINUE),
+    (FolderContents(b'{"format": 4, "written_by": "0.1", "since": "a later version"}'), Action.CONTINUE),
 ])  # fmt: skip
-def test_what_can_be_read_is_used(found: Found, course: Course) -> None:
-    assert decide(FOLDER, found) is course
+def test_folders_of_readable_formats_are_used(found: FolderContents, action: Action) -> None:
+    assert decide_on(FOLDER, found) is action
 
 
 @pytest.mark.parametrize(("found", "reason", "hint"), [
-    (Found(marker(FORMAT + 1), registry=True), "has format 5, written by fjord 9.9; this program, fjord ",
+    (FolderContents(marker(FORMAT + 1), registry=True), "has format 5, written by fjord 9.9; this program, fjord ",
      "run that version or a later one, or choose another --data"),
-    (Found(registry=True, single_query=True), "has format 0, of a version that ran all queries in one of Spark",
+    (FolderContents(registry=True, single_query=True), "has format 0, of a version that ran all queries in one",
      "run the cluster with that version"),
-    (Found(marker(0)), "has format 0", "run the cluster with that version"),
-    (Found(marker(-1)), "has format -1", "run the cluster with that version"),
-    (Found(b""), "does not say which format it has", "restore format.json"),
-    (Found(b"\xff"), "does not say which format it has", "restore format.json"),
-    (Found(b'{"format": "2"}'), "does not say which format it has", "restore format.json"),
+    (FolderContents(marker(0)), "has format 0", "run the cluster with that version"),
+    (FolderContents(marker(-1)), "has format -1", "run the cluster with that version"),
+    (FolderContents(b""), "has an unknown format: format.json cannot be read", "restore format.json"),
+    (FolderContents(b"\xff"), "has an unknown format: format.json cannot be read", "restore format.json"),
+    (FolderContents(b'{"format": "2"}'), "has an unknown format: format.json cannot be read", "restore format.json"),
 ])  # fmt: skip
-def test_what_cannot_be_read_is_refused_with_the_way_out(found: Found, reason: str, hint: str) -> None:
+def test_folders_of_other_formats_are_refused_with_a_hint(found: FolderContents, reason: str, hint: str) -> None:
     with pytest.raises(FolderFormatError) as refused:
-        decide(FOLDER, found)
+        decide_on(FOLDER, found)
     assert refused.value.message.startswith(f"the data folder data {reason}")
     assert "reads formats 1 to 4" in refused.value.message
     assert refused.value.hint is not None
@@ -86,10 +86,10 @@ def test_a_refused_folder_stays_as_it_is(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_folder_is_marked_once_and_for_all_versions_to_come(tmp_path: Path) -> None:
-    assert decide(tmp_path, look(tmp_path)) is Course.BEGIN
-    settle(tmp_path)
-    assert msgspec.json.decode((tmp_path / MARKER).read_bytes(), type=Marked).format == FORMAT
-    assert decide(tmp_path, look(tmp_path)) is Course.GO_ON
+    assert decide_on(tmp_path, inspect(tmp_path)) is Action.BEGIN
+    mark(tmp_path)
+    assert msgspec.json.decode((tmp_path / MARKER).read_bytes(), type=Marker).format == FORMAT
+    assert decide_on(tmp_path, inspect(tmp_path)) is Action.CONTINUE
     assert [path.name for path in tmp_path.iterdir()] == [MARKER]
 
 
@@ -99,7 +99,7 @@ def test_two_spark_queries_are_no_single_one(tmp_path: Path) -> None:
         log = tmp_path / "checkpoint-1234" / host / "offsets"
         log.mkdir(parents=True)
         (log / "7").write_text("v1")
-    assert decide(tmp_path, look(tmp_path)) is Course.UPGRADE
+    assert decide_on(tmp_path, inspect(tmp_path)) is Action.UPGRADE
 
 
 def test_a_version_without_markers_refuses_what_today_s_has_upgraded(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_results_are_kept_for_the_publisher_and_streams_for_spark(
             server.parts.registry.publication.set_position(1, 0)
         assert asked["results"][-1] == 1
         server.parts.ingest.declare(TRAFFIC)
-        checkpoint = tmp_path / f"checkpoint-{server.parts.registry.fjord}"
+        checkpoint = tmp_path / f"checkpoint-{server.parts.registry.engine_id}"
         lay(checkpoint, Host.STATEFUL, [Offset(1, {"traffic": 0}), Offset(1, {"traffic": 1})], done=1)
         table = server.parts.ingest.writers["traffic"].table
         for number in range(3):

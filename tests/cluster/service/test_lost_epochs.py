@@ -20,7 +20,7 @@ from cluster.language.columns import Column
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host
 from cluster.service.http.status import status_of
-from cluster.service.registry.lost_epochs import go_on_behind, named_epoch
+from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
 from cluster.service.registry.registry import LostEpochs, Registry
 from cluster.service.server import ClusterServer
 from cluster.service.settings import ClusterSettings
@@ -57,16 +57,16 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_newest_epoch_is_that_of_plans_or_of_spark_s_log(folder: Path) -> None:
     plans = PlanFiles(folder / "plans")
-    assert named_epoch(plans, folder / "checkpoint") == 5
+    assert newest_known_epoch(plans, folder / "checkpoint") == 5
     log_offset(folder, Host.STATELESS, 8)
-    assert named_epoch(plans, folder / "checkpoint") == 8
-    assert named_epoch(PlanFiles(folder / "none"), folder / "none") == 0
+    assert newest_known_epoch(plans, folder / "checkpoint") == 8
+    assert newest_known_epoch(PlanFiles(folder / "none"), folder / "none") == 0
 
 
 def test_queries_come_and_go_behind_what_is_lost(folder: Path) -> None:
     log_offset(folder, Host.STATEFUL, 5)
     registry = opened(folder)
-    assert go_on_behind(registry, 5, {"traffic": 9}) == 2
+    assert skip_lost_epochs(registry, 5, {"traffic": 9}) == 2
     assert registry.plan.epoch == 6
     assert [query.name for query in registry.plan.queries] == ["q1", "q2"]
     assert registry.plan.positions == {"traffic": 9}
@@ -75,7 +75,7 @@ def test_queries_come_and_go_behind_what_is_lost(folder: Path) -> None:
     assert [[each.query for each in plans.read(epoch).subscribers.values()] for epoch in range(3, 8)] == [
         ["q1", "q2"], ["q2"], ["q2", "q3"], ["q1", "q2"], ["q1", "q2", "q3"],
     ]  # fmt: skip
-    assert go_on_behind(registry, 6, {"traffic": 9}) == 0
+    assert skip_lost_epochs(registry, 6, {"traffic": 9}) == 0
     registry.close()
 
 
@@ -97,7 +97,7 @@ def test_spark_finds_a_plan_for_every_epoch_it_may_have_begun(folder: Path) -> N
     for epoch in (4, 5):
         PlanFiles(folder / "plans").path(epoch).unlink()
     registry = opened(folder)
-    go_on_behind(registry, 5, {"traffic": 9})
+    skip_lost_epochs(registry, 5, {"traffic": 9})
     plans = PlanFiles(folder / "plans")
     assert all(plans.exists(epoch) for epoch in range(7))
     assert plans.read(6) == registry.physical
@@ -107,7 +107,7 @@ def test_spark_finds_a_plan_for_every_epoch_it_may_have_begun(folder: Path) -> N
 def test_nothing_is_done_where_nothing_is_lost(folder: Path) -> None:
     registry = opened(folder)
     before = registry.plan
-    assert go_on_behind(registry, before.epoch, {"traffic": 9}) == 0
+    assert skip_lost_epochs(registry, before.epoch, {"traffic": 9}) == 0
     assert registry.plan == before
     assert registry.lost_epochs() == LostEpochs()
     registry.close()
@@ -117,4 +117,4 @@ def test_what_a_power_cut_left_of_a_newer_plan_is_no_epoch(folder: Path) -> None
     plans = PlanFiles(folder / "plans")
     plans.path(5).write_bytes(b"")
     plans.path(9).with_suffix(".unfinished").write_bytes(b"{}")
-    assert named_epoch(plans, folder / "checkpoint") == 4
+    assert newest_known_epoch(plans, folder / "checkpoint") == 4

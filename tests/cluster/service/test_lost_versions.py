@@ -13,7 +13,7 @@ from cluster.language.columns import Column
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.publishing.publisher import Publisher
-from cluster.service.registry.lost_versions import make_up_for_lost, named_versions, set_back
+from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions, rewind_publication
 from cluster.service.registry.registry import Registry
 from cluster.storage.archived_log import LOG
 from cluster.storage.results_table import ResultsTable
@@ -40,11 +40,11 @@ async def acknowledge(_: Ack) -> None: ...
 def test_plans_and_both_logs_of_offsets_name_versions(tmp_path: Path) -> None:
     queries = tuple(PlannedQuery(name, 1, Source(name, (Column("speed", FieldType.REAL),))) for name in "ab")
     plan = Plan(1, queries, {"a": 7, "b": 1, "dropped": 500})
-    assert named_versions(plan, tmp_path / "none") == {"a": 7, "b": 1}
+    assert newest_known_versions(plan, tmp_path / "none") == {"a": 7, "b": 1}
     log_offset(tmp_path / "stateful" / "offsets", 9, {"b": 99})
     log_offset(tmp_path / "stateful" / "offsets", 10, {"a": 5, "b": 4})
     log_offset(tmp_path / "stateless" / "offsets", 3, {"b": 6, "dropped": 501})
-    assert named_versions(plan, tmp_path) == {"a": 7, "b": 6}
+    assert newest_known_versions(plan, tmp_path) == {"a": 7, "b": 6}
 
 
 def test_a_stream_goes_on_behind_the_versions_that_are_lost(tmp_path: Path) -> None:
@@ -54,11 +54,11 @@ def test_a_stream_goes_on_behind_the_versions_that_are_lost(tmp_path: Path) -> N
     lose(table.root, 2)
     table = StreamTable(table.root)
     writer = StreamWriter(table, acknowledge=acknowledge, quarantine=lambda *_: None)
-    make_up_for_lost({"traffic": writer}, {"traffic": 5})
+    replace_lost_versions({"traffic": writer}, {"traffic": 5})
     assert writer.admission.counters.lost_versions == 2
     assert (table.version, table.position(), table.last_sequence("p", "e")) == (5, at(3), 3)
     assert table.append([rows(4)], at(4), {("p", "e"): 4}) == 6
-    make_up_for_lost({"traffic": writer}, {"traffic": 5})
+    replace_lost_versions({"traffic": writer}, {"traffic": 5})
     assert writer.admission.counters.lost_versions == 2
 
 
@@ -70,8 +70,8 @@ async def test_the_publisher_goes_on_with_the_results_there_are(tmp_path: Path) 
     registry.publication.set_position(3, 0)
     lose(results.root, 2)
     results = ResultsTable(results.root, "f")
-    set_back(registry, results)
-    set_back(registry, results)
+    rewind_publication(registry, results)
+    rewind_publication(registry, results)
     assert registry.publication.lost().commits == 2
     results.append(answers(("q", 1)), 1)
     publisher = Publisher(results, registry, link)  # type: ignore[arg-type] # as far as it is asked
@@ -86,5 +86,5 @@ def test_nothing_is_made_up_where_nothing_is_lost(tmp_path: Path, named: dict[st
     table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
     table.append([rows(1)], at(1), {("p", "e"): 1})
     writer = StreamWriter(table, acknowledge=acknowledge, quarantine=lambda *_: None)
-    make_up_for_lost({"traffic": writer}, named)
+    replace_lost_versions({"traffic": writer}, named)
     assert table.version == 1

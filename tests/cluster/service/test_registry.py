@@ -29,18 +29,18 @@ def open_registry(folder: Path) -> Registry:
 
 def test_queries_plans_and_positions_survive(tmp_path: Path) -> None:
     first = open_registry(tmp_path)
-    fjord, buckets = first.fjord, first.fix("buckets", 4)
+    engine, buckets = first.engine_id, first.fix("buckets", 4)
     query = first.add("a", "SELECT 1", NODE, {"traffic": 7})
     first.publication.set_position(3, 10)
     first.close()
     again = open_registry(tmp_path)
-    assert (again.fjord, again.fix("buckets", 9)) == (fjord, buckets)
+    assert (again.engine_id, again.fix("buckets", 9)) == (engine, buckets)
     assert again.queries() == [query]
     assert again.plan.positions == {"traffic": 7}
     assert again.publication.position() == (3, 10)
 
 
-def test_a_new_registry_has_a_first_plan_that_lets_the_fjord_run_once(tmp_path: Path) -> None:
+def test_a_new_registry_has_a_first_plan_that_lets_the_engine_run_once(tmp_path: Path) -> None:
     registry = open_registry(tmp_path)
     assert registry.plan == Plan(1)
     assert PlanFiles(tmp_path / "plans").read(1) == PhysicalPlan(1)

@@ -194,7 +194,7 @@ def test_a_cluster_keeps_its_streams_within_their_budgets(tmp_path: Path) -> Non
     try:
         server.parts.ingest.declare(TRAFFIC)
         table = server.parts.ingest.writers["traffic"].table
-        read_up_to(tmp_path / f"checkpoint-{server.parts.registry.fjord}", Host.STATEFUL, 2)
+        read_up_to(tmp_path / f"checkpoint-{server.parts.registry.engine_id}", Host.STATEFUL, 2)
         for number in range(VERSIONS):
             store(table, [number * STEP_US], (number + 1) * STEP_US)
         table._drop_old(VERSIONS * STEP_US, VERSIONS)
