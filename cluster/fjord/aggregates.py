@@ -56,7 +56,6 @@ class PartialColumn:
 class SplitAggregate:
     """An aggregate call, split. `final` reads the merged partial columns."""
 
-    call: AggregateCall
     columns: tuple[PartialColumn, ...]
     final: pl.Expr
 
@@ -77,7 +76,7 @@ def split_aggregate(call: AggregateCall) -> SplitAggregate:
     final = final.cast(POLARS_TYPES[call.type])
     if call.type is FieldType.REAL:
         final = final.map_batches(settled, return_dtype=pl.Float64, is_elementwise=True)
-    return SplitAggregate(call, columns, final.alias(call.name))
+    return SplitAggregate(columns, final.alias(call.name))
 
 
 _Rule = Callable[[AggregateCall], tuple[tuple[PartialColumn, ...], pl.Expr]]

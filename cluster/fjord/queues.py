@@ -2,6 +2,11 @@
 
 A push queue holds what was put until it is taken. A pull queue holds nothing: taking from it makes its producer work.
 Both answer "nothing yet" with None (papers/fjords.md section 2).
+
+Today scans are read through pull queues, and all operators are connected by push queues of the policy
+:attr:`WhenFull.WAIT`: what they read is stored, and nothing may be lost. No queue drops rows yet.
+:attr:`WhenFull.DROP_OLDEST` is for quality of service: a query that prefers recent answers to complete ones will have
+queues that drop, and the rows dropped will be part of its answer's quality.
 """
 
 from __future__ import annotations
@@ -22,18 +27,16 @@ class WhenFull(Enum):
     WAIT = "wait"
     """Its producer is not run until there is room: nothing is lost. For queues whose input can be read again."""
     DROP_OLDEST = "drop oldest"
-    """The rows that have waited longest go, and are counted; their watermark stays."""
+    """The rows that have waited longest are dropped and counted; their watermark stays. No query uses this yet."""
 
 
 @dataclass(slots=True)
 class QueueCounters:
-    """What went through a queue since it was made."""
+    """What happened in a queue since it was made; rows in and out are counted by its operators."""
 
-    rows_in: int = 0
-    rows_out: int = 0
     rows_dropped: int = 0
-    batches_in: int = 0
     deepest: int = 0
+    """Most batches that waited in it."""
 
 
 class Queue(ABC):
@@ -80,11 +83,6 @@ class PushQueue(Queue):
         return bool(self._waiting)
 
     @property
-    def depth(self) -> int:
-        """Batches that wait."""
-        return len(self._waiting)
-
-    @property
     def ready(self) -> bool:
         """True if a producer may put one more batch."""
         return self._when_full is WhenFull.DROP_OLDEST or len(self._waiting) < self._capacity
@@ -100,8 +98,6 @@ class PushQueue(Queue):
         if not self.ready:
             raise PlanError(f"a full queue of {self._capacity} batches was given one more")
         self._waiting.append(batch)
-        self.counters.batches_in += 1
-        self.counters.rows_in += batch.rows.height
         if len(self._waiting) > self._capacity:
             oldest = self._waiting.popleft()
             self.counters.rows_dropped += oldest.rows.height
@@ -112,11 +108,7 @@ class PushQueue(Queue):
 
     def get(self) -> Batch | None:
         """Return the oldest batch, or None."""
-        if not self._waiting:
-            return None
-        batch = self._waiting.popleft()
-        self.counters.rows_out += batch.rows.height
-        return batch
+        return self._waiting.popleft() if self._waiting else None
 
 
 class PullQueue(Queue):
@@ -146,8 +138,4 @@ class PullQueue(Queue):
         """Make the producer work and return what it gives."""
         batch = self._produce()
         self._dry = batch is None
-        if batch is not None:
-            self.counters.batches_in += 1
-            self.counters.rows_in += batch.rows.height
-            self.counters.rows_out += batch.rows.height
         return batch

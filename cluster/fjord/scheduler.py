@@ -1,7 +1,9 @@
 """Schedulers: which operator makes its next transition.
 
-Round robin is what the paper's system used; the ticket scheduler charges operators for the time they use, so that some
-may be favoured (papers/fjords.md section 2).
+Every dataflow uses :class:`RoundRobin` today, as the paper's system did (papers/fjords.md section 2): it runs until no
+operator has input, so that the order matters little. :class:`Tickets` charges operators for the time that they use. It
+is for quality of service: when there is less time than work, operators of queries with a higher priority will hold more
+tickets, and no query's operators will be starved.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Tickets:
     """Stride scheduling: time is shared in proportion to tickets.
 
     The deterministic form of lottery scheduling: the ready operator with the smallest time used per ticket goes first.
+    No dataflow uses it yet, see above.
 
     Parameters
     ----------

@@ -26,10 +26,6 @@ class Bounds:
     low_us: int
     high_us: int
 
-    def reach(self, one_us: int, *, of_left: bool) -> int:
-        """Return the stamp of the last tuple of the other side that one can be paired with."""
-        return one_us + (self.high_us if of_left else -self.low_us)
-
 
 def zip_stamps(
     keys: Places, stamps: Stamps, sides: NDArray[np.bool_], bounds: Bounds, known_us: tuple[int, int]
