@@ -20,7 +20,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.pipelines import Host
-from cluster.spark.hosting import start_fjord
+from cluster.spark.hosting import start_engine
 from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
@@ -45,7 +45,7 @@ class FjordInSpark:
         self.results = ResultsTable(str(folder / "results"), "benchmark")
         self.epoch = 1
         self._plans.write(lower(Plan(1)))
-        self._fjord = start_fjord(
+        self._fjord = start_engine(
             spark,
             options=SourceOptions(
                 str(folder / "streams"), str(folder / "plans"), 4, 2, max_rows, str(folder / "relations")

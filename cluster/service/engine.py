@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cluster.service.registry.registry import Registry
     from cluster.service.settings import ClusterSettings
-    from cluster.spark.hosting import FjordState, RunningFjord
+    from cluster.spark.hosting import EngineState, RunningEngine
     from cluster.storage.results_table import ResultsTable
 
 log = get_logger(__name__)
@@ -64,8 +64,8 @@ class Engine:
         self._buckets = buckets
         self._log = SparkLog(folder / SPARK_LOG)
         self._spark: SparkSession | None = None
-        self._running: RunningFjord | None = None
-        self._state: FjordState | None = None
+        self._running: RunningEngine | None = None
+        self._state: EngineState | None = None
         """As Java last reported it; None before the first report."""
         self._reported_at = time.monotonic()
         self.starts = 0
@@ -143,17 +143,17 @@ class Engine:
         if self._spark is not None:
             self._spark.stop()
 
-    async def _ask(self, running: RunningFjord) -> FjordState:
+    async def _ask(self, running: RunningEngine) -> EngineState:
         """Ask Java for the state; while it does not answer, ingest and API go on."""
         self._state = await asyncio.to_thread(running.state)
         self._reported_at = time.monotonic()
         return self._state
 
-    def _start(self, spark: SparkSession, on_commit: Callable[[], None]) -> RunningFjord:
-        from cluster.spark.hosting import start_fjord  # noqa: PLC0415 - Spark takes a second to import
+    def _start(self, spark: SparkSession, on_commit: Callable[[], None]) -> RunningEngine:
+        from cluster.spark.hosting import start_engine  # noqa: PLC0415 - Spark takes a second to import
         from cluster.spark.source import SourceOptions  # noqa: PLC0415
 
-        self._running = start_fjord(
+        self._running = start_engine(
             spark,
             options=SourceOptions(
                 streams_folder=str(self._folder / "streams"),

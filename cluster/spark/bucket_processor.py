@@ -1,4 +1,4 @@
-"""The downstream Fjord in Spark's transformWithState: the key is the bucket, the state a map of values by operator."""
+"""The buckets in Spark's transformWithState: the key is the bucket, the state a map of values by operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cluster.spark.downstream import BucketHost, envelopes_of
 from cluster.spark.source import SourceOptions
 from cluster.spark.worker_memory import WORKER_MEMORY
 
-# Written out: Spark would be asked four times per task what a description in text means.
+# Written out: Spark would parse a description in text four times per task.
 _NAME = StructType([StructField("name", StringType())])
 _VALUE = StructType([StructField("value", BinaryType())])
 

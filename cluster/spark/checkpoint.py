@@ -1,4 +1,4 @@
-"""Spark's own log of micro-batches, where it needs help."""
+"""Repairs Spark's own log of micro-batches where Spark itself cannot go on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def forget_unbegun(checkpoint: Path) -> bool:
 
 
 def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
-    """Remove what a power cut may have left half written of the last micro-batch, which is then done again.
+    """Remove what a power cut may have left half written of the last micro-batch, which is then run again.
 
     Nothing came of it: what a micro-batch has written is synced before its results are stored, and before the next one
     is logged (:mod:`cluster.spark.checkpoint_files`).
@@ -44,13 +44,13 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
     checkpoint
         The folder; there need not be one.
     stored
-        Says whether there are results of a micro-batch.
+        Returns whether there are results of a micro-batch.
 
     Raises
     ------
     StorageError
-        If the last offset is damaged, though there are results of it. Planned anew it would have another end, and what
-        lies between the two would be taken for answered.
+        If the last offset is damaged, though there are results of it. Planned again, the micro-batch would have another
+        end, and what lies between the two would count as answered.
     OSError
         If something cannot be read, removed or synced.
     """
@@ -62,7 +62,7 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
         if newest is not None and not is_whole(newest):
             if name == OFFSETS and stored(_number(newest)):
                 raise StorageError(
-                    f"{newest} is damaged, and says how far was read what has been answered",
+                    f"{newest} is damaged, though the results of its micro-batch are stored",
                     hint="bring the data folder back from a copy, or choose another --data",
                 )
             log.warning("an entry of Spark's log that was cut off is removed", entry=str(newest))
@@ -71,7 +71,7 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
                 (checkpoint / COMMITS / newest.name).unlink(missing_ok=True)  # Spark makes each only once
     offsets = sorted(_entries(checkpoint / OFFSETS), key=_number)
     if [offset.name for offset in offsets] == ["0"] and not _entries(checkpoint / COMMITS) and not stored(0):
-        # What Spark writes only once, before the first micro-batch, may be cut off, too.
+        # What Spark writes only once, before the first micro-batch, may be cut off as well.
         offsets.pop().unlink()
     # What is run again from it may be stored already, so that no other may take its place.
     sync(offsets[-1:], anew=True)
@@ -81,7 +81,7 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
 
 
 def _forget_snapshots(state: Path, after_ns: int) -> None:
-    """Remove what can be put together from older snapshots and the changes since, which Spark keeps for long."""
+    """Remove snapshots that Spark can rebuild from older ones and the changes since, which it keeps for long."""
     for partition in state.glob("*/*"):
         # The oldest stays in any case: without any, Spark cannot load what has changed since.
         for snapshot in sorted(partition.glob("*.zip"), key=lambda path: int(path.stem.partition("_")[0]))[1:]:
@@ -120,7 +120,7 @@ def _newest_offsets(folder: Path) -> Iterator[_Offset]:
 
 
 def _offset_in(entry: Path) -> _Offset | None:
-    """Return what an entry of the log of offsets says; None if it is damaged."""
+    """Return the offset in an entry of the log of offsets; None if it is damaged."""
     if not _is_whole(entry, 3):
         return None
     try:

@@ -1,10 +1,10 @@
-"""Makes Spark's log of micro-batches and their state outlast a power cut: Spark itself syncs nothing of it.
+"""Syncs Spark's log of micro-batches and their state, so that they survive a power cut: Spark itself syncs nothing.
 
     offsets/7 ── tasks, state/.../8 ── sync ── results of 7 ── commits/7 ── offsets/8 ── ...
 
-With the results of a micro-batch on disk and its offset not, another offset would be planned under its number, and
-what that reads would be taken for stored. With an offset or a commit on disk and the state before it not, Spark could
-not go on.
+If the results of a micro-batch were on disk and its offset were not, another offset would be planned under its number,
+and what that reads would count as stored. If an offset or a commit were on disk and the state before it were not, Spark
+could not go on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CheckpointFiles:
     Parameters
     ----------
     folder
-        The checkpoint of one of a Fjord's Spark queries; it may not be there yet.
+        The checkpoint of one of the two Spark queries; it may not be there yet.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""The downstream Fjord: every query's stateful operators, one Fjord per bucket, hosted in Spark's transformWithState.
+"""What a bucket runs in Spark: the stateful operators of all queries, fed with envelopes.
 
-What a bucket runs is the same everywhere (:mod:`cluster.fjord.bucket_host`); here are its envelopes, and Spark's state
-store holds its state.
+A bucket runs the same everywhere (:mod:`cluster.fjord.bucket_host`); here its rows come in envelopes, and its state is
+in Spark's state store.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from cluster.spark.worker_memory import fragments_at
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What arrived: the edge, which part of the micro-batch it came from, and the rows (or control)."""
+    """What a bucket receives: the exchange, the part of the micro-batch that sent it, and rows or a message."""
 
-    edge: str
+    exchange: str
     origin: int
     payload: bytes
 
 
 _kept: Kept = OrderedDict()
-"""Fjords this worker has built, by run, plans folder, epoch and bucket."""
+"""Dataflows that this worker has built, by run, plans folder, epoch and bucket."""
 
 
 class BucketHost:
-    """Runs the downstream Fjord of one bucket, micro-batch by micro-batch.
+    """Runs the operators of buckets, micro-batch by micro-batch.
 
     Parameters
     ----------
@@ -81,14 +81,14 @@ class BucketHost:
         )
 
     def process(self, bucket: int, arrived: Iterable[Envelope], store: Store) -> PackedOutput | None:
-        """Feed one micro-batch's envelopes to the bucket's Fjord, save what changed and return the answers."""
-        envelopes = sorted(arrived, key=lambda envelope: (envelope.edge, envelope.origin))
-        control = merged_control(unpack_control(item.payload) for item in envelopes if item.edge == CONTROL)
-        upstream = summed(unpack_counters(item.payload) for item in envelopes if item.edge == COUNTERS)
+        """Feed one micro-batch's envelopes to a bucket's operators, save what changed and return the output."""
+        envelopes = sorted(arrived, key=lambda envelope: (envelope.exchange, envelope.origin))
+        control = merged_control(unpack_control(item.payload) for item in envelopes if item.exchange == CONTROL)
+        upstream = summed(unpack_counters(item.payload) for item in envelopes if item.exchange == COUNTERS)
         rows: dict[str, list[pl.DataFrame]] = {}
         for envelope in envelopes:
-            if envelope.edge not in (CONTROL, COUNTERS):
-                rows.setdefault(envelope.edge, []).append(unpack_rows(envelope.payload))
+            if envelope.exchange not in (CONTROL, COUNTERS):
+                rows.setdefault(envelope.exchange, []).append(unpack_rows(envelope.payload))
         return pack_output(self._host.process(bucket, control, rows, store, upstream))
 
     @staticmethod
@@ -99,4 +99,4 @@ class BucketHost:
 
 def envelopes_of(rows: Iterable[Any]) -> list[Envelope]:
     """Return Spark's rows as envelopes."""
-    return [Envelope(row.edge, row.origin, bytes(row.payload)) for row in rows]
+    return [Envelope(row.exchange, row.origin, bytes(row.payload)) for row in rows]

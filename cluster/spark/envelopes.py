@@ -1,6 +1,7 @@
-"""What crosses Spark's shuffle: envelopes, addressed to a bucket and to an edge of the folded plan.
+"""What crosses Spark: envelopes for the buckets, through the shuffle, and output of buckets and tasks.
 
-An envelope's payload is an Arrow stream. To the operators on both sides the shuffle is one more queue.
+An envelope is addressed to a bucket and an exchange of the plan, and its payload is an Arrow stream of rows. To the
+operators on both sides the shuffle is one more queue. Two messages have envelopes of their own.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from cluster.fjord.counters import Counters
 ENVELOPE_SCHEMA = pa.schema(
     [
         pa.field("bucket", pa.int32()),
-        pa.field("edge", pa.string()),
+        pa.field("exchange", pa.string()),
         pa.field("origin", pa.int32()),
         pa.field("payload", pa.binary()),
     ]
 )
-ENVELOPE_DDL = "bucket int, edge string, origin int, payload binary"
+ENVELOPE_DDL = "bucket int, exchange string, origin int, payload binary"
 OUTPUT_SCHEMA = pa.schema(
     [pa.field("bucket", pa.int32()), pa.field("answers", pa.binary()), pa.field("counters", pa.binary())]
 )
@@ -32,11 +33,11 @@ OUTPUT_DDL = "bucket int, answers binary, counters binary"
 """Output of a bucket, or of a part of a micro-batch that needs no buckets; NULL for no answers and for no counters."""
 
 CONTROL = ""
-"""The edge of what every bucket gets in each micro-batch: which plan holds, and how far every edge has come."""
+"""In place of an exchange: what every bucket gets in each micro-batch (:class:`~cluster.fjord.control.Control`)."""
 COUNTERS = "counters"
-"""The edge of what the operators of each part of a micro-batch did; no exchange has such a name."""
+"""In place of an exchange: what the operators of one part of a micro-batch did."""
 COUNTING_BUCKET = 0
-"""The bucket that gets that, and reports it with what its own operators did."""
+"""The bucket that gets the counters, and reports them with those of its own operators."""
 
 COMPRESS_FROM_ROWS = 1_000
 
@@ -62,7 +63,7 @@ def unpack_counters(payload: bytes) -> Counters:
 
 
 def pack_rows(rows: pl.DataFrame, *, compress: bool = False) -> bytes:
-    """Return rows as an Arrow stream; compressed, if there are many and they go a long way."""
+    """Return rows as an Arrow stream; compressed on request if there are many."""
     sink = io.BytesIO()
     many = compress and rows.height >= COMPRESS_FROM_ROWS
     rows.write_ipc_stream(sink, compression="lz4" if many else "uncompressed")

@@ -1,8 +1,8 @@
 """A home for Spark in which its Python workers find PySpark compiled.
 
-Spark puts an archive of PySpark's sources, `python/lib/pyspark.zip`, first on the path of every Python process that it
-starts. Python keeps nothing compiled for an archive: each of these processes, there are seven and more, would compile
-PySpark anew, which takes half a second. In a home without the archive they import the package that is installed.
+Spark puts an archive of PySpark's sources, `python/lib/pyspark.zip`, first on the path of each Python process that it
+starts. Python caches no compiled code for an archive: each of these seven and more processes would compile PySpark,
+which takes half a second. In a home without the archive they import the installed package.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SPARK_HOME = "SPARK_HOME"
 
 
 def use_installed_pyspark() -> None:
-    """Let Spark sessions that this process starts have workers that import the installed PySpark.
+    """Make the workers of Spark sessions that this process starts import the installed PySpark.
 
-    Who has set ``SPARK_HOME`` keeps it: the PySpark there may be another one.
+    A ``SPARK_HOME`` that is set stays: the PySpark there may be another one.
     """
     if SPARK_HOME not in os.environ:
         os.environ[SPARK_HOME] = str(home_without_archives(cache_folder(os.environ)))

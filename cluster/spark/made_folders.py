@@ -1,4 +1,4 @@
-"""Folders that are made of links to another one's parts, once, for all who ask for the same."""
+"""Folders made of links to parts of other folders, once for all processes that need the same one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 def made_folder(cache: Path, kind: str, contents: str, fill: Callable[[Path], None]) -> Path:
     """Return a folder with the given contents, made unless it is there.
 
-    It appears at once and complete: many processes may ask for it at the same time.
+    It appears at once and complete, so that many processes may make it at the same time.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def made_folder(cache: Path, kind: str, contents: str, fill: Callable[[Path], No
     kind
         What its name begins with; the rest is a digest.
     contents
-        Tells the folder from others of the kind.
+        Distinguishes the folder from others of its kind.
     fill
         Puts the contents into a new folder.
     """
@@ -43,7 +43,7 @@ def made_folder(cache: Path, kind: str, contents: str, fill: Callable[[Path], No
 
 
 def link_entries(source: Path, folder: Path, *, without: Collection[str] = ()) -> None:
-    """Make links in a folder to all that is in another one, but for some names."""
+    """Make links in a folder to all entries of another one except some names."""
     folder.mkdir(exist_ok=True)
     for entry in source.iterdir():
         if entry.name not in without:
@@ -51,7 +51,7 @@ def link_entries(source: Path, folder: Path, *, without: Collection[str] = ()) -
 
 
 def cache_folder(variables: Mapping[str, str]) -> Path:
-    """Give a folder that only this user writes to."""
+    """Return a folder that only this user writes to."""
     base = variables.get("XDG_CACHE_HOME") or (Path(variables["HOME"]) / ".cache" if variables.get("HOME") else None)
     if base is not None:
         folder = Path(base) / "fjord"
@@ -63,6 +63,6 @@ def cache_folder(variables: Mapping[str, str]) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        # Somebody else could have put a program there for us to run.
+        # Another user could have put a program there for us to run.
         return Path(tempfile.mkdtemp(prefix="fjord-"))
     return folder

@@ -1,6 +1,6 @@
-"""Lets a checkpoint be moved, or brought back from a copy to another place: Spark notes where its schemas are, in full.
+"""Corrects a checkpoint that was moved, or copied to another place: Spark stores full paths of its schemas.
 
-Noted in ``state/0/_metadata/v2/0``: ``"stateSchemaFilePaths": ["file:/old/state/0/_stateSchema/default/0_da92"]``. The
+Stored in ``state/0/_metadata/v2/0``: ``"stateSchemaFilePaths": ["file:/old/state/0/_stateSchema/default/0_da92"]``. The
 schema itself has moved with everything else.
 """
 
@@ -20,7 +20,7 @@ _PATHS, _STORES = "stateSchemaFilePaths", "stateStoreInfo"
 
 
 def follow_move(checkpoint: Path) -> None:
-    """Correct the places noted in a checkpoint, if it is not where it was written.
+    """Correct the paths stored in a checkpoint, if it is not where it was written.
 
     Parameters
     ----------
@@ -32,25 +32,25 @@ def follow_move(checkpoint: Path) -> None:
     OSError
         If something cannot be read or written; then it is as it was.
     """
-    for noted in checkpoint.glob("state/*/_metadata/v2/*"):
-        if not noted.name.isdigit():
+    for stored in checkpoint.glob("state/*/_metadata/v2/*"):
+        if not stored.name.isdigit():
             continue
-        before = noted.read_bytes()
-        operator = noted.parents[2]
+        before = stored.read_bytes()
+        operator = stored.parents[2]
         after = corrected(before, f"file:{operator.resolve()}")
         if after != before:
-            log.warning("the data folder was moved: what Spark notes of its place is corrected", operator=str(operator))
-            noted.with_name(f".{noted.name}.crc").unlink(missing_ok=True)  # of what was there
-            write_whole(noted, after)
+            log.warning("the data folder was moved: paths that Spark has stored are corrected", operator=str(operator))
+            stored.with_name(f".{stored.name}.crc").unlink(missing_ok=True)  # of what was there
+            write_whole(stored, after)
 
 
 def corrected(content: bytes, operator: str) -> bytes:
-    r"""Return what Spark notes of a stateful operator, with the place where its folder is now.
+    r"""Return what Spark stores of a stateful operator, with the path where its folder is now.
 
-    What cannot be read is left for Spark to complain of.
+    What cannot be read is returned as it is: Spark raises an error about it.
 
-    >>> noted = b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/a/state/0/_stateSchema/default/0_da"]}]}'
-    >>> corrected(noted, "file:/b/state/0")
+    >>> stored = b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/a/state/0/_stateSchema/default/0_da"]}]}'
+    >>> corrected(stored, "file:/b/state/0")
     b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/b/state/0/_stateSchema/default/0_da"]}]}'
     """
     version, _, text = content.partition(b"\n")

@@ -1,7 +1,7 @@
-"""Makes what an offset names outlast a power cut, before there is such an offset.
+"""Syncs what an offset names before Spark logs the offset.
 
-Whoever commits a version syncs it, but it can be seen a moment before. An offset that named it then might be on disk
-after a power cut, and the version not: another one would get its number, and would count as read.
+Each version is synced when it is committed, but it is visible a moment before. If an offset named it then, the offset
+could be on disk after a power cut and the version not: another version would get its number, and would count as read.
 """
 
 from __future__ import annotations

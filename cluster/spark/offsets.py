@@ -1,7 +1,7 @@
-"""Positions of a Fjord's source: a plan epoch and a table version per stream. Pure decisions, tested without Spark.
+"""Positions of Fjord's source in Spark: a plan epoch and a table version per stream. Pure decisions.
 
-Spark writes offsets to its log before it runs a micro-batch, and asks for the same ones again after a crash; that
-everything a micro-batch depends on is in its two offsets is what makes replays identical.
+Spark writes offsets to its log before it runs a micro-batch, and uses the same ones again after a crash. All that a
+micro-batch depends on is in its two offsets, so a replay is identical.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 from cluster.physical.nodes import PhysicalPlan
 
 UNCHANGED_PLANS = 64
-"""A plan in which nothing has changed for a host is no reason for a micro-batch, but so many are one: what has not
-been stepped over is looked through each time."""
+"""A plan in which nothing has changed for a host causes no micro-batch, but so many of them cause one: those after the
+last offset are read each time."""
 
 
 class Offset(msgspec.Struct, frozen=True):
@@ -30,8 +30,8 @@ class Offset(msgspec.Struct, frozen=True):
     relations
         By identity of a relation of that plan: the newest version that counts; 0 where there is none yet.
     history
-        By the epoch in which it began, of each query that still reads history: by stream, the instant up to which it
-        has read (:mod:`cluster.spark.reading.backfill`).
+        By epoch of each query whose backfill goes on: by stream, the instant up to which it has read
+        (:mod:`cluster.spark.reading.backfill`).
     """
 
     epoch: int = 0
@@ -52,7 +52,7 @@ def from_spark(raw: Mapping[str, Any]) -> Offset:
 
 
 class Reader:
-    """What the decision may ask.
+    """What the decision may read.
 
     Parameters
     ----------
@@ -100,14 +100,14 @@ def next_offset(start: Offset, reader: Reader, *, max_rows: int | None) -> Offse
         return start
     begins: Mapping[str, int] = {stream: start.versions[stream] for stream in current.streams}
     following = reader.plan(current.epoch + 1)
-    # Epochs that begin where we already are need no micro-batch each: a burst of new queries is one step.
+    # Epochs that begin at this very position need no micro-batch each: a burst of new queries is one step.
     while following is not None and _reached(begins, following):
         begins = begin_versions(begins, following)
         current, following = following, reader.plan(following.epoch + 1)
     ends = _advance(begins, current, following, reader, max_rows)
     if ends == start.versions and (current.epoch == start.epoch or _unchanged(start, current, reader)):
         return start
-    # After the streams: a version of a relation is there before any tuple that has to meet it.
+    # Read after the streams: a version of a relation is there before any tuple that has to be joined with it.
     return Offset(current.epoch, ends, {identity: reader.relation(identity) for identity in current.relations})
 
 
@@ -127,7 +127,7 @@ def begins_between(start: Offset, end: Offset, plan: Callable[[int], PhysicalPla
 
 
 def _unchanged(start: Offset, current: PhysicalPlan, reader: Reader) -> bool:
-    """Return whether a plan is still the same, though it has another number; the first one always is new."""
+    """Return whether a plan is the same as that of the start, though it has another number; the first one never is."""
     if not start.epoch or current.epoch - start.epoch >= UNCHANGED_PLANS:
         return False
     before = reader.plan(start.epoch)

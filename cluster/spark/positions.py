@@ -1,9 +1,9 @@
-"""From which versions of stream tables a Fjord's Spark queries still have to read, replays included.
+"""From which versions of stream tables the two Spark queries still have to read, replays included.
 
-Spark writes where a micro-batch ends before it runs it, and that it is done afterwards. So what the newest one that is
-done ended with is where the next begins, and may begin again after a crash::
+Spark logs the end of a micro-batch before it runs it, and a commit afterwards. So the end of the newest committed
+micro-batch is where the next one begins, and begins again after a crash::
 
-    offsets   ...  6    7    8         8 was begun, and maybe ended: it is run again, from where 7 ended
+    offsets   ...  6    7    8         8 was begun, and may have ended: it is run again, from where 7 ended
     commits   ...  6    7
 """
 
@@ -33,7 +33,7 @@ def needed_from(stream: str, offset: Offset, following: Iterable[PhysicalPlan]) 
     stream
         Its name.
     offset
-        Where the last micro-batch that is done ended.
+        Where the last committed micro-batch ended.
     following
         The plans of later epochs, oldest first.
     """
@@ -46,14 +46,14 @@ def needed_from(stream: str, offset: Offset, following: Iterable[PhysicalPlan]) 
 
 
 class SparkPositions:
-    """Where a Fjord's two Spark queries are, as their checkpoints say.
+    """The positions of the two Spark queries, read from their checkpoints.
 
     Parameters
     ----------
     checkpoint
-        Folder of the Fjord's checkpoints.
+        Folder of both checkpoints.
     plans
-        Its plans.
+        Plans by epoch.
     """
 
     def __init__(self, checkpoint: Path, plans: PlanFiles) -> None:
@@ -61,7 +61,7 @@ class SparkPositions:
         self._plans = plans
 
     def __call__(self, stream: str) -> int | None:
-        """Return the version of a stream's table from which it may be read again; None if nobody reads it.
+        """Return the version of a stream's table from which it may be read again; None if no query reads it.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class SparkPositions:
         return found
 
     def begun(self, host: Host) -> int:
-        """Return the newest plan epoch that one of them has begun with for good.
+        """Return the newest plan epoch with which one of them has committed a micro-batch.
 
         Raises
         ------
@@ -96,16 +96,16 @@ class SparkPositions:
         Raises
         ------
         PlanError
-            If one is damaged, of another format, or has something that nothing knows; says what.
+            If one is damaged, of another format, or has an unknown part; the message names it.
         """
         begun = []
         for host in Host:
-            with suppress(ClusterError):  # Spark's log is mended, or complained of, when Spark starts
+            with suppress(ClusterError):  # Spark's log is repaired, or rejected, when Spark starts
                 begun.append(self.begun(host))
         self._plans.check(min(begun, default=newest), newest)
 
     def read_by(self, host: Host, streams: Collection[str]) -> Mapping[str, int]:
-        """Return, by stream, the last version of its table that one of them has read for good; not of those it leaves.
+        """Return, by stream that one of them reads, the last version of its table that it has read and committed.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class SparkPositions:
             *_, written = path.read_text(encoding="utf-8").splitlines()
             return from_spark(msgspec.json.decode(written))
         except (OSError, ValueError, msgspec.DecodeError) as error:
-            raise ClusterError(f"it cannot be seen how far Spark has come: {path}: {error}") from error
+            raise ClusterError(f"Spark's position cannot be read: {path}: {error}") from error
 
 
 def _numbers(log: Path) -> list[int]:

@@ -1,4 +1,4 @@
-"""The Spark session a Fjord runs in."""
+"""The Spark session that the engine runs in."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""The usual one starts a `chmod` for every file on a local disk: 100 ms a micro-batch."""
+"""The default one starts a `chmod` for every file on a local disk: 100 ms a micro-batch."""
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java only passes envelopes on, in a small heap. To compile that in the quicker of its two ways saves seconds at the
-start, and costs nothing later; to collect its garbage with one thread leaves the processors to the operators."""
+"""Java only forwards envelopes, in a small heap. The quicker of its two compilers saves seconds at the start and costs
+nothing later; garbage collection with one thread leaves the processors to the operators."""
 
 REMEMBERED = {
     "spark.ui.retainedJobs": "20",
@@ -31,8 +31,8 @@ REMEMBERED = {
     "spark.sql.ui.retainedExecutions": "2",
     "spark.sql.streaming.ui.enabled": "false",
 }
-"""What Spark remembers of what is done, for pages that are not served: by default a thousand micro-batches with their
-plans, and a hundred thousand tasks, so that memory would grow for hours."""
+"""What Spark remembers of the past for pages that are not served: by default a thousand micro-batches with their plans,
+and a hundred thousand tasks, so that memory would grow for hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SessionSettings:
     master
         Spark's master URL; all cores of this machine unless given.
     partitions
-        Shuffle partitions: how many tasks run the downstream Fjord.
+        Shuffle partitions: how many tasks run the buckets.
     driver_memory
         Heap of the driver (in local mode, of everything on the Java side).
     extra
@@ -78,9 +78,9 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
     """
     use_java(find_java())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # One operator's work is small: threads of its own would cost each Polars call more than they bring.
+    # One operator's work is small: threads would cost each Polars call more than they save.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    # Spark would look for the machine's address on the network, and warn of it.
+    # Otherwise Spark looks for the machine's address on the network, and prints a warning.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
     local_folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
         "spark.sql.streaming.pollingDelay": "20ms",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.python.worker.reuse": "true",
-        # Over TCP every task waits 40 ms for its input: small packets are held back until the last one is acknowledged.
+        # Over TCP each task waits 40 ms for its input: a small packet waits until the one before it is acknowledged.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -117,7 +117,7 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
 
 
 def _start(options: Mapping[str, str], log: SparkLog | None) -> SparkSession:
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - needs Java's place to be known
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - needs JAVA_HOME to be set
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -125,7 +125,7 @@ def _start(options: Mapping[str, str], log: SparkLog | None) -> SparkSession:
     conf = SparkConf().setAll(list(options.items()))
     since = 0
     try:
-        if log is not None and SparkContext._gateway is None:  # noqa: SLF001 - no other way to say where Java writes
+        if log is not None and SparkContext._gateway is None:  # noqa: SLF001 - no other way to set where Java writes
             with log.open() as file:
                 since = file.tell()
                 SparkContext(conf=conf, gateway=_java(conf, file))
@@ -143,9 +143,9 @@ def _java(conf: SparkConf, output: BinaryIO) -> Any:
 
 
 def _write_no_checksums(session: SparkSession) -> None:
-    """Let checkpoints on a local disk be single files, as they are in Spark's usual way of writing them.
+    """Write no file of checksums beside each file of a checkpoint on a local disk, as Spark's default does not either.
 
-    For the file of checksums beside each, Java would start another `chmod`: it has no other way to set permissions.
+    For such a file, Java would start another `chmod`: it has no other way to set permissions.
     """
     java: Any = session._jvm  # noqa: SLF001 - no setting of Spark's reaches this one of Hadoop's
     configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001

@@ -1,6 +1,6 @@
-"""The Fjord's source in Spark: reads stream tables version by version and runs the upstream Fjord where it reads.
+"""Fjord's source in Spark: reads stream tables version by version, and runs the operators next to the scans.
 
-Running the stateless operators inside `read` saves a Python stage per micro-batch.
+These operators run inside `read`, which saves a Python stage per micro-batch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
-    """What the source has to know, passed through Spark as text."""
+    """Settings of the source, passed through Spark as text."""
 
     streams_folder: str
     plans_folder: str
@@ -47,13 +47,13 @@ class SourceOptions(msgspec.Struct, frozen=True):
     relations_folder: str = ""
     relation_memory_bytes: int = MEMORY_BYTES
     host: Host = Host.STATEFUL
-    """Which of a Fjord's two Spark queries reads."""
+    """Which of the two Spark queries reads."""
     history_rows: int = 500_000
-    """About how many rows of history a micro-batch reads, for all queries that look back together."""
+    """About how many rows of history a micro-batch reads, for all queries together that backfill."""
 
 
 class FjordSource(DataSource):
-    """Spark's handle on the source; see :class:`SourceOptions`."""
+    """The data source as Spark knows it; see :class:`SourceOptions`."""
 
     @classmethod
     def name(cls) -> str:
@@ -109,7 +109,7 @@ class FjordReader(DataSourceStreamReader):
         self._live = LiveReads(options.host, self._tables)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's interface
-        """Return the beginning: no plan, nothing read."""
+        """Return the first position: no plan, nothing read."""
         return Offset().to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's interface
@@ -163,8 +163,8 @@ class FjordReader(DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Run what needs no state over one partition; yield envelopes, or answers if nothing else is to be done."""
-        from cluster.spark import upstream  # noqa: PLC0415 - the processes that plan do without operators
+        """Run what needs no state over one partition; yield envelopes, or output if the queries need no buckets."""
+        from cluster.spark import upstream  # noqa: PLC0415 - processes that only plan do not load operators
 
         assert isinstance(partition, _Task)  # noqa: S101 - made by partitions() above
         task = msgspec.msgpack.decode(partition.payload, type=UpstreamTask)
@@ -186,7 +186,7 @@ class FjordReader(DataSourceStreamReader):
         return backfill_reached(start, end, plan, self._tables, max_rows=rows if bounded else None)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Forget what will not be asked for again."""
+        """Forget what no later micro-batch needs."""
         done = from_spark(end)
         self._known_plans = {epoch: plan for epoch, plan in self._known_plans.items() if epoch >= done.epoch}
         self._unchanged_since = {epoch: since for epoch, since in self._unchanged_since.items() if epoch >= done.epoch}
@@ -200,7 +200,7 @@ class FjordReader(DataSourceStreamReader):
         if epoch not in self._known_plans:
             plan = self._known_plans[epoch] = self._plans.read(epoch).hosted(self._options.host)
             before = self._known_plans.get(epoch - 1)
-            # What workers have built for a plan serves all that follow until something changes for this host.
+            # Workers go on with what they have built for a plan until something changes for this host.
             same = before is not None and before.fragments == plan.fragments
             self._unchanged_since[epoch] = self._unchanged_since[epoch - 1] if same else epoch
         return self._known_plans[epoch]

@@ -1,8 +1,8 @@
-"""The file that Spark writes to in place of the terminal: Java, and the Python workers that it starts.
+"""The file that Java, and the Python workers that it starts, write to instead of the terminal.
 
-Java appends to the file itself. A process in between, or a thread of ours that reads a pipe, could be killed or be
-slow, and Java would wait for it. So once the file is large, it is copied over the older one and emptied; what Spark
-writes between the two is lost.
+Java appends to the file itself: a process in between, or a thread of ours that reads a pipe, could be killed or slow,
+and Java would wait for it. So a file that has grown large is copied over the older one and emptied; what Spark writes
+between these two steps is lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPARK_LOG: Final = Path("logs") / "spark.log"
 MOST_BYTES: Final = 8 * 1024**2
 QUOTED_LINES: Final = 12
 _END_BYTES: Final = 64 * 1024
-_SAYS_NOTHING: Final = re.compile(
+_UNIMPORTANT: Final = re.compile(
     r"\s*$|\s+at \S|\s+\.\.\. \d+ more|.* WARN "
     r"|WARNING: Using incubator|Using Spark's default log4j|Setting default log level|To adjust logging level"
 )
@@ -35,15 +35,15 @@ class SparkStartError(ClusterError):
     Parameters
     ----------
     reason
-        Why, as far as it is known in Python.
+        Why, as far as Python knows.
     log
-        What it wrote to; None for the terminal.
+        The log that it wrote to; None for the terminal.
     since
-        Where in the log this start begins.
+        Position in the log at which this start begins.
     """
 
     def __init__(self, reason: str, log: SparkLog | None, since: int = 0) -> None:
-        lines = [] if log is None else log.telling_lines(since)
+        lines = [] if log is None else log.important_lines(since)
         quoted = "; the last that it wrote:\n" + "\n".join(lines) if lines else f": {reason}"
         hint = None if log is None else f"all that it wrote is in {log.path}"
         super().__init__(f"Spark did not start{quoted}", hint=hint)
@@ -58,7 +58,7 @@ class SparkLog:
     path
         The file; the older one has the same name with ``.1`` behind it.
     most_bytes
-        A file that has grown larger becomes the older one.
+        A larger file becomes the older one.
     """
 
     path: Path
@@ -66,7 +66,7 @@ class SparkLog:
 
     @property
     def older(self) -> Path:
-        """The file that has what was written before."""
+        """The file with what was written before."""
         return self.path.with_name(f"{self.path.name}.1")
 
     def open(self) -> BinaryIO:
@@ -79,12 +79,12 @@ class SparkLog:
         with contextlib.suppress(FileNotFoundError):
             if self.path.stat().st_size <= self.most_bytes:
                 return
-            with contextlib.suppress(OSError):  # on a full disk there is no room for a copy, and none to go on
+            with contextlib.suppress(OSError):  # a full disk has no room for a copy, nor for more lines
                 shutil.copyfile(self.path, self.older)
             os.truncate(self.path, 0)
 
-    def telling_lines(self, since: int = 0) -> list[str]:
-        """Return the last lines, from a position on, that say something: no places in Java's code, for example."""
+    def important_lines(self, since: int = 0) -> list[str]:
+        """Return the last important lines from a position on: no places in Java's code, for example."""
         try:
             with self.path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -92,4 +92,4 @@ class SparkLog:
                 lines = file.read().decode(errors="replace").splitlines()
         except OSError:
             return []
-        return [line for line in lines if not _SAYS_NOTHING.match(line)][-QUOTED_LINES:]
+        return [line for line in lines if not _UNIMPORTANT.match(line)][-QUOTED_LINES:]

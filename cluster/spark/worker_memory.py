@@ -32,9 +32,9 @@ def _plan_files(folder: str) -> PlanFiles:
 
 
 class WorkerMemory:
-    """Sets aside, with the next collection of all garbage, everything that this leaves.
+    """Sets aside, with the next collection of all garbage, all objects that survive it.
 
-    Spark's own collection is made use of, and there is none besides: it comes when the task's answer is on its way.
+    This uses Spark's own collection and adds none: it comes when the task's output has been sent.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class WorkerMemory:
         if not self._due or details["generation"] != _ALL_GENERATIONS:
             return
         if phase == "start":
-            gc.unfreeze()  # what was set aside before may be garbage by now
+            gc.unfreeze()  # objects that were set aside before may be garbage by now
         else:
             gc.freeze()
             self._due = False

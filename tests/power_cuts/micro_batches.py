@@ -98,7 +98,7 @@ class MicroBatches:
             return pa.Table.from_batches(batches, OUTPUT_SCHEMA)
         envelopes: dict[int, list[Envelope]] = {}
         for row in (row for batch in batches for row in batch.to_pylist()):
-            envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
+            envelopes.setdefault(row["bucket"], []).append(Envelope(row["exchange"], row["origin"], row["payload"]))
         host = BucketHost(self._options.plans_folder, BUCKETS, self._run_name, self._options.relations_folder)
         outputs = []
         for bucket in range(BUCKETS):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.spark.hosting import RunningFjord, start_fjord
+from cluster.spark.hosting import RunningEngine, start_engine
 from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable
 from tests.power_cuts.disk import RecordedDisk
@@ -103,9 +103,9 @@ class _Power:
                 self.is_cut.set()
 
 
-def begin(spark: SparkSession, folder: Path) -> RunningFjord:
+def begin(spark: SparkSession, folder: Path) -> RunningEngine:
     """Start a Fjord on a folder, as a process does that knows nothing of others before it."""
-    return start_fjord(
+    return start_engine(
         spark,
         options=SourceOptions(
             str(folder / "streams"), str(folder / "plans"), 4, 2, MAX_ROWS, history_rows=HISTORY_ROWS
@@ -143,7 +143,7 @@ def logged(folder: Path) -> int:
     return sum(path.name.isdigit() for path in folder.glob("checkpoint/*/offsets/*"))
 
 
-def _keep_running(spark: SparkSession, folder: Path, is_over: Callable[[RunningFjord], bool], is_cut: Event) -> None:
+def _keep_running(spark: SparkSession, folder: Path, is_over: Callable[[RunningEngine], bool], is_cut: Event) -> None:
     """Run a Fjord, and start it again if it fails, as the cluster does: a busy machine starts some workers too late."""
     reason: str | None = None
     for _ in range(MOST_STARTS):
@@ -165,10 +165,10 @@ def _keep_running(spark: SparkSession, folder: Path, is_over: Callable[[RunningF
     raise AssertionError(reason)
 
 
-def _is_answered(fjord: RunningFjord) -> bool:
+def _is_answered(fjord: RunningEngine) -> bool:
     fjord.wait_until_idle()
     return True
 
 
-def _is_idle(fjord: RunningFjord) -> bool:
+def _is_idle(fjord: RunningEngine) -> bool:
     return all(str(query.status["message"]).startswith("Waiting for data") for query in fjord.queries.values())

@@ -6,7 +6,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from cluster.spark.hosting import start_fjord
+from cluster.spark.hosting import start_engine
 from cluster.spark.session import SessionSettings, open_session
 from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable
@@ -25,7 +25,7 @@ def say(word: str) -> None:
 def main(folder: Path, master: str) -> None:
     """Run until there is nothing left to do."""
     spark = open_session(SessionSettings(master=master, extra={"spark.executor.memory": "512m"}), folder / "spark")
-    fjord = start_fjord(
+    fjord = start_engine(
         spark,
         options=SourceOptions(
             str(folder / "streams"), str(folder / "plans"), 4, 2, MAX_ROWS, history_rows=HISTORY_ROWS

@@ -72,7 +72,7 @@ class LiveReads:
         """
         known = self._pending.get(stream)
         # Tuples of tomorrow wait in files that compaction replaces, and removes a day later. What the table holds at
-        # `begin` stays for as long as it is read from there.
+        # `begin` is kept for as long as it is read from there.
         if known is None or known.passed_version > begin or not names_hold(self._clock(), known.named_since):
             known = self._pending[stream] = PendingFiles(stream, begin, self._tables)
         known.extend(end)

@@ -161,7 +161,7 @@ class ReaderRun:
             return _rows(collected_outputs(pa.Table.from_batches(batches, OUTPUT_SCHEMA)))
         for batch in batches:
             for row in batch.to_pylist():
-                envelopes.setdefault(row["bucket"], []).append(Envelope(row["edge"], row["origin"], row["payload"]))
+                envelopes.setdefault(row["bucket"], []).append(Envelope(row["exchange"], row["origin"], row["payload"]))
         outputs = []
         for bucket in range(BUCKETS):
             host = BucketHost(self._options.plans_folder, BUCKETS, "run", self._options.relations_folder)

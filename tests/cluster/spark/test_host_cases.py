@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.spark]
 
 
 def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path) -> None:
-    from cluster.spark.hosting import start_fjord
+    from cluster.spark.hosting import start_engine
     from cluster.spark.source import SourceOptions
 
     queries = planned()
@@ -47,7 +47,7 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path) -
     tables = {name: StreamTable(str(tmp_path / "streams" / name), schema) for name, schema in SCHEMAS.items()}
     plans, results = PlanFiles(tmp_path / "plans"), ResultsTable(str(tmp_path / "results"), "cases")
     plans.write(lower(Plan(1, queries)))
-    fjord = start_fjord(
+    fjord = start_engine(
         spark,
         options=SourceOptions(
             str(tmp_path / "streams"), str(tmp_path / "plans"), 3, 2, 1_000, str(tmp_path / "relations")

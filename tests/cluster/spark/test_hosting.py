@@ -15,7 +15,7 @@ from cluster.plan.pipelines import Host
 from cluster.spark import hosting
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import OUTPUT_SCHEMA
-from cluster.spark.hosting import FjordState, RunningFjord
+from cluster.spark.hosting import EngineState, RunningEngine
 from cluster.storage.results_table import ResultsTable
 
 WAITING, WORKING = "Waiting for data to arrive", "Processing new data"
@@ -46,8 +46,8 @@ class FakeQuery:
         self.isActive = False
 
 
-def fjord(one: FakeQuery, other: FakeQuery) -> RunningFjord:
-    return RunningFjord({Host.STATELESS: one, Host.STATEFUL: other})  # type: ignore[dict-item] # as far as it is asked
+def fjord(one: FakeQuery, other: FakeQuery) -> RunningEngine:
+    return RunningEngine({Host.STATELESS: one, Host.STATEFUL: other})  # type: ignore[dict-item] # as far as it is asked
 
 
 def test_it_is_ready_when_both_have_done_something_or_wait_for_it() -> None:
@@ -57,7 +57,7 @@ def test_it_is_ready_when_both_have_done_something_or_wait_for_it() -> None:
     waiting.isActive = False
     assert not fjord(done, waiting).ready
     assert fjord(done, waiting).progress() == {Host.STATELESS: {"batchId": 0}}
-    assert fjord(done, begins).state() == FjordState(True, False, None, {Host.STATELESS: {"batchId": 0}})
+    assert fjord(done, begins).state() == EngineState(True, False, None, {Host.STATELESS: {"batchId": 0}})
 
 
 def test_it_stops_between_two_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_it_says_which_one_failed_and_why() -> None:
     broken = fjord(FakeQuery([WAITING]), FakeQuery([WORKING], isActive=False, failed="disk full"))
     assert not broken.active
     assert broken.failure == "stateful: disk full"
-    with pytest.raises(ClusterError, match="the Fjord has failed: stateful: disk full"):
+    with pytest.raises(ClusterError, match="the engine has failed: stateful: disk full"):
         broken.wait_until_idle()
 
 

@@ -124,7 +124,7 @@ def test_every_bucket_hears_of_every_micro_batch(tmp_path: Path) -> None:
     run = Run(tmp_path, Plan(1))
     task = UpstreamTask(str(run.plans.folder), str(tmp_path / "streams"), 1, 0, BUCKETS, 0, ())
     (batch,) = run_upstream(task)
-    assert [(row["bucket"], row["edge"]) for row in batch.to_pylist()] == [
+    assert [(row["bucket"], row["exchange"]) for row in batch.to_pylist()] == [
         (COUNTING_BUCKET, COUNTERS),
         *((bucket, CONTROL) for bucket in range(BUCKETS)),
     ]

@@ -87,7 +87,7 @@ def test_the_one_that_reads_nothing_of_a_stream_needs_nothing_of_it(tmp_path: Pa
 def test_an_offset_that_cannot_be_read_is_an_error_and_no_licence(tmp_path: Path) -> None:
     lay(tmp_path, Host.STATEFUL, [Offset(1, {"traffic": 40})], done=1)
     (tmp_path / Host.STATEFUL.value / "offsets" / "0").write_text("")
-    with pytest.raises(ClusterError, match="how far Spark has come"):
+    with pytest.raises(ClusterError, match="Spark's position cannot be read"):
         SparkPositions(tmp_path, PlanFiles(tmp_path / "plans"))("traffic")
 
 

@@ -20,7 +20,7 @@ org.apache.spark.SparkException: Could not parse Master URL: 'local[x]'
 \t... 12 more
 
 """
-TELLING = [
+IMPORTANT = [
     "26/11/22 18:41:13 ERROR SparkContext: Error initializing SparkContext.",
     "org.apache.spark.SparkException: Could not parse Master URL: 'local[x]'",
 ]
@@ -52,7 +52,7 @@ def test_a_file_that_is_not_too_large_stays(log):
 
 def test_without_a_file_there_is_nothing_to_do(log):
     log.rotate()
-    assert log.telling_lines() == []
+    assert log.important_lines() == []
 
 
 def test_a_disk_without_room_for_the_older_file_is_not_filled_further(log, monkeypatch):
@@ -73,21 +73,21 @@ def test_lines_are_telling_from_where_this_start_began(log):
         since = file.tell()
         file.write(FAILED.encode())
     assert since == len(STARTED_BEFORE)
-    assert log.telling_lines(since) == TELLING
-    assert log.telling_lines() == [STARTED_BEFORE.rstrip(), *TELLING]
+    assert log.important_lines(since) == IMPORTANT
+    assert log.important_lines() == [STARTED_BEFORE.rstrip(), *IMPORTANT]
 
 
 def test_only_the_last_lines_are_quoted(log):
     with log.open() as file:
         file.writelines(b"%d\n" % number for number in range(100_000))
-    assert log.telling_lines() == [str(number) for number in range(100_000 - QUOTED_LINES, 100_000)]
+    assert log.important_lines() == [str(number) for number in range(100_000 - QUOTED_LINES, 100_000)]
 
 
 def test_the_error_quotes_the_log_and_names_it(log):
     with log.open() as file:
         file.write(FAILED.encode())
     error = SparkStartError("Java gateway process exited", log)
-    assert error.message == "Spark did not start; the last that it wrote:\n" + "\n".join(TELLING)
+    assert error.message == "Spark did not start; the last that it wrote:\n" + "\n".join(IMPORTANT)
     assert error.hint == f"all that it wrote is in {log.path}"
 
 
