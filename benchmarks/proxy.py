@@ -39,7 +39,8 @@ from protocols.event_log import configure_logging
 from protocols.wire.frames import encode
 from protocols.wire.packets import decode_announcement
 from proxy.broker import running_broker
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
+from proxy.fleet_members import FleetLimits
 
 RESULTS = Path(__file__).parent / "results"
 KIBIBYTE, MEBIBYTE = 1024, 1024**2
@@ -231,7 +232,7 @@ def learn_sensors(motes: int) -> int:
     fleet = Fleet("idle", FleetLimits(motes=motes), now_us=0)
     before = psutil.Process().memory_info().rss
     for payload in payloads:
-        fleet.announcement(decode_announcement(payload), radio_us=0, heard_us=0)
+        fleet.receive_announcement(decode_announcement(payload), radio_us=0, received_us=0)
     grown = psutil.Process().memory_info().rss - before
     if sum(fleet.states().values()) != motes:
         raise RuntimeError("the fleet has not learnt all motes")

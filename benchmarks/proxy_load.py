@@ -23,7 +23,8 @@ from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import Announcement, Packet, Sample
 from protocols.wire.programs import SECOND_US, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
+from proxy.fleet_members import FleetLimits
 
 QUERIES = 300
 PERIODS_US = (None, SECOND_US, 2 * SECOND_US, 5 * SECOND_US)
@@ -86,8 +87,8 @@ def demand() -> StreamDemand:
 def program() -> int:
     """Return the number of the program that the demand leads to."""
     fleet = Fleet("benchmark", FleetLimits(), now_us=0)
-    fleet.announcement(announcement(0), radio_us=0, heard_us=0)
-    fleet.demand(TRAFFIC.name, demand(), radio_us=0)
+    fleet.receive_announcement(announcement(0), radio_us=0, received_us=0)
+    fleet.receive_demand(TRAFFIC.name, demand(), radio_us=0)
     return program_number(fleet.motes[mote_name(0)].desired)
 
 

@@ -13,7 +13,8 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import Band, ListenSchedule, Measure
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
+from proxy.fleet_members import FleetLimits
 
 SECOND = 1_000_000
 SEGMENTS = 16
@@ -36,10 +37,10 @@ def merging(queries: int = 1_000, sensors: int = 1_000, rounds: int = 3) -> dict
         for number in range(sensors):
             properties = {"segment": number % SEGMENTS}
             mote = Announcement(VERSION, f"m{number}", 1, "loop", SCHEMA, dict(properties), 10 * SECOND, SECOND)
-            fleet.announcement(mote, radio_us=0, heard_us=0)
+            fleet.receive_announcement(mote, radio_us=0, received_us=0)
         demand = StreamDemand(VERSION, "c", "traffic", 1, tuple(_demands(queries, random.Random(turn))))  # noqa: S311
         began = time.perf_counter()
-        fleet.demand("traffic", demand, radio_us=1)
+        fleet.receive_demand("traffic", demand, radio_us=1)
         seconds.append(time.perf_counter() - began)
         different = {mote.desired for mote in fleet.motes.values()}
     return {"merge_1000_s": statistics.median(seconds), "merge_programs": len(different)}

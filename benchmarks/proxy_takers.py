@@ -22,7 +22,7 @@ from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.programs import SECOND_US
-from proxy.link_seam import mqtt_link
+from proxy.link_interface import mqtt_link
 from proxy.service import ProxyService
 from proxy.settings import ProxySettings
 from proxy.stores import open_stores

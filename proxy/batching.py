@@ -187,7 +187,7 @@ class WaitingTuples:
         self._queue.append(packet)
         self._count += len(packet.starts_us)
 
-    def give_up(self) -> int:
+    def drop_all(self) -> int:
         """Drop all that waits; return how many."""
         count = self._count
         self._queue.clear()
@@ -237,6 +237,3 @@ def _fitting(packet: PacketTuples, size: TupleSize, rows: int, size_bytes: int) 
         if size_bytes < 0:
             return place
     return min(rows, len(packet))
-
-
-__all__ = ["Aggregated", "BatchLimits", "CutBatch", "MotePosition", "PacketTuples", "WaitingTuple", "WaitingTuples"]

@@ -17,7 +17,7 @@ from protocols.wire.packets import Announcement, decode_announcement
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 from proxy.database import open_database, transaction
 from proxy.errors import StoreCorruptError
-from proxy.program_book import MOST_PROGRAMS
+from proxy.program_table import MOST_PROGRAMS
 
 T = TypeVar("T")
 

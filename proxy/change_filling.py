@@ -1,6 +1,6 @@
 """Samples a mote did not send because they had not changed are filled in: nothing is lost but on the air. Pure.
 
-A mote that sends only changes promises with every packet how far it has come: whatever it did not send up to there was
+A mote that sends only changes reports with every packet how far it has come: whatever it did not send up to there was
 within the dead band of what it sent last. Where a packet is missing nobody knows, and nothing is filled in.
 """
 

@@ -53,7 +53,7 @@ UNBOUNDED = ClockBounds()
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """By how much promises and samples may honestly be away from the clock that made them.
+    """By how much mote_watermarks and samples may honestly be away from the clock that made them.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class WrongClock:
     by_us: int
 
 
-def wrong_clock(bounds: ClockBounds, packet: Packet, heard_us: int, slack: Slack) -> WrongClock | None:
+def wrong_clock(bounds: ClockBounds, packet: Packet, received_us: int, slack: Slack) -> WrongClock | None:
     """Return what is wrong with the clock of the mote that sent a packet; None if it may be right.
 
     Parameters
@@ -84,27 +84,27 @@ def wrong_clock(bounds: ClockBounds, packet: Packet, heard_us: int, slack: Slack
         How wrong it may be.
     packet
         What it said.
-    heard_us
+    received_us
         The proxy's time of day when it was received.
     slack
         What the mote's programs explain.
     """
-    ahead_us = max(packet.clock_us, packet.promise_us - slack.promise_us) - heard_us
+    ahead_us = max(packet.clock_us, packet.promise_us - slack.promise_us) - received_us
     if ahead_us > bounds.latest_us:
         return WrongClock(ClockFault.AHEAD, ahead_us)
-    behind_us = heard_us - packet.clock_us
+    behind_us = received_us - packet.clock_us
     if slack.age_us is not None:
-        behind_us = max(behind_us, heard_us - packet.promise_us - slack.age_us)
+        behind_us = max(behind_us, received_us - packet.promise_us - slack.age_us)
     if behind_us > bounds.earliest_us:
         return WrongClock(ClockFault.BEHIND, behind_us)
     return None
 
 
-def oldest_stamp_us(bounds: ClockBounds, heard_us: int, slack: Slack) -> int | None:
+def oldest_stamp_us(bounds: ClockBounds, received_us: int, slack: Slack) -> int | None:
     """Return the instant before which no sample of a right clock is stamped in a packet; None if there is none."""
     if bounds.behind_us is None or slack.age_us is None:
         return None
-    return heard_us - bounds.behind_us - slack.age_us
+    return received_us - bounds.behind_us - slack.age_us
 
 
 def slack_of(programs: tuple[SamplingProgram | None, ...]) -> Slack:

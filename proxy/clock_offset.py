@@ -52,13 +52,13 @@ class OffsetEstimate:
 class ClockOffset:
     """The clock of one mote; bounded."""
 
-    __slots__ = ("_began_us", "_boot", "_buckets", "_drift", "_heard_us", "_least_us", "_lowest_us", "_packets")
+    __slots__ = ("_began_us", "_boot", "_buckets", "_drift", "_least_us", "_lowest_us", "_packets", "_received_us")
 
     def __init__(self) -> None:
         self._boot: int | None = None
         self._buckets: list[tuple[int, int, int]] = []
         self._drift: float | None = None
-        self._heard_us = 0
+        self._received_us = 0
         self._least_us = 0
         self._packets = 0
         self._began_us = self._lowest_us = 0
@@ -66,7 +66,7 @@ class ClockOffset:
     @property
     def kept(self) -> tuple[tuple[int, int], ...]:
         """The packets that count: when they were heard, and real time minus what the clock showed."""
-        return tuple((heard_us, behind_us) for _, heard_us, behind_us in self._buckets)
+        return tuple((received_us, behind_us) for _, received_us, behind_us in self._buckets)
 
     def restart(self) -> None:
         """Forget everything: the clock was set, or told to be."""
@@ -74,50 +74,50 @@ class ClockOffset:
         self._boot = self._drift = None
         self._packets = 0
 
-    def heard(self, heard_us: int, clock_us: int, boot: int = 0) -> None:
-        """A packet was heard at real time `heard_us`, sent in a boot when the clock showed `clock_us`."""
-        behind_us = heard_us - clock_us
+    def observe(self, received_us: int, clock_us: int, boot: int = 0) -> None:
+        """A packet was heard at real time `received_us`, sent in a boot when the clock showed `clock_us`."""
+        behind_us = received_us - clock_us
         if (
             behind_us >= self._lowest_us
-            and self._began_us <= heard_us < self._began_us + BUCKET_US
+            and self._began_us <= received_us < self._began_us + BUCKET_US
             and boot == self._boot
         ):
-            # As most packets: not the least delayed of its bucket.
-            self._heard_us = heard_us
+            # As most packets: not the least held_packet_received of its bucket.
+            self._received_us = received_us
             self._packets += 1
             return
-        number = heard_us // BUCKET_US
+        number = received_us // BUCKET_US
         buckets = self._buckets
-        if boot != self._boot or (buckets and (number < buckets[-1][0] or self._set_forward(heard_us, behind_us))):
+        if boot != self._boot or (buckets and (number < buckets[-1][0] or self._set_forward(received_us, behind_us))):
             self.restart()
             self._boot = boot
-        self._heard_us = heard_us
+        self._received_us = received_us
         self._packets += 1
         if not buckets or number > buckets[-1][0]:
-            self._close(heard_us)
-            buckets.append((number, heard_us, behind_us))
+            self._close(received_us)
+            buckets.append((number, received_us, behind_us))
             self._least_us = min(each[2] for each in buckets)
         elif behind_us < buckets[-1][2]:
-            buckets[-1] = (number, heard_us, behind_us)
+            buckets[-1] = (number, received_us, behind_us)
             self._least_us = min(self._least_us, behind_us)
         self._began_us, self._lowest_us = number * BUCKET_US, buckets[-1][2]
 
-    def delay_us(self, heard_us: int, clock_us: int) -> int:
+    def delay_us(self, received_us: int, clock_us: int) -> int:
         """Return how much longer than the fastest ones a packet took, at least; 0 if nobody can tell.
 
         Where a clock runs as real time does, a packet that seems older than others was held back on its way.
         """
         if self._drift is None or abs(self._drift) > FASTEST_DRIFT or not self._buckets:
             return 0
-        drifted_us = FASTEST_DRIFT * max(0, heard_us - self._buckets[0][1])
-        return max(0, round(heard_us - clock_us - self._least_us - drifted_us))
+        drifted_us = FASTEST_DRIFT * max(0, received_us - self._buckets[0][1])
+        return max(0, round(received_us - clock_us - self._least_us - drifted_us))
 
     def estimate(self) -> OffsetEstimate | None:
         """Return the offset when the mote was heard last; None before a few packets."""
         if self._packets < _FEWEST_PACKETS:
             return None
-        at_us, drift = self._heard_us, self._drift or 0.0
-        level = [behind_us - drift * (heard_us - at_us) for _, heard_us, behind_us in self._buckets]
+        at_us, drift = self._received_us, self._drift or 0.0
+        level = [behind_us - drift * (received_us - at_us) for _, received_us, behind_us in self._buckets]
         lowest = min(level)
         first_us, last_us = self._buckets[0][1], self._buckets[-1][1]
         error = FASTEST_DRIFT * (at_us - first_us)
@@ -136,22 +136,22 @@ class ClockOffset:
             return None  # moving it might do more harm than good
         return found.offset_us if abs(found.offset_us) + found.error_us > tolerance_us else None
 
-    def _set_forward(self, heard_us: int, behind_us: int) -> bool:
+    def _set_forward(self, received_us: int, behind_us: int) -> bool:
         """Whether the difference is smaller than drift explains; no delay makes it smaller."""
         if behind_us >= self._least_us - JUMP_US:
             return False
-        least = min(each_us - FASTEST_DRIFT * (heard_us - when_us) for _, when_us, each_us in self._buckets)
+        least = min(each_us - FASTEST_DRIFT * (received_us - when_us) for _, when_us, each_us in self._buckets)
         return behind_us < least - JUMP_US
 
-    def _close(self, heard_us: int) -> None:
+    def _close(self, received_us: int) -> None:
         """The last bucket is full: forget what is too old, or from before the clock was set back."""
         buckets = self._buckets
-        while buckets and (len(buckets) >= MOST_BUCKETS or heard_us - buckets[0][1] > MOST_AGE_US):
+        while buckets and (len(buckets) >= MOST_BUCKETS or received_us - buckets[0][1] > MOST_AGE_US):
             del buckets[0]
         new, old = buckets[-2:], buckets[:-2]
         if old:
             # One bucket of late packets may be a busy network; two are not.
-            most = max(behind_us + FASTEST_DRIFT * (heard_us - when_us) for _, when_us, behind_us in old)
+            most = max(behind_us + FASTEST_DRIFT * (received_us - when_us) for _, when_us, behind_us in old)
             if min(behind_us for _, _, behind_us in new) > most + JUMP_US:
                 del buckets[:-2]
         self._drift = None

@@ -104,7 +104,7 @@ async def _run(settings: ProxySettings, password: str | None) -> None:
     import signal
 
     from proxy.drivers.settings import load_drivers
-    from proxy.link_seam import mqtt_link
+    from proxy.link_interface import mqtt_link
     from proxy.metrics import serve_metrics
     from proxy.service import ProxyService
     from proxy.stores import open_stores

@@ -38,7 +38,7 @@ class Coverage(NamedTuple):
         """Return from where on an instant's sample is told together with others: it comes, or is lost, with them."""
         return instant_us // self.pane_us * self.pane_us if self.pane_us else instant_us
 
-    def first_told(self, packet: Packet) -> int | None:
+    def first_reported_us(self, packet: Packet) -> int | None:
         """Return the first instant that the part's records in a packet tell of; None if there are none."""
         found = None
         for record in packet.records:

@@ -28,9 +28,9 @@ from proxy.delivery_window import (
     TimePassed,
 )
 from proxy.errors import StoreError
-from proxy.link_seam import Clocks, Publisher
+from proxy.link_interface import Clocks, Publisher
 from proxy.metrics import ProxyMetrics
-from proxy.quarantine import LONGEST_PAYLOAD_BYTES, RefusedFrame
+from proxy.quarantine import LONGEST_PAYLOAD_BYTES, RejectedFrame
 from proxy.spool import DamagedBatchError, SpooledBatch
 from proxy.stores import Stores
 
@@ -98,11 +98,11 @@ class Delivery:
     def acknowledged(self, ack: Ack, now_us: int) -> None:
         """The cluster says what it has."""
         if ack.proxy != self._proxy or ack.epoch != self._stores.spool.epoch:
-            self._refuse_ack(ack, "epoch", f"is for proxy {ack.proxy!r}, epoch {ack.epoch!r}")
+            self._reject_ack(ack, "epoch", f"is for proxy {ack.proxy!r}, epoch {ack.epoch!r}")
             return
         window = self.windows.get(ack.stream)
         if window is None:
-            self._refuse_ack(ack, "stream", "is for a stream of which nothing was sent")
+            self._reject_ack(ack, "stream", "is for a stream of which nothing was sent")
             return
         before = window.acknowledged
         for rejection in ack.rejected:
@@ -187,7 +187,7 @@ class Delivery:
         log.error("a batch is damaged, and left out", stream=stream, batch=sequence, rows=error.batch.rows)
         topic = topics.batches(self._proxy)
         self._stores.quarantine.put(
-            RefusedFrame(
+            RejectedFrame(
                 self._clocks.real(), topic, "damaged", error.message, error.batch.payload[:LONGEST_PAYLOAD_BYTES]
             )
         )
@@ -237,7 +237,7 @@ class Delivery:
         if self._to_send or self._to_resume:
             self._wake.set()
 
-    def _refuse_ack(self, ack: Ack, label: str, problem: str) -> None:
+    def _reject_ack(self, ack: Ack, label: str, problem: str) -> None:
         count = self._metrics.count("acks_refused", label)
         if count & (count - 1) == 0:
             log.warning("an acknowledgement is not for this proxy", stream=ack.stream, problem=problem, times=count)

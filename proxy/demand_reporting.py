@@ -40,12 +40,12 @@ class DemandReporting:
         """Return what is to be published; an empty message takes a report back."""
         found: list[Message] = []
         for stream, state in self._fleet.streams.items():
-            refused = state.refused
-            now = (state.demand_epoch if refused else 0, refused)
+            rejected = state.rejected_demands
+            now = (state.demand_epoch if rejected else 0, rejected)
             if self._published.get(stream) == now:
                 continue
             topic = topics.demand_report(self._proxy, stream)
-            report = encode(demand_report(self._proxy, stream, *now)) if refused else b""
+            report = encode(demand_report(self._proxy, stream, *now)) if rejected else b""
             self._under_way[topic] = (stream, now)
             found.append(Message(topic, report, retain=True))
         return found

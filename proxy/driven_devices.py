@@ -27,7 +27,7 @@ from proxy.driver_registry import DriverRegistry
 from proxy.drivers.driver import NOTHING, Driver, DriverOutput, Publication
 from proxy.fleet import Fleet
 from proxy.frame_intake import FrameIntake
-from proxy.link_seam import Clocks, Publisher
+from proxy.link_interface import Clocks, Publisher
 from proxy.metrics import ProxyMetrics
 from proxy.mote_events import SendControl
 
@@ -90,7 +90,7 @@ class DrivenDevices:
         """Take a message of a device."""
         for driver in self._registry.drivers:
             asking = partial(driver.received, message.topic, message.payload, retained=message.retain)
-            self._ask(driver, asking, message)
+            self._request_announcement(driver, asking, message)
 
     def demand_changed(self) -> None:
         """Tell devices at once what follows from a demand: they do not sleep between listen windows."""
@@ -99,12 +99,12 @@ class DrivenDevices:
             if tracking is None or tracking.state is not MoteState.CHANGING:
                 continue
             if self._demanded.get(mote) != tracking.desired:
-                self._ask(driver, partial(driver.listen, mote))
+                self._request_announcement(driver, partial(driver.listen, mote))
 
     def time_passed(self) -> None:
         """Have drivers do what is due."""
         for driver in self._registry.drivers:
-            self._ask(driver, driver.time_passed)
+            self._request_announcement(driver, driver.time_passed)
 
     async def publish(self) -> None:
         """Publish what drivers want published, until cancelled."""
@@ -121,7 +121,9 @@ class DrivenDevices:
             else:
                 self._metrics.count("device_messages")
 
-    def _ask(self, driver: Driver, asking: Callable[..., DriverOutput], message: Message | None = None) -> None:
+    def _request_announcement(
+        self, driver: Driver, asking: Callable[..., DriverOutput], message: Message | None = None
+    ) -> None:
         """Carry out what a driver says, and what it says to that, until it has nothing more to say."""
         waiting = deque([self._answer(driver, asking, message)])
         controls: Counter[str] = Counter()
@@ -140,18 +142,18 @@ class DrivenDevices:
     def _answer(self, driver: Driver, asking: Callable[..., DriverOutput], message: Message | None) -> DriverOutput:
         """Return what a driver makes of it; one that fails costs its own devices a message, and nothing else."""
         try:
-            return asking(radio_us=self._clocks.radio(), heard_us=self._clocks.real())
+            return asking(radio_us=self._clocks.radio(), received_us=self._clocks.real())
         except Exception as error:  # a driver reads what others wrote: none of it may end the proxy
             log.exception("a driver failed", driver=driver.name)
-            self._refuse(driver, "driver_failed", f"driver {driver.name!r}: {error!r}", message)
+            self._reject(driver, "driver_failed", f"driver {driver.name!r}: {error!r}", message)
             return NOTHING
 
     def _note(self, driver: Driver, output: DriverOutput, message: Message | None) -> None:
         """Count and log what a driver says, and let its messages wait to be published."""
-        for refusal in output.refusals:
-            self._refuse(driver, refusal.reason, refusal.detail, message, refusal.mote)
-        for remark in output.remarks:
-            log.info("device", mote=remark.mote, driver=driver.name, remark=remark.text)
+        for rejection in output.rejections:
+            self._reject(driver, rejection.reason, rejection.detail, message, rejection.mote)
+        for notice in output.notices:
+            log.info("device", mote=notice.mote, driver=driver.name, notice=notice.text)
         for publication in output.publications:
             if self._waiting.full():
                 self._metrics.count("controls_unsent")
@@ -165,9 +167,9 @@ class DrivenDevices:
         known = self._fleet.motes.get(frame.mote)
         problem = self._registry.claim(driver, frame.mote, None if known is None else known.announcement)
         if problem:
-            self._refuse(driver, "mote", problem, message, frame.mote)
+            self._reject(driver, "mote", problem, message, frame.mote)
             return ()
-        return tuple(self._intake.take(frame, message, radio_us=self._clocks.radio(), heard_us=self._clocks.real()))
+        return tuple(self._intake.take(frame, message, radio_us=self._clocks.radio(), received_us=self._clocks.real()))
 
     def _tell(self, driver: Driver, said: SendControl, message: Message | None) -> list[DriverOutput]:
         """Give a driver a control for one of its motes; return what it answers."""
@@ -181,9 +183,9 @@ class DrivenDevices:
                 answers.append(self._answer(driver, asking, message))
         return answers
 
-    def _refuse(self, driver: Driver, reason: str, detail: str, message: Message | None, mote: str = "") -> None:
+    def _reject(self, driver: Driver, reason: str, detail: str, message: Message | None, mote: str = "") -> None:
         cause = message or Message(f"drivers/{driver.name}", b"")  # where none led to it but time
-        self._intake.refuse("frames_refused", reason, detail, cause, mote=mote)
+        self._intake.reject("frames_refused", reason, detail, cause, mote=mote)
 
 
 def request(driver: Driver, mote: str, instruction: Instruction) -> Callable[..., DriverOutput] | None:

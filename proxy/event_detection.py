@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from protocols.wire.frames import Value
 from protocols.wire.vehicles import VehicleDetector
-from proxy.batching import Aggregated
 from proxy.program_routes import Detection
+from proxy.waiting_tuples import Aggregated
 
 
 class EventDetection:
@@ -33,8 +33,8 @@ class EventDetection:
         arrived, passing = self._detector.take(instant_us, value)
         front_us = self._detector.front_us if passing is None else passing.front_us
         if arrived and front_us is not None:
-            for form in self.detection.tally_forms:
+            for form in self.detection.count_fingerprints:
                 yield front_us, Aggregated(form, pane_us=1, samples=1)
         if passing is not None:
-            for form in self.detection.event_forms:
+            for form in self.detection.event_fingerprints:
                 yield passing.front_us, Aggregated(form, pane_us=passing.rear_us - passing.front_us, samples=1)

@@ -44,7 +44,7 @@ class OfferStream:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseAnnouncement:
+class RejectAnnouncement:
     """A mote said something about itself that cannot be taken; `reason` fits a metric label."""
 
     mote: str
@@ -53,11 +53,11 @@ class RefuseAnnouncement:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseDemand:
+class RejectDemand:
     """A query's demand cannot be answered."""
 
     stream: str
-    refused: RefusedDemand
+    rejected: RefusedDemand
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ FleetInstruction = (
     | RememberAnnouncement
     | RememberProgram
     | OfferStream
-    | RefuseAnnouncement
-    | RefuseDemand
+    | RejectAnnouncement
+    | RejectDemand
     | TuplesDropped
     | RemoveEntry
 )

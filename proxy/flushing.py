@@ -9,11 +9,12 @@ from protocols.wire.batches import encode_batch
 from protocols.wire.demands import StreamDemand
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
-from proxy.batching import CutBatch, MotePosition
-from proxy.quarantine import RefusedFrame
+from proxy.batching import CutBatch
+from proxy.quarantine import RejectedFrame
 from proxy.spool import SpooledBatch
 from proxy.stores import Stores
 from proxy.stream_state import StreamProgress
+from proxy.waiting_tuples import MotePosition
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ def store_catalog(stores: Stores, changes: CatalogChanges) -> None:
     stores.catalog.remember(changes.announcements.values(), changes.programs, changes.demands.values())
 
 
-def store_refused(stores: Stores, frames: list[RefusedFrame]) -> None:
+def store_rejected(stores: Stores, frames: list[RejectedFrame]) -> None:
     """Put refused frames on disk; raises StoreError."""
     stores.quarantine.write(frames)
 

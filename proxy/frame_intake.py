@@ -19,24 +19,24 @@ from proxy.fleet_instructions import (
     FleetInstruction,
     ForMote,
     OfferStream,
-    RefuseAnnouncement,
-    RefuseDemand,
+    RejectAnnouncement,
+    RejectDemand,
     RememberAnnouncement,
     RememberProgram,
     RemoveEntry,
     TuplesDropped,
 )
 from proxy.flushing import CatalogChanges
-from proxy.link_seam import Clocks
+from proxy.link_interface import Clocks
 from proxy.metrics import ProxyMetrics
-from proxy.mote_events import MoteInstruction, PublishEntry, Refusal, Refused, SendControl, TuplesAccepted
-from proxy.mote_reports import report
-from proxy.quarantine import LONGEST_PAYLOAD_BYTES, Quarantine, RefusedFrame
+from proxy.mote_event_log import report
+from proxy.mote_events import MoteInstruction, PublishEntry, Rejected, Rejection, SendControl, TuplesAccepted
+from proxy.quarantine import LONGEST_PAYLOAD_BYTES, Quarantine, RejectedFrame
 from proxy.waiting_tuples import PacketTuples
 
 log = get_logger(__name__)
 
-_CLOCK = frozenset({Refusal.CLOCK_AHEAD, Refusal.CLOCK_BEHIND})
+_CLOCK = frozenset({Rejection.CLOCK_AHEAD, Rejection.CLOCK_BEHIND})
 
 
 class FrameIntake:
@@ -69,7 +69,7 @@ class FrameIntake:
         self._accepted: list[PacketTuples] = []
 
     def take(
-        self, frame: Announcement | Packet, message: Message | None, *, radio_us: int, heard_us: int
+        self, frame: Announcement | Packet, message: Message | None, *, radio_us: int, received_us: int
     ) -> Sequence[SendControl]:
         """Take a frame; return what is to be sent to its mote, in the listen window that the frame opens.
 
@@ -81,19 +81,19 @@ class FrameIntake:
             Of a mote, or of a device as its driver puts it.
         message
             That led to it; None if time did.
-        radio_us, heard_us
+        radio_us, received_us
             When it came.
         """
         if isinstance(frame, Packet):
             self._packets += 1
-            instructions = self._fleet.packet(frame, radio_us=radio_us, heard_us=heard_us)
+            instructions = self._fleet.receive_packet(frame, radio_us=radio_us, received_us=received_us)
             only = instructions[0] if len(instructions) == 1 else None
             if type(only) is ForMote and type(only.instruction) is TuplesAccepted:  # as with nearly all
                 self._accepted.append(only.instruction.tuples)
                 return ()
             return self._do(instructions, message)
         self._metrics.count("announcements")
-        return self._do(self._fleet.announcement(frame, radio_us=radio_us, heard_us=heard_us), message)
+        return self._do(self._fleet.receive_announcement(frame, radio_us=radio_us, received_us=received_us), message)
 
     def carry_out(self, instructions: Sequence[FleetInstruction], message: Message | None = None) -> None:
         """Do what the fleet wants done for another reason than a frame; `message` is what led to it.
@@ -126,15 +126,15 @@ class FrameIntake:
         """Put back changes that could not be written; there may be newer ones by now."""
         self._changes = changes.followed_by(self._changes)
 
-    def refuse(self, counter: str, reason: str, detail: str, message: Message | None, **where: str) -> None:
-        """Count a refusal, and keep the message that led to it."""
+    def reject(self, counter: str, reason: str, detail: str, message: Message | None, **where: str) -> None:
+        """Count a rejection, and keep the message that led to it."""
         times = self._metrics.count(counter, reason)
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...: a flood of them does not flood the log
             log.warning("refused", what=counter, reason=reason, detail=detail, times=times, **where)
         if message is not None:
             self._metrics.count("quarantined")
             payload = message.payload[:LONGEST_PAYLOAD_BYTES]
-            self._quarantine.put(RefusedFrame(self._clocks.real(), message.topic, reason or counter, detail, payload))
+            self._quarantine.put(RejectedFrame(self._clocks.real(), message.topic, reason or counter, detail, payload))
 
     def _do(self, instructions: Sequence[FleetInstruction], message: Message | None) -> Sequence[SendControl]:
         """Do what can be done at once; return what is to be sent."""
@@ -156,10 +156,10 @@ class FrameIntake:
                 case OfferStream(schema):
                     self.offers[schema.name] = schema
                     self.unoffered.add(schema.name)
-                case RefuseAnnouncement(mote, reason, detail):
-                    self.refuse("announcements_refused", reason, detail, message, mote=mote)
-                case RefuseDemand(stream, refused):
-                    self.refuse("demands_refused", "", refused.reason, message, stream=stream, query=refused.query)
+                case RejectAnnouncement(mote, reason, detail):
+                    self.reject("announcements_refused", reason, detail, message, mote=mote)
+                case RejectDemand(stream, rejected):
+                    self.reject("demands_refused", "", rejected.reason, message, stream=stream, query=rejected.query)
                 case TuplesDropped(stream, count):
                     self._dropped(stream, count)
                 case RemoveEntry(mote):
@@ -170,12 +170,12 @@ class FrameIntake:
         match instruction:
             case PublishEntry(changed):
                 self._entries.note(mote, changed=changed)
-            case Refused(reason, detail, samples):
-                if reason is Refusal.LATE:
+            case Rejected(reason, detail, samples):
+                if reason is Rejection.LATE:
                     self._metrics.count("samples_late", by=samples)
                 elif reason in _CLOCK:
                     self._metrics.count("samples_rejected", reason, by=samples)
-                self.refuse("packets_refused", reason.value, detail, message, mote=mote)
+                self.reject("packets_refused", reason.value, detail, message, mote=mote)
             case _:
                 report(mote, instruction, self._metrics)
 

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from proxy.errors import ConfigurationError
 from proxy.fleet import Fleet
-from proxy.link_seam import Link
+from proxy.link_interface import Link
 from proxy.stores import Stores
 
 PREFIX = "fjord_proxy_"
@@ -146,7 +146,7 @@ def read_gauges(fleet: Fleet, stores: Stores, link: Link) -> Gauges:
         "demands_unanswered": (
             "Queries whose demands are left out now.",
             "stream",
-            {name: len({refused.query for refused in each.refused}) for name, each in streams},
+            {name: len({rejected.query for rejected in each.rejected_demands}) for name, each in streams},
         ),
         "samples_waiting": ("Accepted samples in memory.", "stream", {name: each.waiting for name, each in streams}),
         "watermark_seconds": (

@@ -1,6 +1,6 @@
 """What happens to a mote and what its proxy does about it: events and instructions of :mod:`proxy.mote_tracking`.
 
-``radio_us`` is a clock of the proxy that never goes back, ``heard_us`` real time, both in microseconds.
+``radio_us`` is a clock of the proxy that never goes back, ``received_us`` real time, both in microseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AnnouncementReceived:
     ----------
     announcement
         What it said.
-    radio_us, heard_us
+    radio_us, received_us
         When.
     bounded
         Whether its clock is held to the bounds; not if a driver has checked what it stamps.
@@ -34,12 +34,12 @@ class AnnouncementReceived:
 
     announcement: Announcement
     radio_us: int
-    heard_us: int
+    received_us: int
     bounded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class AnnouncementRefused:
+class AnnouncementRejected:
     """The mote said what it is, and the proxy cannot take it so."""
 
     boot: int
@@ -53,7 +53,7 @@ class PacketReceived(msgspec.Struct, frozen=True, gc=False):
     ----------
     packet
         The packet.
-    radio_us, heard_us
+    radio_us, received_us
         When.
     watermark_us
         The stream's low watermark, None before the first.
@@ -61,7 +61,7 @@ class PacketReceived(msgspec.Struct, frozen=True, gc=False):
 
     packet: Packet
     radio_us: int
-    heard_us: int
+    received_us: int
     watermark_us: int | None = None
 
 
@@ -97,10 +97,10 @@ class TimePassed:
     radio_us: int
 
 
-MoteEvent = AnnouncementReceived | AnnouncementRefused | PacketReceived | DemandChanged | TimePassed
+MoteEvent = AnnouncementReceived | AnnouncementRejected | PacketReceived | DemandChanged | TimePassed
 
 
-class Refusal(StrEnum):
+class Rejection(StrEnum):
     """Why a packet, or samples of it, are not taken; fit to be a metric label."""
 
     REPLAYED = "replayed"
@@ -136,10 +136,10 @@ class TuplesAccepted(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejected:
     """Put the packet in the quarantine: it, or `samples` of its samples, cannot be taken."""
 
-    reason: Refusal
+    reason: Rejection
     detail: str
     samples: int = 0
 
@@ -166,7 +166,7 @@ class WentSilent:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardAgain:
+class SilenceEnded:
     """A silent mote is back."""
 
 
@@ -184,7 +184,7 @@ class ClockRight:
 
 
 @dataclass(frozen=True, slots=True)
-class NeverAcknowledged:
+class ProgramNotTakenUp:
     """The mote was told so often what to do and still runs something else."""
 
     attempts: int
@@ -200,13 +200,13 @@ class PublishEntry:
 MoteInstruction = (
     SendControl
     | TuplesAccepted
-    | Refused
+    | Rejected
     | PacketsLost
     | Rebooted
     | WentSilent
-    | HeardAgain
+    | SilenceEnded
     | ClockWrong
     | ClockRight
-    | NeverAcknowledged
+    | ProgramNotTakenUp
     | PublishEntry
 )

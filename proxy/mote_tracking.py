@@ -1,71 +1,49 @@
 """One mote as its proxy sees it: a state machine, events in, instructions out (papers/fjords.md section 3).
 
-Pure. It decides which samples are taken over, when the mote is told what to do (only in a listen window it announced),
-and what the mote's part in the stream's low watermark is.
+Pure. It decides which samples are accepted, when the mote is sent its program (only in a listen window that it
+announced), and how far the mote holds back the stream's low watermark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.errors import SchemaError
-from protocols.wire.catalog import ClockFault, MoteEntry, MoteState
-from protocols.wire.frames import VERSION
-from protocols.wire.packets import (
-    AdjustClock,
-    Announcement,
-    Control,
-    Health,
-    Instruction,
-    Packet,
-    RunProgram,
-    SendAnnouncement,
-)
-from protocols.wire.programs import SECOND_US, SLEEP, SamplingProgram, SendOnChange
-from proxy.clock_bounds import UNBOUNDED, Slack, WrongClock, oldest_stamp_us, slack_of, wrong_clock
-from proxy.clock_offset import ClockOffset
-from proxy.mote_entries import MoteDoings, make_entry
+from protocols.wire.catalog import MoteEntry, MoteState
+from protocols.wire.packets import Announcement, Health, Packet
+from protocols.wire.programs import SLEEP, SamplingProgram, SendOnChange
+from proxy.clock_bounds import WrongClock, slack_of
+from proxy.ledger_entries import PriorState, enter
+from proxy.mote_clock import MoteClock
+from proxy.mote_controls import MoteControls
+from proxy.mote_entries import MoteCounters, ProgramStatus, make_entry
 from proxy.mote_events import (
     AnnouncementReceived,
-    AnnouncementRefused,
+    AnnouncementRejected,
     ClockRight,
     ClockWrong,
     DemandChanged,
-    HeardAgain,
     MoteEvent,
     MoteInstruction,
-    NeverAcknowledged,
     PacketReceived,
     PacketsLost,
     PublishEntry,
     Rebooted,
-    Refusal,
-    Refused,
-    SendControl,
     TimePassed,
     TuplesAccepted,
-    WentSilent,
 )
+from proxy.mote_presence import MotePresence
 from proxy.packet_numbers import NEXT, PacketNumbers
-from proxy.program_records import ProgramRecords
+from proxy.packet_reading import latest_health, read_packet, reject_duplicate, reject_replayed, reject_wrong_clock
+from proxy.program_handover import ProgramHandover
+from proxy.program_table import ProgramTable
+from proxy.record_readers import RecordReaders
 from proxy.reordering import Reordering
-from proxy.sample_entries import Before, enter
-from proxy.sample_ledger import MoteNow, SampleLedger, tuples_of
-from proxy.tracking_limits import MoteCounters, TrackingLimits, drop_late, drop_older
+from proxy.sample_ledger import MoteSnapshot, SampleLedger, tuples_of
+from proxy.tracking_limits import TrackingLimits
 from proxy.waiting_tuples import MotePosition, PacketTuples
-from proxy.watermarks import LOWEST_US, Promise
-
-if TYPE_CHECKING:
-    from proxy.program_book import ProgramBook
-
-
-CLOCK_EVERY_US = 500_000
-"""A mote's clock is looked at no more often than this."""
+from proxy.watermarks import MoteWatermark
 
 
 class MoteTracking:
@@ -74,15 +52,15 @@ class MoteTracking:
     Parameters
     ----------
     mote, proxy
-        Which mote, and whose.
-    book
+        Names of the mote and of its proxy.
+    programs
         Programs the proxy knows, shared by all its motes.
     limits
-        With how much patience it is treated.
+        When a mote counts as silent, how long it is waited for, and how far its clock may be off.
     started_us
-        Radio clock now; a mote known from before counts as heard now.
+        Radio clock now; a mote known from before a restart counts as received now.
     position
-        How far its packets were taken over before a restart.
+        Of its last packet that was accepted before a restart.
     """
 
     def __init__(
@@ -90,356 +68,138 @@ class MoteTracking:
         mote: str,
         *,
         proxy: str,
-        book: ProgramBook,
+        programs: ProgramTable,
         limits: TrackingLimits,
         started_us: int,
         position: MotePosition | None = None,
     ) -> None:
         self.mote = mote
         self.announcement: Announcement | None = None
-        self.desired: SamplingProgram = SLEEP
         self.running: int | None = None
-        self.promise_us: int | None = None
-        self.silent = False
-        self.clock_fault: ClockFault | None = None
-        """How its clock is wrong: until a packet shows that it is right again, it holds back nobody."""
+        """Number of the program that the mote runs; None until a packet names it."""
         self.counters = MoteCounters()
         self.numbers = PacketNumbers(mote, position)
+        self.reordering = Reordering(limits.reorder_within_us)
+        self.ledger = SampleLedger()
         self._proxy = proxy
-        self._book = book
-        self._limits = limits
-        self._desired_number = 0
-        self._heard_radio_us = started_us
-        self._heard_us = 0
+        self._programs = programs
+        self._presence = MotePresence(limits, started_us)
+        self.clock = MoteClock(limits.clock, limits.clock_tolerance_us)
+        self._handover = ProgramHandover(limits.patience_us, limits.attempts)
+        self._controls = MoteControls(mote, self.clock, self._handover)
+        self._readers = RecordReaders(programs)
+        self._low_watermark_us: int | None = None
+        """Of the mote: no sample that it has still to send is stamped before it; None if that is not known."""
         self._health: Health | None = None
-        self._refused_boot: int | None = None
-        self._wanted_since_us: int | None = None
-        self._told_not_before_us: int | None = None
-        self._unanswered = 0
-        self._records = ProgramRecords(book)
         self._merged: MergedProgram | None = None
         self._traits: SensorTraits | None = None
-        self._clock = ClockOffset()
-        self._bounds = limits.clock
-        self._set_aside_before = False
-        self.reordering = Reordering(limits.reorder_within_us)
-        self._clock_us = LOWEST_US
-        self.ledger = SampleLedger()
+        self._samples_skipped = False
 
     def restore(self, announcement: Announcement) -> None:
-        """Take over what the mote announced before the proxy's restart."""
+        """Accept what the mote announced before the proxy's restart."""
         self.announcement = announcement
-        self._bounds = UNBOUNDED if announcement.replays else self._limits.clock
-        self._records.announced(announcement)
+        self.clock.set_bounded(bounded=not announcement.replays)
+        self._readers.announced(announcement)
 
     def handle(self, event: MoteEvent) -> list[MoteInstruction]:
         """Return what to do after `event`."""
         match event:
             case PacketReceived():
-                usual = self._take_usual(event)
-                return self._take_any(event) if usual is None else [usual]
+                accepted = self._fast_path(event)
+                return self._slow_path(event) if accepted is None else [accepted]
             case AnnouncementReceived():
                 return self._announced(event)
-            case AnnouncementRefused(boot, radio_us):
-                self._refused_boot = boot
+            case AnnouncementRejected(boot, radio_us):
+                self._controls.announcement_rejected(boot)
                 self.announcement = None
-                self._heard_radio_us = radio_us
+                self._presence.announcement_rejected(radio_us)
                 return []
             case DemandChanged():
-                return self._desire(event)
+                return self._demand_changed(event)
             case TimePassed(radio_us):
-                return self._wait(radio_us)
+                return self._time_passed(radio_us)
 
     @property
-    def sends_all(self) -> bool:
-        """Whether its samples say what its values are like: nothing is left out of them."""
-        program = self._book.get(self.running or 0) or SLEEP
+    def desired(self) -> SamplingProgram:
+        """The program that the mote should run."""
+        return self._handover.desired
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing of the mote was received for too long."""
+        return self._presence.silent
+
+    @property
+    def sends_every_sample(self) -> bool:
+        """Whether its samples show the distribution of its values: none is filtered out."""
+        program = self._programs.get(self.running or 0) or SLEEP
         return not program.bands and (program.report is None or isinstance(program.report, SendOnChange))
 
     @property
-    def keeps_time(self) -> bool:
-        """Whether it was heard, and its clock is the time of day."""
-        told = self.announcement
-        heard = self.running is not None and not self.silent and self.clock_fault is None
-        return heard and told is not None and not told.replays
+    def keeps_real_time(self) -> bool:
+        """Whether packets of it were received, and its clock is the time of day."""
+        active = self.running is not None and not self.silent and self.clock.fault is None
+        return active and self.announcement is not None and not self.announcement.replays
 
     @property
     def state(self) -> MoteState:
         """What the mote is doing."""
         if self.silent:
             return MoteState.SILENT
-        if self.running != self._desired_number:
+        if self.running != self._handover.number:
             return MoteState.CHANGING
         return MoteState.SLEEPING if self.desired.sleeping else MoteState.SAMPLING
 
     @property
-    def promise(self) -> Promise | None:
-        """What the mote contributes to the stream's low watermark; None if it does not hold it.
+    def watermark(self) -> MoteWatermark | None:
+        """How the mote bounds the stream's low watermark; None if it does not.
 
-        A mote that samples holds it at its own promise, and one not heard since the proxy's restart at wherever it is.
-        One that should sample and has not begun holds it too, for a bounded time: the first sample is stamped
-        no earlier than the watermark it was told, and must not find that gone on meanwhile.
+        A mote that samples holds it at its own low watermark, and one of which nothing was received since the proxy's
+        restart at wherever it is. One that should sample and has not begun holds it too, for a bounded time: its first
+        sample is stamped no earlier than the watermark it was sent, and must not be late.
         """
-        if self.announcement is None or self.silent or self.clock_fault is not None:
+        if self.announcement is None or self.silent or self.clock.fault is not None:
             return None
         if self.running is None:
-            return Promise(None)
-        program = self._book.get(self.running)
+            return MoteWatermark(None)
+        program = self._programs.get(self.running)
         if program is not None and not program.sleeping:
-            return Promise(self._records.held_back(self.running, self.promise_us))
-        if self._wanted_since_us is None:
-            return None
-        if self.promise_us is None:
-            # New to the proxy, and its clock not heard yet; after a reboot what it promised before is of no use.
-            return None if self.numbers.heard else Promise(None)
-        return Promise(max(self.promise_us, self._told_not_before_us or LOWEST_US))
+            return MoteWatermark(self._readers.held_back(self.running, self._low_watermark_us))
+        return self._handover.watermark(self._low_watermark_us, is_new=not self.numbers.any_received)
 
-    @property
-    def silence_after_us(self) -> int:
-        """How long the mote may be unheard, in real time."""
-        running = self._book.get(self.running or 0) or SLEEP
-        return self._limits.silent_after_us((running, self.desired))
-
-    def waits(self, radio_us: int) -> bool:
-        """Return whether that time passes may change anything."""
-        if self.announcement is None or self._wanted_since_us is not None:
+    def needs_time(self, radio_us: int) -> bool:
+        """Return whether the passing of time may change anything."""
+        if self.announcement is None or self._handover.awaited:
             return True
-        return not self.silent and radio_us - self._heard_radio_us >= self._limits.shortest_silence_us
+        return self._presence.may_be_silent(radio_us)
 
     def entry(self) -> MoteEntry | None:
         """Return the mote's entry in the catalog; None before it has announced itself."""
         if self.announcement is None:
             return None
         number = self.running or 0
-        running = self._book.get(number)
-        doings = MoteDoings(self.state, running, number, self.desired, self._merged, self._traits)
-        offset = self._clock.estimate()
-        entry = make_entry(
+        status = ProgramStatus(self.state, self._programs.get(number), number, self.desired, self._merged, self._traits)
+        return make_entry(
             self._proxy,
             self.announcement,
-            doings=doings,
+            status=status,
             counters=self.counters,
+            clock=self.clock,
             health=self._health,
-            heard_us=self._heard_us,
-        )
-        offset_us = None if offset is None else offset.offset_us
-        return msgspec.structs.replace(entry, clock_offset_us=offset_us, clock_fault=self.clock_fault)
-
-    def _announced(self, event: AnnouncementReceived) -> list[MoteInstruction]:
-        self._refused_boot = None
-        if self.numbers.announced(event.announcement.boot):
-            # It has just booted, so it sleeps. (Else it answers our question, and goes on doing what it does.)
-            self.ledger.stop(self.promise_us)
-            self.running = 0
-            self.promise_us = None
-            self._reconsider(event.radio_us)
-        changed = event.announcement != self.announcement
-        if self.announcement is not None and self.announcement.stream != event.announcement.stream:
-            self.ledger.clear()
-        self.announcement = event.announcement
-        self._bounds = UNBOUNDED if event.announcement.replays or not event.bounded else self._limits.clock
-        self._records.announced(event.announcement)
-        return [*self._hear(event.radio_us, event.heard_us), PublishEntry(changed=changed)]
-
-    def _desire(self, event: DemandChanged) -> list[MoteInstruction]:
-        rerouted = event.merged != self._merged
-        if rerouted:
-            self._merged, self._traits = event.merged, event.traits
-            self._records.route(() if event.merged is None else event.merged.needs)
-        if event.program == self.desired:
-            self._open_accounts(event, rerouted=rerouted)
-            return [PublishEntry(changed=True)] if rerouted else []
-        self.desired = event.program
-        self._open_accounts(event, rerouted=rerouted)
-        self._desired_number = self._book.note(event.program)
-        self._records.learned()
-        self._unanswered = 0
-        self._reconsider(event.radio_us)
-        return [PublishEntry(changed=True)]
-
-    def _reconsider(self, radio_us: int) -> None:
-        """Begin, or stop, to wait for the mote to take up its program."""
-        if self.running == self._desired_number or self.desired.sleeping:
-            self._wanted_since_us = None
-            self._told_not_before_us = None
-        elif self._wanted_since_us is None:
-            self._wanted_since_us = radio_us
-
-    def _wait(self, radio_us: int) -> list[MoteInstruction]:
-        if self._wanted_since_us is not None and radio_us - self._wanted_since_us >= self._limits.patience_us:
-            self._wanted_since_us = None
-        unheard_us = radio_us - self._heard_radio_us
-        if self.silent or unheard_us < self.silence_after_us:
-            return []
-        self.silent = True
-        return [WentSilent(unheard_us), PublishEntry(changed=True)]
-
-    def _hear(self, radio_us: int, heard_us: int) -> list[MoteInstruction]:
-        self._heard_radio_us = radio_us
-        self._heard_us = heard_us
-        if not self.silent:
-            return []
-        self.silent = False
-        return [HeardAgain(), PublishEntry(changed=True)]
-
-    def delayed(self, event: PacketReceived) -> list[MoteInstruction]:
-        """Return what to do about a packet that waits for others: the mote is there, and may listen now."""
-        instructions = self._hear(event.radio_us, event.heard_us)
-        return instructions + (
-            self._speak(event.packet, event.heard_us, event.watermark_us) if event.packet.listen_us > 0 else []
+            received_us=self._presence.received_us,
         )
 
-    def doubled(self, packet: Packet) -> list[MoteInstruction]:
-        """Return what to do about a packet that has come before and still waits for others."""
-        detail = f"packet {packet.sequence} of boot {packet.boot} waits for others already"
-        return [self._reject(Refusal.REPLAYED, detail, packet), PublishEntry(changed=False)]
+    def held_packet_received(self, event: PacketReceived) -> list[MoteInstruction]:
+        """Return what to do about a packet that waits for earlier ones: the mote is active, and may listen now."""
+        instructions = self._presence.received(event.radio_us, event.received_us)
+        return instructions + self._controls.next(event, announced=self.announcement is not None)
 
-    def _take_usual(self, event: PacketReceived) -> TuplesAccepted | None:
-        """Take a packet with which the mote goes on as before, as with nearly all; None leaves it to :meth:`_take_any`.
-
-        It does just what that would, several times as fast, as it looks for nothing unusual.
-        """
-        packet, heard_us, numbers = event.packet, event.heard_us, self.numbers
-        latest_us, earliest_us = self._bounds.latest_us, -self._bounds.earliest_us
-        if (
-            packet.program != self.running
-            or packet.sequence != numbers.sequence + 1
-            or packet.boot != numbers.boot
-            or packet.listen_us
-            or self.announcement is None
-            or self.promise_us is None
-            or self.silent
-            or self.clock_fault is not None
-            or not earliest_us <= packet.clock_us - heard_us <= latest_us
-            or not earliest_us <= packet.promise_us - heard_us <= latest_us
-        ):
-            return None
-        if self.ledger and not self.ledger.unmoved(numbers.position.clock_us, self.promise_us, event.watermark_us):
-            return None
-        taking = self._records.of(packet.program)
-        tuples = None if taking is None else taking.samples(packet)
-        if tuples is None:
-            return None
-        oldest_us = min(tuples.starts_us)
-        if oldest_us - heard_us < earliest_us or (event.watermark_us is not None and oldest_us < event.watermark_us):
-            return None
-        numbers.go_on(packet, event.radio_us, heard_us)
-        self.promise_us = max(self.promise_us, packet.promise_us)
-        self.counters.packets_received += 1
-        self.counters.samples_received += len(tuples.starts_us)
-        self._heard_radio_us = event.radio_us
-        self._heard_us = heard_us
-        if not 0 <= heard_us - self._clock_us < CLOCK_EVERY_US:
-            self._look_at_clock(packet, heard_us)
-        return TuplesAccepted(tuples)
-
-    def _take_any(self, event: PacketReceived) -> list[MoteInstruction]:
-        packet = event.packet
-        before = Before(self.running, self.promise_us, self.numbers.position) if self.ledger else None
-        refused = self._refuse(packet)
-        if refused is not None:
-            self.counters.packets_rejected += 1
-            asks = self._ask(packet, event.heard_us) if self.numbers.may_begin_again(packet) else []
-            return [refused, *asks, PublishEntry(changed=False)]
-        slack = self._slack(packet)
-        wrong = wrong_clock(self._bounds, packet, event.heard_us, slack)
-        if wrong is not None and self.announcement is not None:
-            return self._set_aside(event, wrong)
-        instructions = self._advance(event, promises=wrong is None)
-        changed = self._follow(packet, event.radio_us)
-        if self.clock_fault is not None:
-            self.clock_fault, changed = None, True
-            instructions.append(ClockRight())
-        instructions += self._hear(event.radio_us, event.heard_us)
-        if not 0 <= event.heard_us - self._clock_us < CLOCK_EVERY_US:
-            self._look_at_clock(packet, event.heard_us)
-        accepted = None
-        if packet.records or self._records.fills(packet.program):
-            oldest_us = oldest_stamp_us(self._bounds, event.heard_us, slack)
-            accepted = self._take_records(packet, event.watermark_us, oldest_us, instructions)
-        if before is not None:
-            programs = (self._book.get(packet.program), self.desired)
-            told_us, gap = self._told_not_before_us, self._set_aside_before
-            enter(self.ledger, before, event, instructions, not_before_us=told_us, programs=programs, gap=gap)
-        self._set_aside_before = False
-        if packet.listen_us > 0:
-            instructions += self._speak(packet, event.heard_us, event.watermark_us)
-        if accepted is not None:
-            instructions.append(accepted)
-        if changed or accepted is None:
-            instructions.append(PublishEntry(changed=changed))
-        return instructions
-
-    def _follow(self, packet: Packet, radio_us: int) -> bool:
-        """Take note of the program that the mote runs; return whether that is another one than before."""
-        if self.running == packet.program:
-            return False
-        self.running = packet.program
-        self._records.began(packet.program)
-        if packet.program == self._desired_number:
-            self._unanswered = 0
-        self._reconsider(radio_us)
-        return True
-
-    def _slack(self, packet: Packet) -> Slack:
-        """Return what the programs explain that the mote follows, or did a moment ago."""
-        numbers = {packet.program, self.running or 0}
-        return slack_of((self.desired, *(self._book.get(each) if each else SLEEP for each in numbers)))
-
-    def _set_aside(self, event: PacketReceived, wrong: WrongClock) -> list[MoteInstruction]:
-        """Take of a packet only what does not go by its clock: that the mote is there, what it runs, how it is.
-
-        So it can be spoken to, and is taken back with the first packet whose clock is right.
-        """
-        packet, promise_us = event.packet, self.promise_us
-        instructions = self._number(event, keeps_time=False)
-        if self._follow(packet, event.radio_us) or self.promise_us != promise_us:
-            self.ledger.stop(promise_us)
-        self._records.lost(packet.program)
-        self._set_aside_before = True
-        changed = self.clock_fault is not wrong.fault
-        if changed:
-            self.clock_fault = wrong.fault
-            instructions.append(ClockWrong(wrong.fault, wrong.by_us))
-        instructions += self._hear(event.radio_us, event.heard_us)
-        if not 0 <= event.heard_us - self._clock_us < CLOCK_EVERY_US:
-            self._look_at_clock(packet, event.heard_us)
-        samples = 0
-        for record in packet.records:
-            if type(record) is Health:
-                self._health = record
-            else:
-                samples += 1
-        instructions.append(self._reject_samples(wrong, samples))
-        if packet.listen_us > 0:
-            instructions += self._speak(packet, event.heard_us, event.watermark_us)
-        return [*instructions, PublishEntry(changed=changed)]
-
-    def _reject_samples(self, wrong: WrongClock, samples: int) -> Refused:
-        self.counters.packets_rejected += 1
-        if wrong.fault is ClockFault.AHEAD:
-            reason = Refusal.CLOCK_AHEAD
-            self.counters.samples_ahead += samples
-        else:
-            reason = Refusal.CLOCK_BEHIND
-            self.counters.samples_behind += samples
-        return Refused(reason, f"clock is {wrong.by_us / SECOND_US:.1f} s {wrong.fault}", samples)
-
-    def _open_accounts(self, event: DemandChanged, *, rerouted: bool) -> None:
-        if rerouted and self.announcement is not None:
-            needs = () if event.merged is None else event.merged.needs
-            self.ledger.route(needs, self.announcement, self._now, event.watermark_us)
-
-    @property
-    def _now(self) -> MoteNow:
-        running = None if self.running is None else self._book.get(self.running)
-        heard = self.running is not None and not self.silent
-        resumes = self.running is None and self.numbers.heard
-        clock_us = self.numbers.position.clock_us
-        return MoteNow(running, self.desired, self.promise_us, clock_us, heard=heard, resumes=resumes)
+    def duplicate_received(self, packet: Packet) -> list[MoteInstruction]:
+        """Return what to do about a packet that was received before and still waits for earlier ones."""
+        return [reject_duplicate(packet, self.counters), PublishEntry(changed=False)]
 
     def count_samples(self, until_us: int, since_us: Mapping[str, int], most: int) -> PacketTuples | None:
-        """Return what is told of expected and missing samples up to an instant that the watermark is about to pass.
+        """Return the counts of expected and missing samples up to an instant that the watermark is about to pass.
 
         Parameters
         ----------
@@ -448,132 +208,192 @@ class MoteTracking:
         since_us
             By form: from when on other motes of the stream are due to take samples.
         most
-            Panes to tell of.
+            Panes to report.
         """
         if self.announcement is None:
             return None
-        now = self._now
-        if self.promise is None:
-            self.ledger.await_no_longer(since_us, now)
+        snapshot = self._snapshot
+        if self.watermark is None:
+            self.ledger.stop_waiting(since_us, snapshot)
         _, boot, sequence, clock_us = self.numbers.position
-        return tuples_of(self.ledger.tell(until_us, now, most), self.announcement, (boot, sequence, clock_us))
+        counts = self.ledger.counts_until(until_us, snapshot, most)
+        return tuples_of(counts, self.announcement, (boot, sequence, clock_us))
 
-    def _look_at_clock(self, packet: Packet, heard_us: int) -> None:
-        self._clock_us = heard_us
-        self._clock.heard(heard_us, packet.clock_us, packet.boot)
+    @property
+    def _snapshot(self) -> MoteSnapshot:
+        running = None if self.running is None else self._programs.get(self.running)
+        active = self.running is not None and not self.silent
+        resumes = self.running is None and self.numbers.any_received
+        clock_us = self.numbers.position.clock_us
+        return MoteSnapshot(running, self.desired, self._low_watermark_us, clock_us, active=active, resumes=resumes)
 
-    def _refuse(self, packet: Packet) -> Refused | None:
+    def _announced(self, event: AnnouncementReceived) -> list[MoteInstruction]:
+        self._controls.announced()
+        announcement = event.announcement
+        if self.numbers.announced(announcement.boot):
+            # It has just booted, so it sleeps. (Else it answers our request, and keeps its program.)
+            self.ledger.stop(self._low_watermark_us)
+            self.running = 0
+            self._low_watermark_us = None
+            self._handover.rebooted(event.radio_us)
+        changed = announcement != self.announcement
+        if self.announcement is not None and self.announcement.stream != announcement.stream:
+            self.ledger.clear()
+        self.announcement = announcement
+        self.clock.set_bounded(bounded=event.bounded and not announcement.replays)
+        self._readers.announced(announcement)
+        return [*self._presence.received(event.radio_us, event.received_us), PublishEntry(changed=changed)]
+
+    def _demand_changed(self, event: DemandChanged) -> list[MoteInstruction]:
+        rerouted, changed = event.merged != self._merged, event.program != self.desired
+        needs = () if event.merged is None else event.merged.needs
+        if rerouted:
+            self._merged, self._traits = event.merged, event.traits
+            self._readers.route(needs)
+        if changed:
+            self._handover.demand(event.program, self._programs.note(event.program), self.running, event.radio_us)
+            self._readers.learned()
+        if rerouted and self.announcement is not None:
+            self.ledger.route(needs, self.announcement, self._snapshot, event.watermark_us)
+        return [PublishEntry(changed=True)] if rerouted or changed else []
+
+    def _time_passed(self, radio_us: int) -> list[MoteInstruction]:
+        self._handover.time_passed(radio_us)
+        running = self._programs.get(self.running or 0) or SLEEP
+        return self._presence.time_passed(radio_us, (running, self.desired))
+
+    def _fast_path(self, event: PacketReceived) -> TuplesAccepted | None:
+        """Accept a packet that continues as its mote did before, as nearly all do; None leaves it to the slow path.
+
+        It does just what :meth:`_slow_path` would, several times as fast, as it checks for nothing unusual.
+        """
+        packet, received_us, numbers, clock = event.packet, event.received_us, self.numbers, self.clock
+        latest_us, earliest_us = clock.bounds.latest_us, -clock.bounds.earliest_us
+        if (
+            packet.program != self.running
+            or packet.sequence != numbers.sequence + 1
+            or packet.boot != numbers.boot
+            or packet.listen_us
+            or self.announcement is None
+            or self._low_watermark_us is None
+            or self._presence.silent
+            or clock.fault is not None
+            or not earliest_us <= packet.clock_us - received_us <= latest_us
+            or not earliest_us <= packet.promise_us - received_us <= latest_us
+        ):
+            return None
+        watermark_us = event.watermark_us
+        if self.ledger and not self.ledger.unaffected(numbers.position.clock_us, self._low_watermark_us, watermark_us):
+            return None
+        reader = self._readers.of(packet.program)
+        tuples = None if reader is None else reader.samples(packet)
+        if tuples is None:
+            return None
+        oldest_us = min(tuples.starts_us)
+        if oldest_us - received_us < earliest_us or (watermark_us is not None and oldest_us < watermark_us):
+            return None
+        numbers.accept_next(packet, event.radio_us, received_us)
+        self._low_watermark_us = max(self._low_watermark_us, packet.promise_us)
+        self.counters.packets_received += 1
+        self.counters.samples_received += len(tuples.starts_us)
+        self._presence.received(event.radio_us, received_us)
+        clock.measure(packet, received_us)
+        return TuplesAccepted(tuples)
+
+    def _slow_path(self, event: PacketReceived) -> list[MoteInstruction]:
+        packet = event.packet
+        prior = PriorState(self.running, self._low_watermark_us, self.numbers.position) if self.ledger else None
         if self.numbers.is_replayed(packet):
-            before = self.numbers
-            after = f"after packet {before.sequence} of boot {before.boot}"
-            detail = f"packet {packet.sequence} of boot {packet.boot} {after}"
-            return Refused(Refusal.REPLAYED, detail, len(packet.samples))
-        return None
-
-    def _advance(self, event: PacketReceived, *, promises: bool) -> list[MoteInstruction]:
-        """Take note of the packet's numbers and, if its clock may be right, its promise."""
-        instructions, packet = self._number(event), event.packet
-        if promises and (self.promise_us is None or packet.promise_us > self.promise_us):
-            self.promise_us = packet.promise_us
+            rejected = reject_replayed(packet, self.numbers, self.counters)
+            may_ask = self.numbers.may_begin_again(packet)
+            requests = self._controls.request_announcement(packet, event.received_us) if may_ask else []
+            return [rejected, *requests, PublishEntry(changed=False)]
+        slack = slack_of((self.desired, *map(self._programs.get, {packet.program, self.running or 0})))
+        wrong = self.clock.wrong(packet, event.received_us, slack)
+        if wrong is not None and self.announcement is not None:
+            return self._accept_without_samples(event, wrong)
+        instructions = self._number(event)
+        if wrong is None and (self._low_watermark_us is None or packet.promise_us > self._low_watermark_us):
+            self._low_watermark_us = packet.promise_us
+        changed = self._follow(packet, event.radio_us)
+        if self.clock.mark_right():
+            changed = True
+            instructions.append(ClockRight())
+        instructions += self._presence.received(event.radio_us, event.received_us)
+        self.clock.measure(packet, event.received_us)
+        tuples = None
+        if packet.records or self._readers.fills(packet.program):
+            self._health = latest_health(packet) or self._health
+            tuples, unread = read_packet(
+                self._readers.of(packet.program),
+                packet,
+                self.counters,
+                announced=self.announcement is not None,
+                watermark_us=event.watermark_us,
+                oldest_us=self.clock.oldest_stamp_us(event.received_us, slack),
+            )
+            instructions += unread
+        if prior is not None:
+            enter(
+                self.ledger,
+                prior,
+                event,
+                instructions,
+                not_before_us=self._handover.not_before_us,
+                programs=(self._programs.get(packet.program), self.desired),
+                gap=self._samples_skipped,
+            )
+        self._samples_skipped = False
+        instructions += self._controls.next(event, announced=self.announcement is not None)
+        if tuples is not None:
+            instructions.append(TuplesAccepted(tuples))
+        if changed or tuples is None:
+            instructions.append(PublishEntry(changed=changed))
         return instructions
 
-    def _number(self, event: PacketReceived, *, keeps_time: bool = True) -> list[MoteInstruction]:
+    def _accept_without_samples(self, event: PacketReceived, wrong: WrongClock) -> list[MoteInstruction]:
+        """Accept of a packet what does not depend on its clock: that the mote is active, its program, its health.
+
+        So the mote can still be sent controls, and its samples are accepted from the first packet whose clock is right.
+        """
+        packet, low_watermark_us = event.packet, self._low_watermark_us
+        instructions = self._number(event, keeps_real_time=False)
+        if self._follow(packet, event.radio_us) or self._low_watermark_us != low_watermark_us:
+            self.ledger.stop(low_watermark_us)
+        self._readers.lost(packet.program)
+        self._samples_skipped = True
+        changed = self.clock.mark_wrong(wrong)
+        if changed:
+            instructions.append(ClockWrong(wrong.fault, wrong.by_us))
+        instructions += self._presence.received(event.radio_us, event.received_us)
+        self.clock.measure(packet, event.received_us)
+        self._health = latest_health(packet) or self._health
+        instructions.append(reject_wrong_clock(wrong, packet, self.counters))
+        instructions += self._controls.next(event, announced=self.announcement is not None)
+        return [*instructions, PublishEntry(changed=changed)]
+
+    def _number(self, event: PacketReceived, *, keeps_real_time: bool = True) -> list[MoteInstruction]:
+        """Take note of the packet's number."""
         instructions: list[MoteInstruction] = []
         packet = event.packet
-        advance = self.numbers.advance(packet, event.radio_us, event.heard_us, keeps_time=keeps_time)
+        advance = self.numbers.advance(packet, event.radio_us, event.received_us, keeps_real_time=keeps_real_time)
         if advance is not NEXT:
             if advance.rebooted:
                 instructions.append(Rebooted(packet.boot))
-                self.promise_us = None
-                self._records.began_anew()
+                self._low_watermark_us = None
+                self._readers.rebooted()
             if advance.lost:
                 self.counters.packets_lost += advance.lost
                 instructions.append(PacketsLost(advance.lost))
-                self._records.lost(packet.program)
+                self._readers.lost(packet.program)
         self.counters.packets_received += 1
         return instructions
 
-    def _take_records(
-        self, packet: Packet, watermark_us: int | None, oldest_us: int | None, instructions: list[MoteInstruction]
-    ) -> TuplesAccepted | None:
-        """Return the tuples that are taken over, if any; add what is refused to `instructions`."""
-        for record in packet.records:
-            if type(record) is Health:
-                self._health = record
-        taking = None if self.announcement is None else self._records.of(packet.program)
-        if taking is None:
-            instructions += self._reject_unread(packet)
-            return None
-        try:
-            tuples = taking.take(packet)
-        except SchemaError as error:
-            instructions.append(self._reject(Refusal.SHAPE, str(error), packet))
-            return None
-        if tuples is None:
-            return None
-        on_time: PacketTuples | None = tuples
-        if oldest_us is not None:
-            on_time, older = drop_older(tuples, oldest_us)
-            if older is not None:
-                self.counters.samples_behind += older.samples
-                instructions.append(older)
-        if on_time is not None and watermark_us is not None:
-            on_time, late = drop_late(on_time, watermark_us)
-            if late is not None:
-                self.counters.samples_late += late.samples
-                instructions.append(late)
-        if on_time is None:
-            return None
-        self.counters.samples_received += len(on_time.starts_us)
-        return TuplesAccepted(on_time)
-
-    def _reject_unread(self, packet: Packet) -> list[MoteInstruction]:
-        """Nothing reads the records of the packet."""
-        if all(isinstance(each, Health) for each in packet.records):
-            return []
-        if self.announcement is None:
-            return [self._reject(Refusal.UNANNOUNCED, f"mote {self.mote!r} has not announced itself", packet)]
-        detail = f"samples were taken under program {packet.program}, which this proxy does not know"
-        return [self._reject(Refusal.UNKNOWN_PROGRAM, detail, packet)]
-
-    def _reject(self, reason: Refusal, detail: str, packet: Packet) -> Refused:
-        self.counters.packets_rejected += 1
-        return Refused(reason, detail, sum(not isinstance(each, Health) for each in packet.records))
-
-    def _speak(self, packet: Packet, heard_us: int, watermark_us: int | None) -> list[MoteInstruction]:
-        """Use the listen window that the packet opens, unless the packet was held back until it had closed."""
-        if self.announcement is None:
-            return self._ask(packet, heard_us)
-        if not self._listens(packet, heard_us):
-            return []
-        instructions = self._correct_clock(packet)
-        if packet.program == self._desired_number:
-            return instructions
-        promise_us = packet.promise_us if self.clock_fault is None else min(packet.promise_us, heard_us)
-        not_before_us = promise_us if watermark_us is None else watermark_us
-        told = max(not_before_us, self._told_not_before_us or LOWEST_US)
-        self._told_not_before_us = told
-        self._unanswered += 1
-        instructions.append(self._control(RunProgram(self.desired, told), packet))
-        if self._unanswered == self._limits.attempts + 1:
-            instructions.append(NeverAcknowledged(self._limits.attempts))
-        return instructions
-
-    def _ask(self, packet: Packet, heard_us: int) -> list[MoteInstruction]:
-        """Ask the mote for its announcement, unless one of the same boot was refused."""
-        if self._refused_boot == packet.boot or not self._listens(packet, heard_us):
-            return []
-        return [self._control(SendAnnouncement(), packet)]
-
-    def _listens(self, packet: Packet, heard_us: int) -> bool:
-        return self._clock.delay_us(heard_us, packet.clock_us) < packet.listen_us
-
-    def _correct_clock(self, packet: Packet) -> list[MoteInstruction]:
-        by_us = self._clock.correction_us(self._limits.clock_tolerance_us)
-        if by_us is None:
-            return []
-        self._clock.restart()  # whether the mote heard it will be seen from its packets
-        return [self._control(AdjustClock(by_us), packet)]
-
-    def _control(self, instruction: Instruction, packet: Packet) -> SendControl:
-        return SendControl(Control(VERSION, self.mote, (instruction,)), packet.listen_us)
+    def _follow(self, packet: Packet, radio_us: int) -> bool:
+        """Take note of the program that the mote runs; return whether it is another one than before."""
+        if self.running == packet.program:
+            return False
+        self.running = packet.program
+        self._readers.began(packet.program)
+        self._handover.program_changed(packet.program, radio_us)
+        return True

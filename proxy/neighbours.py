@@ -18,7 +18,7 @@ MOST_ENTRIES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class NeighbourNews:
+class NeighbourChanges:
     """What follows from a message of another proxy.
 
     Parameters
@@ -33,7 +33,7 @@ class NeighbourNews:
     freed: tuple[str, ...] = ()
 
 
-NO_NEWS = NeighbourNews()
+NO_CHANGES = NeighbourChanges()
 
 
 class Neighbours:
@@ -77,7 +77,7 @@ class Neighbours:
             return None
         return first[1]
 
-    def received(self, topic: ParsedTopic, payload: bytes, ours: Callable[[str], bool]) -> NeighbourNews:
+    def received(self, topic: ParsedTopic, payload: bytes, ours: Callable[[str], bool]) -> NeighbourChanges:
         """Return what follows from a status or a mote's entry; `ours` says whether a mote is in our catalog.
 
         Raises
@@ -87,46 +87,46 @@ class Neighbours:
         """
         proxy = topic.names[0]
         if proxy == self._self[1]:
-            return NO_NEWS  # what we said ourselves
+            return NO_CHANGES  # what we said ourselves
         if topic.kind == "proxy_status":
             return self._status(proxy, payload, ours)
         return self._entry(proxy, topic.names[1], payload, ours)
 
-    def _status(self, proxy: str, payload: bytes, ours: Callable[[str], bool]) -> NeighbourNews:
+    def _status(self, proxy: str, payload: bytes, ours: Callable[[str], bool]) -> NeighbourChanges:
         status = decode_status(payload) if payload else None
         if status is not None and status.name != proxy:
             raise FrameError("proxy", f"status of {status.name!r} on the topic of proxy {proxy!r}")
         if status is None or status.presence is not Presence.ONLINE:
             was_online = self._online.pop(proxy, None) is not None
-            return NeighbourNews(freed=self._free(self._motes.get(proxy, ()))) if was_online else NO_NEWS
+            return NeighbourChanges(freed=self._free(self._motes.get(proxy, ()))) if was_online else NO_CHANGES
         return self._began(status, ours)
 
-    def _began(self, status: Status, ours: Callable[[str], bool]) -> NeighbourNews:
+    def _began(self, status: Status, ours: Callable[[str], bool]) -> NeighbourChanges:
         if status.name not in self._online and len(self._online) >= self._most_proxies:
-            return NO_NEWS
+            return NO_CHANGES
         self._online[status.name] = status.since_us
-        return NeighbourNews(given_up=self._lost(self._motes.get(status.name, ()), ours))
+        return NeighbourChanges(given_up=self._lost(self._motes.get(status.name, ()), ours))
 
-    def _entry(self, proxy: str, mote: str, payload: bytes, ours: Callable[[str], bool]) -> NeighbourNews:
+    def _entry(self, proxy: str, mote: str, payload: bytes, ours: Callable[[str], bool]) -> NeighbourChanges:
         known = self._motes.get(proxy)
         if not payload:
             if known is None or mote not in known:
-                return NO_NEWS
+                return NO_CHANGES
             self._forget(proxy, mote)
-            return NeighbourNews(freed=self._free((mote,)))
+            return NeighbourChanges(freed=self._free((mote,)))
         if known is not None and mote in known:
-            return NO_NEWS  # entries come again and again; that there is one is all we want to know
+            return NO_CHANGES  # entries come again and again; that there is one is all we want to know
         entry = decode_mote_entry(payload)
         if (entry.proxy, entry.mote) != (proxy, mote):
             detail = f"entry of mote {entry.mote!r} of {entry.proxy!r} on the topic of {mote!r} of {proxy!r}"
             raise FrameError("mote", detail)
         if self._entries >= self._most_entries or (known is None and len(self._motes) >= self._most_proxies):
-            return NO_NEWS
+            return NO_CHANGES
         self._entries += 1
         self._streams[proxy, mote] = entry.stream
         self._motes.setdefault(proxy, set()).add(mote)
         self._proxies.setdefault(mote, set()).add(proxy)
-        return NeighbourNews(given_up=self._lost((mote,), ours))
+        return NeighbourChanges(given_up=self._lost((mote,), ours))
 
     def _forget(self, proxy: str, mote: str) -> None:
         self._entries -= 1

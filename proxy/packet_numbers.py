@@ -51,7 +51,7 @@ class PacketNumbers:
         return MotePosition(self._mote, self.boot, self.sequence, self._clock_us)
 
     @property
-    def heard(self) -> bool:
+    def any_received(self) -> bool:
         """Whether any packet was ever taken."""
         return self.boot >= 0
 
@@ -77,41 +77,41 @@ class PacketNumbers:
         """
         return packet.clock_us > self._clock_us
 
-    def go_on(self, packet: Packet, radio_us: int, heard_us: int) -> None:
+    def accept_next(self, packet: Packet, radio_us: int, received_us: int) -> None:
         """Take the next packet of the same boot."""
         self.sequence, self._clock_us = packet.sequence, packet.clock_us
-        self._taken = radio_us, heard_us
+        self._taken = radio_us, received_us
         self._announced_boot = None
 
-    def advance(self, packet: Packet, radio_us: int, heard_us: int, *, keeps_time: bool = True) -> Advance:
+    def advance(self, packet: Packet, radio_us: int, received_us: int, *, keeps_real_time: bool = True) -> Advance:
         """Take a packet that is not replayed; its clock counts for nothing if that is wrong.
 
         A mote whose number goes up by more than it can have sent since the last one has begun anew, with a number of
         its own choice: such packets were never sent, so none of them is lost.
         """
-        most = self._most_missing(packet, radio_us, heard_us, keeps_time=keeps_time)
+        most = self._most_missing(packet, radio_us, received_us, keeps_real_time=keeps_real_time)
         before = packet.sequence - (self.sequence + 1)
-        rebooted = self.heard and (packet.boot != self.boot or not 0 <= before <= most)
+        rebooted = self.any_received and (packet.boot != self.boot or not 0 <= before <= most)
         # What was before the first packet is not ours to count.
-        missing = 0 if not self.heard else packet.sequence if rebooted else before
+        missing = 0 if not self.any_received else packet.sequence if rebooted else before
         if missing > most:
             missing = 0
         self.boot, self.sequence = packet.boot, packet.sequence
-        if keeps_time:
+        if keeps_real_time:
             self._clock_us = packet.clock_us
-        self._taken = radio_us, heard_us
+        self._taken = radio_us, received_us
         self._announced_boot = None
         if not missing and not rebooted:
             return NEXT
         return Advance(missing, rebooted)
 
-    def _most_missing(self, packet: Packet, radio_us: int, heard_us: int, *, keeps_time: bool) -> int:
+    def _most_missing(self, packet: Packet, radio_us: int, received_us: int, *, keeps_real_time: bool) -> int:
         """Return how many packets the mote can have sent since the last one that was taken."""
         if self._taken is not None:
             # Time of day goes on while a machine is suspended, the other one when the time of day is set.
-            elapsed_us = max(radio_us - self._taken[0], heard_us - self._taken[1])
+            elapsed_us = max(radio_us - self._taken[0], received_us - self._taken[1])
         else:
             # The proxy has been started again, and only the mote's clock tells for how long it was away.
-            known = keeps_time and self._clock_us > LOWEST_US
+            known = keeps_real_time and self._clock_us > LOWEST_US
             elapsed_us = packet.clock_us - self._clock_us if known else 0
         return MOST_AT_ONCE + max(0, elapsed_us) // SHORTEST_PACKET_US

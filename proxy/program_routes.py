@@ -30,15 +30,15 @@ class Detection:
         Number of the part whose samples are looked at, at whole multiples of `period_us`.
     threshold
         What an event is.
-    event_forms, tally_forms
+    event_fingerprints, count_fingerprints
         In which each event is told: as an event, and as one more of them.
     """
 
     part: int
     period_us: int
     threshold: Threshold
-    event_forms: tuple[str, ...]
-    tally_forms: tuple[str, ...]
+    event_fingerprints: tuple[str, ...]
+    count_fingerprints: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ _PENDING = 256
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedFrame:
+class RejectedFrame:
     """A frame, cut to 64 KiB, and why it was refused."""
 
-    heard_us: int
+    received_us: int
     topic: str
     reason: str
     detail: str
@@ -28,7 +28,7 @@ class RefusedFrame:
 
 
 class Quarantine:
-    """Refused frames on disk.
+    """Rejected frames on disk.
 
     Parameters
     ----------
@@ -46,27 +46,27 @@ class Quarantine:
     def __init__(self, path: Path, entries: int) -> None:
         self.path = path
         self._entries = entries
-        self._pending: deque[RefusedFrame] = deque(maxlen=min(entries, _PENDING))
+        self._pending: deque[RejectedFrame] = deque(maxlen=min(entries, _PENDING))
         self._connection = open_database(path, "quarantine", durable=False)
 
-    def put(self, frame: RefusedFrame) -> None:
+    def put(self, frame: RejectedFrame) -> None:
         """Keep a frame; it is on disk after the next :meth:`write`."""
         self._pending.append(frame)
 
-    def take_pending(self) -> list[RefusedFrame]:
+    def take_pending(self) -> list[RejectedFrame]:
         """Take the frames that are not yet on disk."""
         pending = list(self._pending)
         self._pending.clear()
         return pending
 
-    def write(self, frames: list[RefusedFrame]) -> None:
+    def write(self, frames: list[RejectedFrame]) -> None:
         """Write frames to disk and delete the oldest beyond the bound."""
         with transaction(self._connection, self.path):
             self._connection.executemany(
                 "INSERT INTO frames (heard_us, topic, reason, detail, payload) VALUES (?, ?, ?, ?, ?)",
                 [
                     (
-                        each.heard_us,
+                        each.received_us,
                         each.topic[:_LONGEST_TEXT],
                         each.reason,
                         each.detail[:_LONGEST_TEXT],
@@ -79,10 +79,10 @@ class Quarantine:
                 "DELETE FROM frames WHERE number <= (SELECT max(number) FROM frames) - ?", (self._entries,)
             )
 
-    def frames(self) -> list[RefusedFrame]:
+    def frames(self) -> list[RejectedFrame]:
         """Return what is on disk, the oldest first."""
         rows = self._connection.execute("SELECT heard_us, topic, reason, detail, payload FROM frames ORDER BY number")
-        return [RefusedFrame(*row) for row in rows]
+        return [RejectedFrame(*row) for row in rows]
 
     def close(self) -> None:
         """Close the database."""

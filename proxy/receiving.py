@@ -25,7 +25,7 @@ from proxy.delivery import Delivery
 from proxy.driven_devices import DrivenDevices
 from proxy.fleet import Fleet
 from proxy.frame_intake import FrameIntake
-from proxy.link_seam import Clocks, Publisher
+from proxy.link_interface import Clocks, Publisher
 from proxy.metrics import ProxyMetrics
 from proxy.mote_events import SendControl
 from proxy.neighbours import Neighbours
@@ -80,31 +80,31 @@ class Receiver:
 
     async def receive(self, messages: Sequence[Message]) -> None:
         """Take messages that came together; whatever is wrong with one is counted and kept in the quarantine."""
-        radio_us, heard_us = self._clocks.radio(), self._clocks.real()
+        radio_us, received_us = self._clocks.radio(), self._clocks.real()
         try:
             for message in messages:
                 if self._devices.wants(message.topic):
                     self._devices.received(message)
                     continue
                 try:
-                    controls = self._take(message, radio_us, heard_us)
+                    controls = self._take(message, radio_us, received_us)
                 except FrameError as error:
-                    self._refuse(message, error.reason, str(error))
+                    self._reject(message, error.reason, str(error))
                 except TopicError as error:
-                    self._refuse(message, "topic", str(error))
+                    self._reject(message, "topic", str(error))
                 else:
                     if controls:
                         await self._send(controls, radio_us)
         finally:
             self._intake.count_accepted()
 
-    def _take(self, message: Message, radio_us: int, heard_us: int) -> Sequence[SendControl]:
+    def _take(self, message: Message, radio_us: int, received_us: int) -> Sequence[SendControl]:
         """Take a message; return what is to be said to the mote that sent it."""
         parsed = _parse_topic(message.topic)
         match parsed.kind:
             case "packet" | "announcement" as kind:
                 frame = self._frame(kind, parsed.names[1], message)
-                return self._intake.take(frame, message, radio_us=radio_us, heard_us=heard_us)
+                return self._intake.take(frame, message, radio_us=radio_us, received_us=received_us)
             case "acks":
                 self._ack(message, radio_us)
             case "cluster_status":
@@ -113,7 +113,7 @@ class Receiver:
                 self._demand(message, parsed.names[0], radio_us)
             case "mote_entry" | "proxy_status":
                 news = self._neighbours.received(parsed, message.payload, self._fleet.has)
-                instructions = self._fleet.neighbours_changed(news, radio_us=radio_us, heard_us=heard_us)
+                instructions = self._fleet.neighbours_changed(news, radio_us=radio_us, received_us=received_us)
                 self._intake.carry_out(instructions, message)
             case _:
                 raise FrameError("topic", f"nothing is expected on {message.topic}")
@@ -153,7 +153,7 @@ class Receiver:
             demand = StreamDemand(VERSION, "none", stream, 0, ())
         self._metrics.count("demands")
         self._intake.note_demand(demand)
-        instructions = self._fleet.demand(stream, demand, radio_us=radio_us, unreadable=unreadable)
+        instructions = self._fleet.receive_demand(stream, demand, radio_us=radio_us, unreadable=unreadable)
         self._intake.carry_out(instructions, message)
         self._devices.demand_changed()
 
@@ -173,5 +173,5 @@ class Receiver:
             for instruction in each.control.instructions:
                 self._metrics.count("controls", _INSTRUCTION_LABELS[type(instruction)])
 
-    def _refuse(self, message: Message, reason: str, detail: str) -> None:
-        self._intake.refuse("frames_refused", reason, detail, message, topic=message.topic[:120])
+    def _reject(self, message: Message, reason: str, detail: str) -> None:
+        self._intake.reject("frames_refused", reason, detail, message, topic=message.topic[:120])

@@ -25,7 +25,7 @@ class HeldPacket:
 
     packet: Packet
     radio_us: int
-    heard_us: int
+    received_us: int
 
     @property
     def number(self) -> Number:
@@ -70,7 +70,7 @@ class Reordering:
     def __len__(self) -> int:
         return len(self._held)
 
-    def passes(self, packet: Packet, boot: int, sequence: int) -> bool:
+    def is_next(self, packet: Packet, boot: int, sequence: int) -> bool:
         """Return whether a packet goes on at once, as nearly all do: none waits, and it is the next one."""
         if self._held:
             return False
@@ -102,7 +102,7 @@ class Reordering:
             ready += self._release_run()
         return ready
 
-    def give_up(self) -> tuple[HeldPacket, ...]:
+    def release_all(self) -> tuple[HeldPacket, ...]:
         """Return all packets that wait, in order: nothing will come any more."""
         ready = tuple(self._held[number] for number in sorted(self._held))
         self._held.clear()

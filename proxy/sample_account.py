@@ -1,10 +1,10 @@
 """What became of the samples that a mote was due to take for one demand: how many there were, how many are missing.
 
-Pure. It goes by what a mote promises: with each packet that comes in turn, all samples up to its promise have been
+Pure. It goes by what a mote guarantees: with each packet that comes in turn, all samples up to its promise have been
 told, or were looked at by the mote and left out. Only where something is unusual there is anything to note::
 
     packets       1      2      (3 lost)   4           (silence)                  watermark passes on
-    promises      ----->------>            ---------->
+    mote_watermarks      ----->------>            ---------->
     samples       . . . . . . . x x x . .  . . . . . . x x x x x x x x x x x x
                                  missing                missing
 
@@ -35,14 +35,14 @@ class PaneCount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class HeardPacket:
+class ReceivedPacket:
     """A packet that was taken in its turn, and what is known of it.
 
     Parameters
     ----------
     packet
         The packet.
-    before_us, clock_before_us
+    before_us, prior_clock_us
         What the mote had promised before, and when; None if that is not known.
     changed
         Whether the mote runs another program than with the packet before.
@@ -60,7 +60,7 @@ class HeardPacket:
 
     packet: Packet
     before_us: int | None
-    clock_before_us: int
+    prior_clock_us: int
     changed: bool = False
     gap: bool = False
     read: bool = True
@@ -81,19 +81,19 @@ class SampleAccount:
     ----------
     need
         What the demand needs of the mote.
-    told_form
+    fingerprint
         The form in which it is told aggregates or events; empty for samples.
     pane_us
         It counts in panes of this width.
-    asked_us
+    demanded_us
         Nothing was asked of samples before this instant.
     """
 
-    def __init__(self, need: Need, told_form: str, pane_us: int, asked_us: int = LOWEST_US) -> None:
+    def __init__(self, need: Need, fingerprint: str, pane_us: int, demanded_us: int = LOWEST_US) -> None:
         self.need = need
-        self.told_form = told_form
+        self.fingerprint = fingerprint
         self.pane_us = pane_us
-        self.asked_us = asked_us
+        self.demanded_us = demanded_us
         self.began_us: int | None = None
         """From when on the mote is due to take samples; None before it has begun."""
         self._coverage: Coverage | None = None
@@ -101,11 +101,11 @@ class SampleAccount:
         self._known_us = LOWEST_US
         """While it runs no program that covers the need: up to where is known what became of the samples."""
         self._missing: list[Span] = []
-        self._doubted: list[Span] = []
+        self._doubtful: list[Span] = []
         """Missing, unless records to come are about it."""
         self._absent: list[Span] = []
         """A mote that promised to take no samples is not due to take any."""
-        self._told_us = LOWEST_US
+        self._reported_us = LOWEST_US
 
     @property
     def aggregated(self) -> bool:
@@ -114,7 +114,7 @@ class SampleAccount:
 
     def begin(self, since_us: int, grid_us: int) -> None:
         """Take the mote for due from an instant on, at whole multiples of `grid_us`, though it has told nothing yet."""
-        self.began_us = self._told_us = self._known_us = since_us
+        self.began_us = self._reported_us = self._known_us = since_us
         self._grids = [(since_us, grid_us)]
 
     def join(self, coverage: Coverage, promise_us: int) -> None:
@@ -123,24 +123,24 @@ class SampleAccount:
         self._coverage = coverage
         if coverage.fills:
             # It may be that a change was lost, and nobody knows since.
-            self._doubted.append((promise_us, _NEVER_US))
+            self._doubtful.append((promise_us, _NEVER_US))
 
-    def heard(self, heard: HeardPacket, coverage: Coverage | None) -> None:
+    def packet_received(self, received: ReceivedPacket, coverage: Coverage | None) -> None:
         """Take note of a packet; `coverage` is that by the program it names."""
-        first_us = coverage.first_told(heard.packet) if coverage is not None and heard.read else None
+        first_us = coverage.first_reported_us(received.packet) if coverage is not None and received.read else None
         before = self._coverage
-        if before is not None and heard.before_us is not None:
-            self._note_absence(before, heard.clock_before_us, heard.before_us)
-        if before is not None and coverage is not None and not heard.changed and heard.before_us is not None:
-            self._go_on(before, heard, heard.before_us, first_us)
+        if before is not None and received.before_us is not None:
+            self._note_absence(before, received.prior_clock_us, received.before_us)
+        if before is not None and coverage is not None and not received.changed and received.before_us is not None:
+            self._go_on(before, received, received.before_us, first_us)
             return
         if before is not None:
-            self._end(before, heard)
+            self._end(before, received)
         if coverage is not None:
-            self._start(coverage, heard, first_us)
+            self._start(coverage, received, first_us)
 
-    def unmoved(self, clock_us: int, promise_us: int, watermark_us: int | None) -> bool:
-        """Return whether :meth:`heard` has nothing to note of a packet with samples that goes on as before.
+    def unaffected(self, clock_us: int, promise_us: int, watermark_us: int | None) -> bool:
+        """Return whether :meth:`packet_received` has nothing to note of a packet with samples that goes on as before.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class SampleAccount:
         coverage = self._coverage
         return (
             coverage is not None
-            and not self._doubted
+            and not self._doubtful
             and (watermark_us is None or watermark_us <= promise_us)
             and multiples_in([(clock_us + 1, promise_us)], coverage.grid_us) <= 0
         )
@@ -161,15 +161,15 @@ class SampleAccount:
         """Take note that the mote began anew, from nothing: what it had not sent is lost."""
         coverage, self._coverage = self._coverage, None
         if coverage is not None and promise_us is not None:
-            self._known_us = max(coverage.pane_of(promise_us), self._told_us)
-        self._missing += within(self._doubted, (LOWEST_US, self._known_us))
-        self._doubted.clear()
+            self._known_us = max(coverage.pane_of(promise_us), self._reported_us)
+        self._missing += within(self._doubtful, (LOWEST_US, self._known_us))
+        self._doubtful.clear()
 
     def lose(self, begin_us: int, end_us: int) -> None:
         """Take note of samples that were given up after they had come."""
         self._missing.append((begin_us, end_us))
 
-    def tell(self, until_us: int, promise_us: int | None, clock_us: int, most: int) -> Iterator[PaneCount]:
+    def counts_until(self, until_us: int, promise_us: int | None, clock_us: int, most: int) -> Iterator[PaneCount]:
         """Yield the counts of the panes that end up to an instant, and that nothing was yielded of before.
 
         Parameters
@@ -188,8 +188,8 @@ class SampleAccount:
         if coverage is not None and promise_us is not None:
             self._note_absence(coverage, clock_us, promise_us)
             known_us = coverage.pane_of(promise_us)
-        missing = united([*self._missing, *self._doubted, (known_us, _NEVER_US)])
-        begin_us = self._told_us
+        missing = united([*self._missing, *self._doubtful, (known_us, _NEVER_US)])
+        begin_us = self._reported_us
         last_us = until_us // self.pane_us * self.pane_us
         while begin_us < last_us and most > 0:
             end_us = (begin_us // self.pane_us + 1) * self.pane_us
@@ -198,7 +198,7 @@ class SampleAccount:
                 yield count
             begin_us = end_us
             most -= 1
-        self._told_us = max(self._told_us, last_us)
+        self._reported_us = max(self._reported_us, last_us)
         self._forget()
 
     def _count(self, pane: Span, missing: list[Span]) -> PaneCount:
@@ -210,61 +210,63 @@ class SampleAccount:
             found += sum(multiples_in(within(missing, each), grid_us) for each in due)
         return PaneCount(pane[1], expected, found)
 
-    def _go_on(self, coverage: Coverage, heard: HeardPacket, before_us: int, first_us: int | None) -> None:
+    def _go_on(self, coverage: Coverage, received: ReceivedPacket, before_us: int, first_us: int | None) -> None:
         """Go on under the same program."""
-        promise_us = heard.promise_us
-        if heard.gap or not heard.read:
+        promise_us = received.promise_us
+        if received.gap or not received.read:
             # A lost packet told of no more than was over when it was sent, which was before this one.
-            until_us = coverage.pane_of(heard.packet.clock_us) if coverage.pane_us else promise_us
-            self._doubted.append((coverage.pane_of(before_us), _NEVER_US if coverage.fills else until_us))
+            until_us = coverage.pane_of(received.packet.clock_us) if coverage.pane_us else promise_us
+            self._doubtful.append((coverage.pane_of(before_us), _NEVER_US if coverage.fills else until_us))
         if first_us is not None or not (coverage.pane_us or coverage.fills):
             self._settle_doubts(promise_us if first_us is None else first_us)
-        if heard.watermark_us is not None and heard.watermark_us > before_us:
-            late_us = min(coverage.pane_of(heard.watermark_us), promise_us)
+        if received.watermark_us is not None and received.watermark_us > before_us:
+            late_us = min(coverage.pane_of(received.watermark_us), promise_us)
             self._missing.append((coverage.pane_of(before_us), late_us))
 
     def _settle_doubts(self, known_from_us: int) -> None:
         """Take all that is in doubt before an instant for missing, and nothing after it."""
-        self._missing += within(self._doubted, (LOWEST_US, known_from_us))
-        self._doubted.clear()
+        self._missing += within(self._doubtful, (LOWEST_US, known_from_us))
+        self._doubtful.clear()
 
-    def _end(self, coverage: Coverage, heard: HeardPacket) -> None:
+    def _end(self, coverage: Coverage, received: ReceivedPacket) -> None:
         """Let a program go: the mote runs another one."""
-        before_us = self._known_us if heard.before_us is None else heard.before_us
-        self._known_us = coverage.pane_of(before_us) if heard.gap or not heard.read else heard.promise_us
+        before_us = self._known_us if received.before_us is None else received.before_us
+        self._known_us = coverage.pane_of(before_us) if received.gap or not received.read else received.promise_us
         if coverage.fills:
             # What had not changed by the end of a program was not sent, and is not filled in.
             self._known_us = before_us
         self._settle_doubts(self._known_us)
         self._coverage = None
 
-    def _start(self, coverage: Coverage, heard: HeardPacket, first_us: int | None) -> None:
+    def _start(self, coverage: Coverage, received: ReceivedPacket, first_us: int | None) -> None:
         """Begin with a program that covers the need."""
         self._coverage = coverage
-        from_us = heard.promise_us if first_us is None else first_us
+        from_us = received.promise_us if first_us is None else first_us
         if self.began_us is None:
             since_us = from_us
-            if heard.gap:
-                since_us = max((LOWEST_US, *(x for x in (heard.not_before_us, heard.before_us) if x is not None)))
+            if received.gap:
+                since_us = max((LOWEST_US, *(x for x in (received.not_before_us, received.before_us) if x is not None)))
             self.begin(from_us if since_us == LOWEST_US else min(since_us, from_us), coverage.grid_us)
-        elif heard.resumed and not heard.gap and not coverage.fills:
+        elif received.resumed and not received.gap and not coverage.fills:
             self._known_us = max(self._known_us, from_us)
         if coverage.grid_us != self._grids[-1][1]:
-            began_us = self._known_us if heard.gap else max(self._known_us, min(heard.packet.clock_us + 1, from_us))
+            began_us = (
+                self._known_us if received.gap else max(self._known_us, min(received.packet.clock_us + 1, from_us))
+            )
             self._grids.append((began_us, coverage.grid_us))
         if self._known_us < from_us:
             self._missing.append((self._known_us, from_us))
-        if coverage.fills and first_us is None and heard.gap:
-            self._doubted.append((from_us, _NEVER_US))
+        if coverage.fills and first_us is None and received.gap:
+            self._doubtful.append((from_us, _NEVER_US))
 
     def _note_absence(self, coverage: Coverage, clock_us: int, promise_us: int) -> None:
-        """Where a mote promises more than to wait for its next sample, it takes none until then."""
+        """Where a mote mote_watermarks more than to wait for its next sample, it takes none until then."""
         if multiples_in([(clock_us + 1, promise_us)], coverage.grid_us) > 0:
             self._absent.append((clock_us + 1, promise_us))
 
     def _forget(self) -> None:
         """Forget what is about panes told of."""
-        rest = (self._told_us, _NEVER_US)
+        rest = (self._reported_us, _NEVER_US)
         self._missing, self._absent = within(united(self._missing), rest), within(united(self._absent), rest)
-        while len(self._grids) > 1 and self._grids[1][0] <= self._told_us:
+        while len(self._grids) > 1 and self._grids[1][0] <= self._reported_us:
             self._grids.pop(0)

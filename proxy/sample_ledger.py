@@ -10,13 +10,13 @@ from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
 from proxy.coverage import Coverage, coverage_of
 from proxy.program_routes import Needs
-from proxy.sample_account import HeardPacket, PaneCount, SampleAccount
+from proxy.sample_account import PaneCount, ReceivedPacket, SampleAccount
 from proxy.waiting_tuples import Aggregated, PacketTuples
 from proxy.watermarks import LOWEST_US
 
 
 @dataclass(frozen=True, slots=True)
-class MoteNow:
+class MoteSnapshot:
     """Where a mote stands.
 
     Parameters
@@ -35,7 +35,7 @@ class MoteNow:
     desired: SamplingProgram
     promise_us: int | None
     clock_us: int
-    heard: bool = True
+    active: bool = True
     resumes: bool = False
 
 
@@ -59,7 +59,7 @@ class SampleLedger:
         """Close all accounts."""
         self._accounts.clear()
 
-    def route(self, needs: Needs, announcement: Announcement, now: MoteNow, watermark_us: int | None) -> None:
+    def route(self, needs: Needs, announcement: Announcement, now: MoteSnapshot, watermark_us: int | None) -> None:
         """Take note of what queries need from now on.
 
         Parameters
@@ -85,17 +85,19 @@ class SampleLedger:
                 known if known is not None and known.need == need else _opened(asking, need, now, watermark_us)
             )
 
-    def heard(self, heard: HeardPacket, program: SamplingProgram | None, desired: SamplingProgram) -> None:
+    def packet_received(
+        self, received: ReceivedPacket, program: SamplingProgram | None, desired: SamplingProgram
+    ) -> None:
         """Take note of a packet that came in its turn, under `program`; None if the proxy does not know that."""
         for account in self._accounts.values():
             coverage = None if program is None else coverage_of(program, account.need)
             if account.began_us is None and not _serves(coverage, account.need, program, desired):
                 continue
-            account.heard(heard, coverage)
+            account.packet_received(received, coverage)
 
-    def unmoved(self, clock_us: int, promise_us: int, watermark_us: int | None) -> bool:
-        """Return whether a packet that goes on as before need not be entered: see :meth:`SampleAccount.unmoved`."""
-        return all(each.unmoved(clock_us, promise_us, watermark_us) for each in self._accounts.values())
+    def unaffected(self, clock_us: int, promise_us: int, watermark_us: int | None) -> bool:
+        """Return whether a packet that goes on as before need not be entered: see :meth:`SampleAccount.unaffected`."""
+        return all(each.unaffected(clock_us, promise_us, watermark_us) for each in self._accounts.values())
 
     def stop(self, promise_us: int | None) -> None:
         """Take note that the mote began anew after it had promised so much."""
@@ -110,25 +112,25 @@ class SampleLedger:
                 if told is None or told.form is None:
                     if not account.aggregated:
                         account.lose(each.start_us, each.start_us + 1)
-                elif told.form == account.told_form and told.pane_us is not None:
+                elif told.form == account.fingerprint and told.pane_us is not None:
                     if account.need.kind is NeedKind.EVENTS:
                         account.lose(each.start_us, each.start_us + told.pane_us + 1)
                     else:
                         account.lose(each.start_us - told.pane_us + 1, each.start_us + 1)
 
-    def await_no_longer(self, since_us: Mapping[str, int], now: MoteNow) -> None:
+    def stop_waiting(self, since_us: Mapping[str, int], now: MoteSnapshot) -> None:
         """Take the mote for due though it has not begun: `since_us` says by form since when others are."""
         for form, account in self._accounts.items():
             if account.began_us is None and form in since_us:
                 coverage = coverage_of(now.desired, account.need)
                 grid_us = account.need.period_us if coverage is None else coverage.grid_us
                 promise_us = LOWEST_US if now.promise_us is None else now.promise_us
-                account.begin(max(since_us[form], account.asked_us, promise_us), grid_us)
+                account.begin(max(since_us[form], account.demanded_us, promise_us), grid_us)
 
-    def tell(self, until_us: int, now: MoteNow, most: int) -> Iterator[tuple[int, Aggregated]]:
+    def counts_until(self, until_us: int, now: MoteSnapshot, most: int) -> Iterator[tuple[int, Aggregated]]:
         """Yield stamps and contents of what is told of the panes that end up to an instant."""
         for form, account in self._accounts.items():
-            for count in account.tell(until_us, now.promise_us, now.clock_us, most):
+            for count in account.counts_until(until_us, now.promise_us, now.clock_us, most):
                 yield count.end_us - 1, _told(form, account, count)
 
 
@@ -136,16 +138,16 @@ def _told(form: str, account: SampleAccount, count: PaneCount) -> Aggregated:
     return Aggregated(form, None, account.pane_us, 0, expected=count.expected, missing=count.missing)
 
 
-def _opened(asking: DemandClass, need: Need, now: MoteNow, watermark_us: int | None) -> SampleAccount:
+def _opened(asking: DemandClass, need: Need, now: MoteSnapshot, watermark_us: int | None) -> SampleAccount:
     """Return a new account."""
     completeness = asking.demand.completeness
     assert completeness is not None  # noqa: S101 - who calls has looked
-    asked_us = LOWEST_US if watermark_us is None else watermark_us
-    account = SampleAccount(need, asking.form, completeness.pane_us, asked_us)
+    demanded_us = LOWEST_US if watermark_us is None else watermark_us
+    account = SampleAccount(need, asking.form, completeness.pane_us, demanded_us)
     coverage = None if now.running is None else coverage_of(now.running, need)
     if coverage is not None and _serves(coverage, need, now.running, now.desired):
-        if now.heard and now.promise_us is not None:
-            account.join(coverage, max(now.promise_us, asked_us))
+        if now.active and now.promise_us is not None:
+            account.join(coverage, max(now.promise_us, demanded_us))
     elif now.resumes and watermark_us is not None:
         wanted = coverage_of(now.desired, need)
         account.begin(watermark_us, need.period_us if wanted is None else wanted.grid_us)

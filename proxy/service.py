@@ -16,7 +16,7 @@ from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
 from protocols.wire.catalog import ProxyClock, StreamOffer
 from protocols.wire.frames import VERSION, encode
-from proxy.batching import CutBatch, MotePosition
+from proxy.batching import CutBatch
 from proxy.delivery import Delivery
 from proxy.demand_reporting import DemandReporting, spool_report
 from proxy.driven_devices import DrivenDevices
@@ -26,21 +26,22 @@ from proxy.entry_schedule import EntrySchedule
 from proxy.errors import StoreError
 from proxy.fleet import Fleet
 from proxy.fleet_instructions import FleetInstruction
-from proxy.flushing import delete_acknowledged, store_batches, store_catalog, store_refused
+from proxy.flushing import delete_acknowledged, store_batches, store_catalog, store_rejected
 from proxy.frame_intake import FrameIntake
-from proxy.link_seam import Clocks, MakeLink, greeting
+from proxy.link_interface import Clocks, LinkFactory, client_session
 from proxy.metrics import ProxyMetrics, read_gauges
 from proxy.neighbours import Neighbours
 from proxy.receiving import Receiver
 from proxy.settings import ProxySettings, fleet_limits
 from proxy.stores import Stores
+from proxy.waiting_tuples import MotePosition
 
 log = get_logger(__name__)
 
 _CLOCK_SECONDS = 0.5
 _CATALOG_SECONDS = 0.25
-_PAUSE_AFTER_LOST_PUBLISH_SECONDS = 0.5
-_FAREWELL_SECONDS = 2.0
+_PAUSE_AFTER_FAILED_PUBLISH_SECONDS = 0.5
+_SHUTDOWN_SECONDS = 2.0
 LONGEST_HOLD_SECONDS = 2.0
 """While a slow disk writes and little room is left, messages are left with the broker for so long."""
 _POSITIONS_EVERY_US = 30_000_000
@@ -69,7 +70,7 @@ class ProxyService:
         self,
         settings: ProxySettings,
         stores: Stores,
-        make_link: MakeLink,
+        make_link: LinkFactory,
         *,
         clocks: Clocks | None = None,
         drivers: Iterable[Driver] = (),
@@ -92,8 +93,10 @@ class ProxyService:
             neighbours=neighbours,
             checked=registry.__contains__,
         )
-        self._greeting = greeting(settings.name, stores.spool.epoch, began_us, self._on_connect, registry.subscriptions)
-        self.link = make_link(self._greeting)
+        self._session = client_session(
+            settings.name, stores.spool.epoch, began_us, self._on_connect, registry.subscriptions
+        )
+        self.link = make_link(self._session)
         self.metrics = ProxyMetrics(partial(read_gauges, self.fleet, stores, self.link))
         self.entries = EntrySchedule(settings.entry_interval, settings.counters_interval)
         self.reports = DemandReporting(settings.name, self.fleet)
@@ -131,7 +134,7 @@ class ProxyService:
         self._held_long_enough = False
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
         self._positions_us = now_us
-        self._clock_told_us = now_us - CLOCK_EVERY_US
+        self._clock_published_us = now_us - CLOCK_EVERY_US
         self._stopping = False
         self._sender: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -145,11 +148,11 @@ class ProxyService:
                 tasks.create_task(self.link.run_in_bursts(self._receive), name="link"),
                 tasks.create_task(self._flush_regularly(), name="flush"),
                 tasks.create_task(self._publish_catalog(), name="catalog"),
-                tasks.create_task(self._tell_time(), name="clock"),
+                tasks.create_task(self._advance_time(), name="clock"),
                 tasks.create_task(self.devices.publish(), name="devices"),
             ]
             await stop.wait()
-            await self._say_farewell()
+            await self._shut_down()
             for task in (*running, self._sender):
                 if task is not None:
                     task.cancel()
@@ -164,7 +167,7 @@ class ProxyService:
             await self._write(self._flush_batches())
             frames = self.stores.quarantine.take_pending()
             if frames:
-                await self._write(self.stores.in_thread(store_refused, self.stores, frames))
+                await self._write(self.stores.in_thread(store_rejected, self.stores, frames))
             await self._write(self._flush_catalog())
             deletions = self.delivery.take_deletions()
             if deletions:
@@ -175,11 +178,11 @@ class ProxyService:
         instructions: list[FleetInstruction] = []
         now_us = self._clocks.radio()
         for demand in self.stores.catalog.demands():
-            instructions += self.fleet.demand(demand.stream, demand, radio_us=now_us)
+            instructions += self.fleet.receive_demand(demand.stream, demand, radio_us=now_us)
         return instructions + self.fleet.restore(self.stores.catalog.announcements())
 
     async def _receive(self, messages: Sequence[Message]) -> None:
-        if self._flushing.locked() and not self._held_long_enough and self.fleet.crowded:
+        if self._flushing.locked() and not self._held_long_enough and self.fleet.nearly_full:
             await self._hold_back()
         if self._stopping:
             return
@@ -257,7 +260,7 @@ class ProxyService:
                 # Where the connection is gone, the link connects again and replaces this task.
                 log.warning("a batch was not published", error=str(error))
                 self.delivery.disconnected(self._clocks.radio())
-                await asyncio.sleep(_PAUSE_AFTER_LOST_PUBLISH_SECONDS)
+                await asyncio.sleep(_PAUSE_AFTER_FAILED_PUBLISH_SECONDS)
                 await self.link.connected.wait()
 
     async def _publish_catalog(self) -> None:
@@ -297,8 +300,8 @@ class ProxyService:
 
     async def _publish_state(self) -> None:
         now_us = self._clocks.radio()
-        if now_us - self._clock_told_us >= CLOCK_EVERY_US:
-            self._clock_told_us = now_us
+        if now_us - self._clock_published_us >= CLOCK_EVERY_US:
+            self._clock_published_us = now_us
             said = ProxyClock(VERSION, self.settings.name, self._clocks.real())
             # Quality of service 0: what comes late says nothing.
             await self.link.publish(Message(topics.proxy_clock(self.settings.name), encode(said), qos=0))
@@ -309,7 +312,7 @@ class ProxyService:
             await self.link.publish(message)
             self.reports.published(message)
 
-    async def _tell_time(self) -> None:
+    async def _advance_time(self) -> None:
         while True:
             await asyncio.sleep(_CLOCK_SECONDS)
             now_us = self._clocks.radio()
@@ -317,10 +320,10 @@ class ProxyService:
             self.devices.time_passed()
             self.delivery.time_passed(now_us)
 
-    async def _say_farewell(self) -> None:
+    async def _shut_down(self) -> None:
         self._stopping = True
-        self.intake.carry_out(self.fleet.give_up_gaps())
+        self.intake.carry_out(self.fleet.skip_gaps())
         await self.flush()
         with contextlib.suppress(LinkError, TimeoutError):
-            async with asyncio.timeout(_FAREWELL_SECONDS):
-                await self.link.publish(self._greeting.death)
+            async with asyncio.timeout(_SHUTDOWN_SECONDS):
+                await self.link.publish(self._session.death)

@@ -23,7 +23,7 @@ from protocols.wire.topics import check_name
 from proxy.batching import BatchLimits
 from proxy.clock_bounds import ClockBounds
 from proxy.errors import ConfigurationError
-from proxy.fleet import FleetLimits
+from proxy.fleet_members import FleetLimits
 from proxy.tracking_limits import TrackingLimits
 
 PASSWORD_VARIABLE: Final = "FJORD_BROKER_PASSWORD"  # noqa: S105 (a name, not a password)
@@ -115,7 +115,7 @@ class ProxySettings(BaseModel):
     )
     max_motes: int = Field(10_000, ge=1, description="Motes this proxy takes on.")
     max_streams: int = Field(1_000, ge=1, description="Streams this proxy takes on.")
-    quarantine_entries: int = Field(1_000, ge=1, le=100_000, description="Refused frames kept for inspection.")
+    quarantine_entries: int = Field(1_000, ge=1, le=100_000, description="Rejected frames kept for inspection.")
     metrics_port: int | None = Field(
         None, ge=1, le=_LARGEST_PORT, description="Port for Prometheus on 127.0.0.1; unset for none."
     )

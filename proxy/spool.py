@@ -1,10 +1,10 @@
 """The spool: batches on disk until the cluster has acknowledged them.
 
 One transaction stores batches together with how far each stream has come and which packets went into them, so that
-after a crash numbers go on without a gap, nothing is doubled, and what was lost in memory is counted as lost.
+after a crash numbers go on without a gap, nothing is stored twice, and what was lost in memory is counted as lost.
 
 SQLite notices damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
-would refuse a damaged batch as a garbled message, and acknowledge nothing, for it cannot know which it is.
+would reject a damaged batch as a garbled message, and acknowledge nothing, for it cannot know which it is.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from protocols.errors import FrameError
 from protocols.wire.batches import decode_batch
-from proxy.batching import MotePosition
 from proxy.database import open_database, reading, transaction
 from proxy.errors import StoreError
 from proxy.stream_state import StreamProgress
+from proxy.waiting_tuples import MotePosition
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""With how much patience motes are treated, and what is counted about each."""
+"""When a mote counts as silent, how long it is waited for, and how far its clock may be off. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from protocols.wire.programs import SECOND_US, SLEEP, SamplingProgram
 from proxy.clock_bounds import UNBOUNDED, ClockBounds
-from proxy.mote_events import Refusal, Refused
-from proxy.waiting_tuples import PacketTuples
 
 SHORTEST_SILENCE_US = 2 * SECOND_US
 _GAPS_UNTIL_SILENT = 3
@@ -57,38 +55,3 @@ class TrackingLimits:
             return self.silence_after_us
         longest_us = max(program.listen.every_us for program in (SLEEP, *programs))
         return max(_GAPS_UNTIL_SILENT * longest_us, SHORTEST_SILENCE_US)
-
-
-@dataclass(slots=True)
-class MoteCounters:
-    """What happened to a mote's packets and samples since this proxy began."""
-
-    packets_received: int = 0
-    packets_lost: int = 0
-    packets_rejected: int = 0
-    samples_received: int = 0
-    samples_late: int = 0
-    samples_ahead: int = 0
-    samples_behind: int = 0
-
-
-def drop_late(tuples: PacketTuples, watermark_us: int) -> tuple[PacketTuples | None, Refused | None]:
-    """Return the tuples that are on time, and what is said about the others; None for none of either kind."""
-    oldest_us = min(tuples.starts_us)
-    if oldest_us >= watermark_us:
-        return tuples, None
-    on_time = tuples.since(watermark_us)
-    late = len(tuples) - (0 if on_time is None else len(on_time))
-    detail = f"stamped up to {(watermark_us - oldest_us) / SECOND_US:.3f} s before the stream's watermark"
-    return on_time, Refused(Refusal.LATE, detail, late)
-
-
-def drop_older(tuples: PacketTuples, oldest_us: int) -> tuple[PacketTuples | None, Refused | None]:
-    """Return the tuples that a right clock may have stamped, and what is said about older ones."""
-    first_us = min(tuples.starts_us)
-    if first_us >= oldest_us:
-        return tuples, None
-    kept = tuples.since(oldest_us)
-    older = len(tuples) - (0 if kept is None else len(kept))
-    detail = f"stamped up to {(oldest_us - first_us) / SECOND_US:.3f} s before the oldest a right clock gives"
-    return kept, Refused(Refusal.CLOCK_BEHIND, detail, older)

@@ -1,6 +1,6 @@
 """The low watermark of a stream at a proxy: before which instant no further tuple will be forwarded.
 
-Pure. It is the minimum of the promises of all motes that may still deliver, and never goes back.
+Pure. It is the minimum of the mote_watermarks of all motes that may still deliver, and never goes back.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import msgspec
 
 LOWEST_US = -(2**62)
-"""The watermark that promises nothing."""
+"""The watermark that mote_watermarks nothing."""
 
 
-class Promise(msgspec.Struct, frozen=True, gc=False):
+class MoteWatermark(msgspec.Struct, frozen=True, gc=False):
     """How one mote bounds the watermark. Each cut looks at those of all motes, so it has to be quick to make.
 
     Parameters
@@ -26,18 +26,18 @@ class Promise(msgspec.Struct, frozen=True, gc=False):
     instant_us: int | None
 
 
-def advance(watermark_us: int | None, promises: Iterable[Promise]) -> int | None:
+def advance(watermark_us: int | None, mote_watermarks: Iterable[MoteWatermark]) -> int | None:
     """Return the new low watermark, once no accepted tuple waits any more.
 
     Parameters
     ----------
     watermark_us
         What it was; None before the first.
-    promises
+    mote_watermarks
         Of the motes that hold it; without any it stands.
     """
     lowest: int | None = None
-    for promise in promises:
+    for promise in mote_watermarks:
         if promise.instant_us is None:
             return watermark_us
         if lowest is None or promise.instant_us < lowest:

@@ -1,4 +1,4 @@
-"""One foreign device as a mote: its values become samples, packets and promises.
+"""One foreign device as a mote: its values become samples, packets and mote_watermarks.
 
 Pure. A mote of Fjord samples at whole multiples of its period and says so; queries rely on it. A foreign device sends
 when it likes, so its value counts as the sample of the slot it falls in: it is stamped with the multiple of the period
@@ -15,8 +15,8 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement, Health, Packet, Record, Sample, SampleValue
 from protocols.wire.programs import SECOND_US, SLEEP, SamplingProgram, program_number
 from protocols.wire.streams import StreamSchema
-from proxy.drivers.driver import Refusal
-from proxy.drivers.remainder import Remainder
+from proxy.drivers.driver import Rejection
+from proxy.drivers.residual_filter import ResidualFilter
 
 ALWAYS_LISTENS_US = SECOND_US
 """The listen window of packets of a device that can be spoken to at any time."""
@@ -76,12 +76,12 @@ class DeviceFeed:
         self.away = False
         self._times = times
         self._number = 0
-        self._remainder = Remainder(SLEEP)
+        self._residual = ResidualFilter(SLEEP)
         self._sequence = 0
         self._promise_us: int | None = None
         self._begins_us: int | None = None
         self._filled: set[int] = set()
-        self._heard_radio_us = radio_us
+        self._received_radio_us = radio_us
         self._sent_radio_us = radio_us
         self._battery: float | None = None
         self._battery_news = False
@@ -105,37 +105,37 @@ class DeviceFeed:
         program: SamplingProgram,
         *,
         radio_us: int,
-        heard_us: int,
+        received_us: int,
         not_before_us: int | None,
         on_device: Collection[str] = (),
     ) -> Packet:
         """Take up a program; return the packet that acknowledges it."""
         self.program = program
         self._number = program_number(program)
-        self._remainder = Remainder(program, on_device)
+        self._residual = ResidualFilter(program, on_device)
         if not_before_us is not None:
             self._begins_us = not_before_us if self._begins_us is None else max(self._begins_us, not_before_us)
-        return self._packet((), radio_us, heard_us)
+        return self._packet((), radio_us, received_us)
 
-    def empty(self, *, radio_us: int, heard_us: int) -> Packet:
+    def empty(self, *, radio_us: int, received_us: int) -> Packet:
         """Return a packet without samples, in whose listen window the fleet may speak."""
-        return self._packet((), radio_us, heard_us)
+        return self._packet((), radio_us, received_us)
 
     def heard(self, *, radio_us: int, battery: float | None = None) -> None:
         """The device sent something; `battery` is the share that is left."""
-        self._heard_radio_us = radio_us
+        self._received_radio_us = radio_us
         if battery is not None and 0 <= battery <= 1 and battery != self._battery:
             self._battery = float(battery)
             self._battery_news = True
 
     def sample(
-        self, values: Mapping[str, SampleValue], *, at_us: int, radio_us: int, heard_us: int
-    ) -> Packet | Refusal | None:
+        self, values: Mapping[str, SampleValue], *, at_us: int, radio_us: int, received_us: int
+    ) -> Packet | Rejection | None:
         """Return the packet for values of instant `at_us`, None if they are not wanted, or why they are refused."""
         self.heard(radio_us=radio_us)
-        if at_us - heard_us > self._times.max_ahead_us:
-            ahead = (at_us - heard_us) / SECOND_US
-            return self._refusal("clock", f"values are stamped {ahead:.1f} s ahead of the proxy's clock")
+        if at_us - received_us > self._times.max_ahead_us:
+            ahead = (at_us - received_us) / SECOND_US
+            return self._rejection("clock", f"values are stamped {ahead:.1f} s ahead of the proxy's clock")
         if self.program.sleeping:
             return None
         period_us = self.program.period_us
@@ -146,29 +146,29 @@ class DeviceFeed:
         if not begins or start_us in self._filled:
             return None
         sampled = tuple(values.get(name) for name in self.program.fields)
-        if not self._remainder.passes(start_us, sampled):
+        if not self._residual.passes(start_us, sampled):
             return None
         self._samples += 1
         self._fill(start_us)
-        return self._packet(((start_us, sampled),), radio_us, heard_us)
+        return self._packet(((start_us, sampled),), radio_us, received_us)
 
-    def beat(self, *, radio_us: int, heard_us: int) -> Packet | None:
+    def beat(self, *, radio_us: int, received_us: int) -> Packet | None:
         """Return the empty packet that is due, if one is."""
-        if self.away or radio_us - self._heard_radio_us >= self._times.silence_after_us:
+        if self.away or radio_us - self._received_radio_us >= self._times.silence_after_us:
             return None
         if radio_us - self._sent_radio_us < self.program.listen.every_us:
             return None
-        return self._packet((), radio_us, heard_us)
+        return self._packet((), radio_us, received_us)
 
-    def _behind(self, at_us: int, period_us: int) -> Refusal | None:
+    def _behind(self, at_us: int, period_us: int) -> Rejection | None:
         """Values of a slot that is promised to be over."""
         behind_us = (self._promise_us or 0) - at_us
         if behind_us <= (period_us if self._times.max_delay_us is None else 0):
             return None  # the slot was filled, or had begun when the program did
         if self._times.max_delay_us is None:
             detail = f"the proxy's clock went back: values are {behind_us / SECOND_US:.3f} s behind what was promised"
-            return self._refusal("clock", detail)
-        return self._refusal("late", f"values came {behind_us / SECOND_US:.3f} s after the device's max_delay")
+            return self._rejection("clock", detail)
+        return self._rejection("late", f"values came {behind_us / SECOND_US:.3f} s after the device's max_delay")
 
     def _fill(self, start_us: int) -> None:
         if self._times.max_delay_us is None:
@@ -186,12 +186,14 @@ class DeviceFeed:
             if self._filled:
                 self._filled = {each for each in self._filled if each >= instant_us}
 
-    def _packet(self, samples: tuple[tuple[int, tuple[SampleValue, ...]], ...], radio_us: int, heard_us: int) -> Packet:
-        earliest_us = heard_us - (self._times.max_delay_us or 0)
+    def _packet(
+        self, samples: tuple[tuple[int, tuple[SampleValue, ...]], ...], radio_us: int, received_us: int
+    ) -> Packet:
+        earliest_us = received_us - (self._times.max_delay_us or 0)
         if not self.program.sleeping:
             earliest_us = earliest_us // self.program.period_us * self.program.period_us
         self._raise_promise(earliest_us)
-        clock_us = max((heard_us, *(start_us for start_us, _ in samples)))
+        clock_us = max((received_us, *(start_us for start_us, _ in samples)))
         records: list[Record] = [Sample(clock_us - start_us, values) for start_us, values in samples]
         if self._battery_news:
             self._battery_news = False
@@ -212,5 +214,5 @@ class DeviceFeed:
         self._sent_radio_us = radio_us
         return packet
 
-    def _refusal(self, reason: str, detail: str) -> Refusal:
-        return Refusal(reason, detail, self.description.mote)
+    def _rejection(self, reason: str, detail: str) -> Rejection:
+        return Rejection(reason, detail, self.description.mote)

@@ -1,6 +1,6 @@
-"""What every driver offers: capabilities, frames for the fleet, messages for the devices, and refusals.
+"""What every driver offers: capabilities, frames for the fleet, messages for the devices, and rejections.
 
-``radio_us`` is a clock of the proxy that never goes back, ``heard_us`` real time, both in microseconds.
+``radio_us`` is a clock of the proxy that never goes back, ``received_us`` real time, both in microseconds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Rejection:
     """Something a driver does not take; it belongs in the quarantine, with the message that led to it.
 
     Parameters
@@ -88,7 +88,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class Notice:
     """Something people should know that is no error: what a device cannot do, say."""
 
     mote: str
@@ -105,23 +105,23 @@ class DriverOutput:
         To hand to the fleet, in this order.
     publications
         To publish.
-    refusals
+    rejections
         For the quarantine.
-    remarks
+    notices
         For the log.
     """
 
     frames: tuple[Announcement | Packet, ...] = ()
     publications: tuple[Publication, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    remarks: tuple[Remark, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
     def __add__(self, other: DriverOutput) -> DriverOutput:
         return DriverOutput(
             self.frames + other.frames,
             self.publications + other.publications,
-            self.refusals + other.refusals,
-            self.remarks + other.remarks,
+            self.rejections + other.rejections,
+            self.notices + other.notices,
         )
 
 
@@ -146,7 +146,7 @@ class Driver(Protocol):
         """Return whether a mote is one of its devices."""
 
     def received(
-        self, topic: str, payload: bytes, *, radio_us: int, heard_us: int, retained: bool = False
+        self, topic: str, payload: bytes, *, radio_us: int, received_us: int, retained: bool = False
     ) -> DriverOutput:
         """Return what follows from a message; nothing if the topic is not one of its own."""
 
@@ -156,7 +156,7 @@ class Driver(Protocol):
         program: SamplingProgram,
         *,
         radio_us: int,
-        heard_us: int,
+        received_us: int,
         not_before_us: int | None = None,
     ) -> DriverOutput:
         """Have a device run a program; repeating it does no harm.
@@ -164,11 +164,11 @@ class Driver(Protocol):
         The mote runs it once one of its packets carries the program's number, and no sooner.
         """
 
-    def announce(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+    def announce(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
         """Say, or ask, again what a mote is: the fleet does not know it."""
 
-    def listen(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+    def listen(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return an empty packet, in whose listen window the fleet may speak; nothing if the mote opens its own."""
 
-    def time_passed(self, *, radio_us: int, heard_us: int) -> DriverOutput:
+    def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return what is due; call it at least once a second."""

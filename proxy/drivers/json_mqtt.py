@@ -12,9 +12,9 @@ from protocols.wire.packets import SampleValue
 from protocols.wire.programs import SECOND_US, SamplingProgram
 from protocols.wire.streams import Field, StreamSchema, check_value
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
-from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, Refusal, Remark
+from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, Notice, Rejection
 from proxy.drivers.field_mapping import FieldMapping, TimeMapping
-from proxy.drivers.names import NameBook
+from proxy.drivers.names import NameTable
 from proxy.drivers.payloads import PayloadError, read_json
 from proxy.drivers.push_down import push_down
 from proxy.drivers.topic_pattern import TopicPattern
@@ -99,7 +99,7 @@ class JsonDriver:
     def __init__(self, plan: JsonDriverPlan) -> None:
         self._plan = plan
         self._schema = plan.schema
-        self._names = NameBook(prefix=plan.prefix)
+        self._names = NameTable(prefix=plan.prefix)
         self._feeds: dict[str, DeviceFeed] = {}
 
     @property
@@ -122,7 +122,7 @@ class JsonDriver:
         return mote in self._feeds
 
     def received(
-        self, topic: str, payload: bytes, *, radio_us: int, heard_us: int, retained: bool = False
+        self, topic: str, payload: bytes, *, radio_us: int, received_us: int, retained: bool = False
     ) -> DriverOutput:
         """Return the announcement of a new device, and the sample in a message."""
         parts = self._plan.pattern.match(topic)
@@ -130,23 +130,23 @@ class JsonDriver:
             return NOTHING
         foreign = parts.get(MOTE_PART, self._plan.mote)
         if retained:
-            return _refused(Refusal("retained", "what the broker kept is an old value"))
+            return _rejected(Rejection("retained", "what the broker kept is an old value"))
         try:
             content = read_json(payload)
             values = {each.field.name: each.value(content) for each in self._plan.fields}
-            at_us = heard_us if self._plan.time is None else self._plan.time.instant_us(content)
+            at_us = received_us if self._plan.time is None else self._plan.time.instant_us(content)
             known = len(self._feeds)
             feed = self._feed(foreign, parts, radio_us)
         except PayloadError as error:
-            return _refused(Refusal(error.reason, str(error), foreign[:64]))
+            return _rejected(Rejection(error.reason, str(error), foreign[:64]))
         output = NOTHING
         if len(self._feeds) > known:
             # The empty packet lets the fleet ask for a program without waiting.
-            hello = feed.empty(radio_us=radio_us, heard_us=heard_us)
+            hello = feed.empty(radio_us=radio_us, received_us=received_us)
             output = DriverOutput(frames=(feed.announcement(), hello))
-        sample = feed.sample(values, at_us=at_us, radio_us=radio_us, heard_us=heard_us)
-        if isinstance(sample, Refusal):
-            return output + _refused(sample)
+        sample = feed.sample(values, at_us=at_us, radio_us=radio_us, received_us=received_us)
+        if isinstance(sample, Rejection):
+            return output + _rejected(sample)
         return output if sample is None else output + DriverOutput(frames=(sample,))
 
     def run(
@@ -155,39 +155,39 @@ class JsonDriver:
         program: SamplingProgram,
         *,
         radio_us: int,
-        heard_us: int,
+        received_us: int,
         not_before_us: int | None = None,
     ) -> DriverOutput:
         """Take the program up at once: all of it is done here, from what the device sends anyway."""
         feed = self._feeds.get(mote)
         if feed is None:
-            return _refused(Refusal("unknown_mote", f"driver {self.name!r} knows no mote {mote!r}", mote))
+            return _rejected(Rejection("unknown_mote", f"driver {self.name!r} knows no mote {mote!r}", mote))
         if feed.program == program:
             return NOTHING
         parts = push_down(program, PASSIVE)
         if parts.taken != program:
             detail = f"a device that publishes JSON cannot report {', '.join(parts.left)}"
-            return _refused(Refusal("program", detail, mote))
-        packet = feed.run(program, radio_us=radio_us, heard_us=heard_us, not_before_us=not_before_us)
-        remarks = (Remark(mote, f"left to the proxy: {', '.join(parts.left)}"),) if parts.left else ()
-        return DriverOutput(frames=(packet,), remarks=remarks)
+            return _rejected(Rejection("program", detail, mote))
+        packet = feed.run(program, radio_us=radio_us, received_us=received_us, not_before_us=not_before_us)
+        notices = (Notice(mote, f"left to the proxy: {', '.join(parts.left)}"),) if parts.left else ()
+        return DriverOutput(frames=(packet,), notices=notices)
 
-    def announce(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+    def announce(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
         """Say again what a device is."""
-        _ = radio_us, heard_us
+        _ = radio_us, received_us
         feed = self._feeds.get(mote)
         return NOTHING if feed is None else DriverOutput(frames=(feed.announcement(),))
 
-    def listen(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+    def listen(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
         """Let the fleet speak: what it says is for this driver, which is always there."""
         feed = self._feeds.get(mote)
         if feed is None or feed.away:
             return NOTHING
-        return DriverOutput(frames=(feed.empty(radio_us=radio_us, heard_us=heard_us),))
+        return DriverOutput(frames=(feed.empty(radio_us=radio_us, received_us=received_us),))
 
-    def time_passed(self, *, radio_us: int, heard_us: int) -> DriverOutput:
+    def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return the empty packets that are due."""
-        beats = (feed.beat(radio_us=radio_us, heard_us=heard_us) for feed in self._feeds.values())
+        beats = (feed.beat(radio_us=radio_us, received_us=received_us) for feed in self._feeds.values())
         return DriverOutput(frames=tuple(each for each in beats if each is not None))
 
     def _feed(self, foreign: str, parts: Mapping[str, str], radio_us: int) -> DeviceFeed:
@@ -220,5 +220,5 @@ class JsonDriver:
             raise PayloadError("type", str(error)) from error
 
 
-def _refused(refusal: Refusal) -> DriverOutput:
-    return DriverOutput(refusals=(refusal,))
+def _rejected(rejection: Rejection) -> DriverOutput:
+    return DriverOutput(rejections=(rejection,))

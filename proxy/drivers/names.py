@@ -13,7 +13,7 @@ _LONGEST = 64
 _HASH_LETTERS = 8
 
 
-class NameBook:
+class NameTable:
     """Foreign names and what they are called in Fjord.
 
     A name that is allowed stays as it is. Any other gets a hash of itself at its end, so that ``hall/1`` and ``hall 1``
@@ -21,7 +21,7 @@ class NameBook:
 
     Examples
     --------
-    >>> names = NameBook()
+    >>> names = NameTable()
     >>> names.name_of("kitchen"), names.name_of("Upper floor/bed room")
     ('kitchen', 'Upper-floor-bed-room-3a228335')
     """

@@ -1,4 +1,4 @@
-"""A change of a Zigbee device's reporting that is under way: which requests are open, refused, or done.
+"""A change of a Zigbee device's reporting that is under way: which requests are open, failed, or done.
 
 Pure. A device on batteries sleeps, and a request to it fails then; it is sent again once the device was heard.
 """
@@ -17,8 +17,8 @@ class _Open:
     attempts: int = 0
     transaction: str = ""
     sent_us: int = 0
-    refused_us: int | None = None
-    heard_since: bool = False
+    failed_us: int | None = None
+    awake_since: bool = False
 
 
 class ReportingChange:
@@ -58,12 +58,12 @@ class ReportingChange:
         if instant_us is not None:
             self.not_before_us = instant_us if self.not_before_us is None else max(instant_us, self.not_before_us)
 
-    def heard(self) -> None:
+    def device_awake(self) -> None:
         """The device is awake."""
         for each in self._open.values():
-            each.heard_since = True
+            each.awake_since = True
 
-    def asked(self, transaction: str) -> bool:
+    def owns(self, transaction: str) -> bool:
         """Return whether a request of this change has this transaction."""
         return self._field(transaction) is not None
 
@@ -74,12 +74,12 @@ class ReportingChange:
             self._accepted.add(name)
             del self._open[name]
 
-    def refused(self, transaction: str, radio_us: int) -> str:
-        """The device, or the bridge, refused; return which field it was about."""
+    def failed(self, transaction: str, radio_us: int) -> str:
+        """The device, or the bridge, failed; return which field it was about."""
         name = self._field(transaction)
         if name is None:
             return ""
-        self._refuse(self._open[name], radio_us)
+        self._mark_failed(self._open[name], radio_us)
         return name
 
     def due(
@@ -90,13 +90,13 @@ class ReportingChange:
         unable: list[str] = []
         for name, each in list(self._open.items()):
             if each.transaction and radio_us - each.sent_us >= answer_within_us:
-                self._refuse(each, radio_us)
+                self._mark_failed(each, radio_us)
             if each.transaction:
                 continue
             if each.attempts >= attempts:
                 unable.append(name)
                 del self._open[name]
-            elif each.refused_us is None or each.heard_since or radio_us - each.refused_us >= retry_after_us:
+            elif each.failed_us is None or each.awake_since or radio_us - each.failed_us >= retry_after_us:
                 due.append((name, each.request))
         return due, unable
 
@@ -112,5 +112,5 @@ class ReportingChange:
         )
 
     @staticmethod
-    def _refuse(each: _Open, radio_us: int) -> None:
-        each.transaction, each.refused_us, each.heard_since = "", radio_us, False
+    def _mark_failed(each: _Open, radio_us: int) -> None:
+        each.transaction, each.failed_us, each.awake_since = "", radio_us, False

@@ -17,8 +17,8 @@ from protocols.wire.frames import MEBIBYTE
 from protocols.wire.programs import SECOND_US, SamplingProgram, program_number
 from protocols.wire.streams import StreamSchema
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
-from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, Publication, Refusal, Remark
-from proxy.drivers.names import NameBook, identifier
+from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, Notice, Publication, Rejection
+from proxy.drivers.names import NameTable, identifier
 from proxy.drivers.payloads import PayloadError, read_json
 from proxy.drivers.push_down import push_down
 from proxy.drivers.reporting_change import ReportingChange
@@ -83,7 +83,7 @@ class Zigbee2MqttDriver:
 
     def __init__(self, plan: ZigbeeDriverPlan) -> None:
         self._plan = plan
-        self._names = NameBook(prefix=plan.prefix)
+        self._names = NameTable(prefix=plan.prefix)
         self._motes: dict[str, _Known] = {}
         self._by_friendly_name: dict[str, _Known] = {}
         self._streams: dict[str, StreamSchema] = {}
@@ -109,7 +109,7 @@ class Zigbee2MqttDriver:
         return mote in self._motes
 
     def received(
-        self, topic: str, payload: bytes, *, radio_us: int, heard_us: int, retained: bool = False
+        self, topic: str, payload: bytes, *, radio_us: int, received_us: int, retained: bool = False
     ) -> DriverOutput:
         """Return what follows from a message of the bridge."""
         if not topic.startswith(f"{self._plan.base}/"):
@@ -118,18 +118,18 @@ class Zigbee2MqttDriver:
         mote = ""
         try:
             if rest == "bridge/devices":
-                return self._devices(read_json(payload, max_bytes=MAX_DEVICES_BYTES), radio_us, heard_us)
+                return self._devices(read_json(payload, max_bytes=MAX_DEVICES_BYTES), radio_us, received_us)
             if rest == f"bridge/response/{self._plan.request}":
-                return NOTHING if retained else self._answered(read_json(payload), radio_us, heard_us)
+                return NOTHING if retained else self._answered(read_json(payload), radio_us, received_us)
             known = self._by_friendly_name.get(rest)
             if known is not None:
                 mote = known.feed.description.mote
-                return NOTHING if retained else self._state(known, read_json(payload), radio_us, heard_us)
+                return NOTHING if retained else self._state(known, read_json(payload), radio_us, received_us)
             known = self._by_friendly_name.get(rest.removesuffix(_AVAILABILITY))
             if known is not None and rest.endswith(_AVAILABILITY):
-                known.feed.away = _says_offline(payload)
+                known.feed.away = _is_offline(payload)
         except PayloadError as error:
-            return _refused(error.reason, str(error), mote)
+            return _rejected(error.reason, str(error), mote)
         return NOTHING
 
     def run(
@@ -138,55 +138,55 @@ class Zigbee2MqttDriver:
         program: SamplingProgram,
         *,
         radio_us: int,
-        heard_us: int,
+        received_us: int,
         not_before_us: int | None = None,
     ) -> DriverOutput:
         """Ask the bridge to change a device's reporting; the program is taken up once the bridge has answered."""
         known = self._motes.get(mote)
         if known is None:
-            return _refused("unknown_mote", f"driver {self.name!r} knows no mote {mote!r}", mote)
+            return _rejected("unknown_mote", f"driver {self.name!r} knows no mote {mote!r}", mote)
         if known.change is not None and known.change.program == program:
             known.change.not_before(not_before_us)
-            return self._go_on(known, radio_us, heard_us)
+            return self._go_on(known, radio_us, received_us)
         if known.feed.program == program and known.change is None:
             return NOTHING
         parts = push_down(program, known.capabilities)
         if parts.taken != program:
-            return _refused("program", f"a Zigbee device cannot report {', '.join(parts.left)}", mote)
+            return _rejected("program", f"a Zigbee device cannot report {', '.join(parts.left)}", mote)
         # When nobody asks, the device is left as it is: others may live on its reports, too.
         plan = plan_reporting(known.device, parts.device)
         known.change = ReportingChange(program, {} if program.sleeping else plan.requests, plan.dead_bands)
         known.change.not_before(not_before_us)
         left = parts.left + plan.left
-        remarks = (Remark(mote, f"left to the proxy: {'; '.join(left)}"),) if left else ()
-        return DriverOutput(remarks=remarks) + self._go_on(known, radio_us, heard_us)
+        notices = (Notice(mote, f"left to the proxy: {'; '.join(left)}"),) if left else ()
+        return DriverOutput(notices=notices) + self._go_on(known, radio_us, received_us)
 
-    def announce(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+    def announce(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
         """Say again what a device is."""
-        _ = radio_us, heard_us
+        _ = radio_us, received_us
         known = self._motes.get(mote)
         return NOTHING if known is None else DriverOutput(frames=(known.feed.announcement(),))
 
-    def listen(self, mote: str, *, radio_us: int, heard_us: int) -> DriverOutput:
+    def listen(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
         """Let the fleet speak: the bridge is always there."""
         known = self._motes.get(mote)
         if known is None or known.feed.away:
             return NOTHING
-        return DriverOutput(frames=(known.feed.empty(radio_us=radio_us, heard_us=heard_us),))
+        return DriverOutput(frames=(known.feed.empty(radio_us=radio_us, received_us=received_us),))
 
-    def time_passed(self, *, radio_us: int, heard_us: int) -> DriverOutput:
+    def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return the empty packets and the repeated requests that are due."""
         output = NOTHING
         for known in self._motes.values():
             if known.change is not None:
-                output += self._go_on(known, radio_us, heard_us)
-        beats = (known.feed.beat(radio_us=radio_us, heard_us=heard_us) for known in self._motes.values())
+                output += self._go_on(known, radio_us, received_us)
+        beats = (known.feed.beat(radio_us=radio_us, received_us=received_us) for known in self._motes.values())
         return output + DriverOutput(frames=tuple(each for each in beats if each is not None))
 
-    def _devices(self, content: Any, radio_us: int, heard_us: int) -> DriverOutput:
+    def _devices(self, content: Any, radio_us: int, received_us: int) -> DriverOutput:
         devices, wrong = read_devices(content)
         before, self._motes, self._by_friendly_name = self._motes, {}, {}
-        output = DriverOutput(refusals=tuple(Refusal("shape", each) for each in wrong))
+        output = DriverOutput(rejections=tuple(Rejection("shape", each) for each in wrong))
         for device in devices:
             mote = self._names.name_of(device.friendly_name)
             known = before.get(mote)
@@ -194,7 +194,7 @@ class Zigbee2MqttDriver:
                 changed = self._known(device, mote, radio_us)
                 # Going on with the numbers of its packets, a device that only changed is no new mote.
                 known = changed if known is None else self._renewed(known, changed)
-                hello = known.feed.empty(radio_us=radio_us, heard_us=heard_us)
+                hello = known.feed.empty(radio_us=radio_us, received_us=received_us)
                 output += DriverOutput(frames=(known.feed.announcement(), hello))
             self._motes[mote] = self._by_friendly_name[device.friendly_name] = known
         return output
@@ -228,7 +228,7 @@ class Zigbee2MqttDriver:
             name = f"{name}_{hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:8]}"
         return StreamSchema(name, fields)
 
-    def _state(self, known: _Known, content: Any, radio_us: int, heard_us: int) -> DriverOutput:
+    def _state(self, known: _Known, content: Any, radio_us: int, received_us: int) -> DriverOutput:
         if not isinstance(content, dict):
             raise PayloadError("shape", f"state of {known.device.friendly_name[:64]!r} is no JSON object")
         battery = content.get(BATTERY)
@@ -238,30 +238,30 @@ class Zigbee2MqttDriver:
         known.feed.heard(radio_us=radio_us, battery=share)
         known.feed.away = False
         if known.change is not None:
-            known.change.heard()
+            known.change.device_awake()
         values = {exposed.field.name: exposed.value(content.get(exposed.key)) for exposed in known.device.properties}
-        sample = known.feed.sample(values, at_us=heard_us, radio_us=radio_us, heard_us=heard_us)
-        if isinstance(sample, Refusal):
-            return DriverOutput(refusals=(sample,))
+        sample = known.feed.sample(values, at_us=received_us, radio_us=radio_us, received_us=received_us)
+        if isinstance(sample, Rejection):
+            return DriverOutput(rejections=(sample,))
         return NOTHING if sample is None else DriverOutput(frames=(sample,))
 
-    def _answered(self, content: Any, radio_us: int, heard_us: int) -> DriverOutput:
+    def _answered(self, content: Any, radio_us: int, received_us: int) -> DriverOutput:
         transaction = content.get("transaction") if isinstance(content, dict) else None
         if not isinstance(transaction, str):
             return NOTHING  # somebody else's
         for mote, known in self._motes.items():
-            if known.change is None or not known.change.asked(transaction):
+            if known.change is None or not known.change.owns(transaction):
                 continue
             if content.get("status") == "ok":
                 known.change.accepted(transaction)
-                return self._go_on(known, radio_us, heard_us)
+                return self._go_on(known, radio_us, received_us)
             reason = str(content.get("error", "it does not say why"))[:200]
-            what = known.change.refused(transaction, radio_us)
-            output = _refused("device_refused", f"{mote!r} does not change its reporting of {what}: {reason}", mote)
-            return output + self._go_on(known, radio_us, heard_us)
+            what = known.change.failed(transaction, radio_us)
+            output = _rejected("device_refused", f"{mote!r} does not change its reporting of {what}: {reason}", mote)
+            return output + self._go_on(known, radio_us, received_us)
         return NOTHING
 
-    def _go_on(self, known: _Known, radio_us: int, heard_us: int) -> DriverOutput:
+    def _go_on(self, known: _Known, radio_us: int, received_us: int) -> DriverOutput:
         """Send the requests that are due, and take up the program when none is left."""
         change, mote = known.change, known.feed.description.mote
         if change is None:
@@ -280,25 +280,25 @@ class Zigbee2MqttDriver:
             change.sent(name, transaction, radio_us)
             payload = msgspec.json.encode({**msgspec.structs.asdict(request), "transaction": transaction})
             publications.append(Publication(f"{plan.base}/bridge/request/{plan.request}", payload))
-        remarks = tuple(Remark(mote, f"{name} keeps the device's own reporting: it refused") for name in unable)
-        output = DriverOutput(publications=tuple(publications), remarks=remarks)
+        notices = tuple(Notice(mote, f"{name} keeps the device's own reporting: it refused") for name in unable)
+        output = DriverOutput(publications=tuple(publications), notices=notices)
         if not change.settled:
             return output
         known.change = None
         packet = known.feed.run(
             change.program,
             radio_us=radio_us,
-            heard_us=heard_us,
+            received_us=received_us,
             not_before_us=change.not_before_us,
             on_device=change.dead_bands,
         )
         return output + DriverOutput(frames=(packet,))
 
 
-def _says_offline(payload: bytes) -> bool:
+def _is_offline(payload: bytes) -> bool:
     text = payload[:64].strip()
     return text == b"offline" or (text.startswith(b"{") and b'"offline"' in text)
 
 
-def _refused(reason: str, detail: str, mote: str) -> DriverOutput:
-    return DriverOutput(refusals=(Refusal(reason, detail, mote),))
+def _rejected(reason: str, detail: str, mote: str) -> DriverOutput:
+    return DriverOutput(rejections=(Rejection(reason, detail, mote),))

@@ -31,7 +31,8 @@ from protocols.wire.demand_reports import (
 from protocols.wire.demands import RefusedDemand
 from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
+from proxy.fleet_members import FleetLimits
 from proxy.service import ProxyService
 from proxy.settings import ProxySettings
 from proxy.stores import open_stores
@@ -49,8 +50,8 @@ def kept(*demands: object, stream: str = "traffic", epoch: int = 7) -> Message:
 
 
 class FakeLink:
-    def __init__(self, greeting: Any) -> None:
-        self.greeting = greeting
+    def __init__(self, client_session: Any) -> None:
+        self.client_session = client_session
         self.connected = asyncio.Event()
         self.published: list[Message] = []
         self.take: Any = None
@@ -60,7 +61,7 @@ class FakeLink:
     async def run_in_bursts(self, take: Any) -> None:
         self.take = take
         self.connected.set()
-        await self.greeting.on_connect()
+        await self.client_session.on_connect()
         await asyncio.Event().wait()
 
     async def publish(self, message: Message) -> None:
@@ -82,8 +83,8 @@ async def running(settings: ProxySettings) -> AsyncIterator[tuple[ProxyService, 
     with open_stores(settings.folder, settings.name, quarantine_entries=10) as stores:
         links: list[FakeLink] = []
 
-        def make(greeting: Any) -> FakeLink:
-            links.append(FakeLink(greeting))
+        def make(client_session: Any) -> FakeLink:
+            links.append(FakeLink(client_session))
             return links[0]
 
         service = ProxyService(settings, stores, make)
@@ -180,10 +181,10 @@ async def test_a_report_that_was_not_published_is_published_later(settings: Prox
         await link.take([kept(GOOD, BAD["an unknown field"])])
         await link.take([Message(topics.announcement("p", "m1"), encode(frames.announcement()))])
         link.fails = False
-        await link.greeting.on_connect()
+        await link.client_session.on_connect()
         await until(lambda: link.on(REPORTS) and link.on(REPORTS)[-1].payload)
         before = len(link.on(REPORTS))
-        await link.greeting.on_connect()
+        await link.client_session.on_connect()
         await until(lambda: len(link.on(REPORTS)) == before + 1)
 
 
@@ -203,14 +204,16 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("failing")
 def test_an_error_while_merging_ends_nothing(frames: Any) -> None:
     fleet = Fleet("p", FleetLimits(), now_us=0)
-    fleet.announcement(frames.announcement(), radio_us=0, heard_us=0)
+    fleet.receive_announcement(frames.announcement(), radio_us=0, received_us=0)
     asked = frames.demand(("good", ["speed"], 2 * S), ("bad", ["flow"], 3 * S))
-    said = [each for each in fleet.demand("traffic", asked, radio_us=0) if type(each).__name__ == "RefuseDemand"]
-    assert [(each.refused.query, "a fault" in each.refused.reason) for each in said] == [("bad", True)]
+    said = [
+        each for each in fleet.receive_demand("traffic", asked, radio_us=0) if type(each).__name__ == "RejectDemand"
+    ]
+    assert [(each.rejected.query, "a fault" in each.rejected.reason) for each in said] == [("bad", True)]
     assert fleet.motes["m1"].desired.fields == ("speed",)
-    assert [each.query for each in fleet.streams["traffic"].refused] == ["bad"]
-    fleet.demand("traffic", frames.demand(("good", ["speed"], 2 * S)), radio_us=0)
-    assert fleet.streams["traffic"].refused == ()
+    assert [each.query for each in fleet.streams["traffic"].rejected_demands] == ["bad"]
+    fleet.receive_demand("traffic", frames.demand(("good", ["speed"], 2 * S)), radio_us=0)
+    assert fleet.streams["traffic"].rejected_demands == ()
 
 
 def test_a_report_is_bounded() -> None:

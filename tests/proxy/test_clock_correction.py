@@ -19,8 +19,9 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import AdjustClock, RunProgram, decode_packet
 from protocols.wire.programs import ListenSchedule
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
 from proxy.fleet_instructions import ForMote
+from proxy.fleet_members import FleetLimits
 from proxy.mote_events import SendControl, TuplesAccepted
 from proxy.tracking_limits import TrackingLimits
 
@@ -55,14 +56,14 @@ class ProxyGateway(Gateway):
         self.instants = {each.name: [] for each in world.motes}
         self.adjustments = []
         for each in world.motes:
-            self.fleet.announcement(each.announcement(1), radio_us=0, heard_us=0)
+            self.fleet.receive_announcement(each.announcement(1), radio_us=0, received_us=0)
         queries = (QueryDemand("q", ("x",), S),)
-        self.fleet.demand("hall", StreamDemand(VERSION, "c", "hall", 1, queries), radio_us=0)
+        self.fleet.receive_demand("hall", StreamDemand(VERSION, "c", "hall", 1, queries), radio_us=0)
 
     def receive(self, at_us, payload):
         packet = decode_packet(payload)
         spoken = []
-        for each in self.fleet.packet(packet, radio_us=at_us, heard_us=at_us):
+        for each in self.fleet.receive_packet(packet, radio_us=at_us, received_us=at_us):
             match each:
                 case ForMote(_, SendControl(control)):
                     spoken += control.instructions

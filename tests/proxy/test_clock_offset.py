@@ -20,7 +20,7 @@ def hear(clock, behind_us, *, ppm=0.0, since=BEGAN, seconds=300, every=2.0, dela
     for number in range(int(seconds / every)):
         sent_us = since + round(number * every * S)
         waits_us = round(delay())
-        clock.heard(sent_us + waits_us, sent_us - round(behind_us + (sent_us - since) * ppm * 1e-6), boot)
+        clock.observe(sent_us + waits_us, sent_us - round(behind_us + (sent_us - since) * ppm * 1e-6), boot)
 
 
 def test_nothing_is_known_of_a_clock_before_a_few_packets():
@@ -55,7 +55,7 @@ def test_offset_and_drift_are_found_though_delays_vary(behind_us, ppm, seed, eve
     found = clock.estimate()
     true_us = behind_us + (seconds - every) * ppm
     assert found.offset_us - true_us == pytest.approx(3_000, abs=found.error_us + 1_000)
-    closed = [(heard_us, delays[int((heard_us - BEGAN) // (every * S))]) for heard_us, _ in clock.kept[:-1]]
+    closed = [(received_us, delays[int((received_us - BEGAN) // (every * S))]) for received_us, _ in clock.kept[:-1]]
     least = [delay_us for _, delay_us in closed]
     apart = sorted((later[0] - sooner[0] for sooner, later in combinations(closed, 2)), reverse=True)
     assert found.drift_ppm == pytest.approx(ppm, abs=(max(least) - min(least)) / apart[len(apart) // 2] * 1e6 + 1)
@@ -71,10 +71,10 @@ def test_the_error_bound_holds_for_all_delays(behind_us, ppm, packets):
     clock, delays, at_us = ClockOffset(), {}, BEGAN
     for pause, delay_us in packets:
         at_us += pause * S
-        clock.heard(at_us, at_us - delay_us - round(behind_us + (at_us - BEGAN) * ppm * 1e-6))
+        clock.observe(at_us, at_us - delay_us - round(behind_us + (at_us - BEGAN) * ppm * 1e-6))
         delays[at_us] = delay_us
     found = clock.estimate()
-    least = [delays[heard_us] for heard_us, _ in clock.kept]
+    least = [delays[received_us] for received_us, _ in clock.kept]
     true_us = behind_us + (at_us - BEGAN) * ppm * 1e-6 + min(least)
     first_us, last_us = clock.kept[0][0], clock.kept[-1][0]
     unseen = 0.0
@@ -113,7 +113,7 @@ def test_a_new_boot_and_a_step_of_real_time_begin_anew():
 def test_a_replay_at_another_speed_has_no_offset():
     clock = ClockOffset()
     for number in range(100):
-        clock.heard(BEGAN + number * S, number * 1440 * S)
+        clock.observe(BEGAN + number * S, number * 1440 * S)
         assert clock.estimate() is None
 
 
@@ -143,6 +143,6 @@ def test_what_it_keeps_is_bounded():
     hear(clock, 0, seconds=4_000)
     assert len(clock.kept) == MOST_BUCKETS
     hear(clock, 0, since=BEGAN + 5_000 * S, seconds=40_000, every=1_000)
-    heard = [heard_us for heard_us, _ in clock.kept]
+    heard = [received_us for received_us, _ in clock.kept]
     assert heard[-1] - heard[0] <= 3_600 * S
     assert BUCKET_US < 1_000 * S

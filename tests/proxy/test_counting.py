@@ -6,11 +6,12 @@ from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN
 from protocols.wire.demands import CompletenessDemand, PropertyBand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import SamplingProgram, program_number
-from proxy.batching import MotePosition
 from proxy.clock_bounds import ClockBounds
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
+from proxy.fleet_members import FleetLimits
 from proxy.stream_state import StreamProgress
 from proxy.tracking_limits import TrackingLimits
+from proxy.waiting_tuples import MotePosition
 
 S = 1_000_000
 SPEED = SamplingProgram(("speed",), 10 * S)
@@ -27,14 +28,16 @@ def sampling(frames, *motes, limits=None, asked=None, **options):
     """Motes that take up the program, and sample from 0 on."""
     tracking = TrackingLimits(silence_after_us=100 * S, patience_us=10 * S)
     proxy = Fleet("p", limits or FleetLimits(tracking=tracking), now_us=0, **options)
-    proxy.demand("traffic", asked or demand(), radio_us=0)
+    proxy.receive_demand("traffic", asked or demand(), radio_us=0)
     for mote, segment in motes:
-        proxy.announcement(frames.announcement(mote, properties={"segment": segment}), radio_us=0, heard_us=0)
+        proxy.receive_announcement(
+            frames.announcement(mote, properties={"segment": segment}), radio_us=0, received_us=0
+        )
     return proxy
 
 
 def hear(proxy, packet, at):
-    proxy.packet(packet, radio_us=at * S, heard_us=at * S)
+    proxy.receive_packet(packet, radio_us=at * S, received_us=at * S)
 
 
 def begin(proxy, frames, *motes):
@@ -165,10 +168,10 @@ def test_query_that_comes_later_counts_from_then_on(frames):
     begin(proxy, frames, "m1")
     goes_on(proxy, frames, "m1", range(99), 30)
     proxy.cut(31 * S)
-    proxy.demand("traffic", demand(), radio_us=31 * S)
+    proxy.receive_demand("traffic", demand(), radio_us=31 * S)
     goes_on(proxy, frames, "m1", range(5, 99), 70)
     assert told(proxy.cut(71 * S)) == [("m1", 60, 3, 0)]
-    proxy.demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=31 * S)
+    proxy.receive_demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=31 * S)
     goes_on(proxy, frames, "m1", range(9, 99), 190)
     assert told(proxy.cut(191 * S)) == []
 
@@ -203,7 +206,7 @@ def test_a_mote_that_began_anew_with_a_gap_and_was_not_told_when_to_begin_is_due
     #  sequence   0   (2 lost)  2         what is before its first sample was never due
     proxy = sampling(frames, ("m1", 7), asked=frames.demand(("q", ["speed"], None)))
     hear(proxy, frames.packet(0, mote="m1", clock=-S, promise=0), -1)
-    proxy.demand("traffic", demand(), radio_us=0)
+    proxy.receive_demand("traffic", demand(), radio_us=0)
     for number in (2, 3, 4, 5, 6, 7):
         at = number * 10
         packet = frames.packet(number, (at * S, 1.0), boot=2, clock=at * S, promise=(at + 10) * S, program=NUMBER)
@@ -212,7 +215,7 @@ def test_a_mote_that_began_anew_with_a_gap_and_was_not_told_when_to_begin_is_due
 
 
 def test_samples_that_a_mote_promised_not_to_take_are_not_due_whatever_it_sends_next(frames):
-    #  promises   0 .. 50    10, 20    70                       nothing is due before 70
+    #  mote_watermarks   0 .. 50    10, 20    70                       nothing is due before 70
     #  samples               10, 20            70, 80 ...
     for listens in (0, 9):
         proxy = sampling(frames, ("m1", 7))

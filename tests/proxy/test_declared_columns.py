@@ -11,8 +11,9 @@ from protocols.wire.demands import EventDemand, PropertyBand, QueryDemand, Strea
 from protocols.wire.programs import Band, DeadBand, Threshold
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.declared_columns import as_offered
-from proxy.fleet import Fleet, FleetLimits
-from proxy.fleet_instructions import ForMote, RefuseDemand
+from proxy.fleet import Fleet
+from proxy.fleet_instructions import ForMote, RejectDemand
+from proxy.fleet_members import FleetLimits
 from proxy.mote_events import SendControl
 
 SEGMENT, SPEED = Field("segment", FieldType.INTEGER, fixed=True), Field("speed", FieldType.REAL, "mph")
@@ -80,8 +81,8 @@ def test_a_demand_that_motes_cannot_answer_is_refused_once_for_all_queries(deman
 
 def fleet_with(frames, demand):
     proxy = Fleet("p", FleetLimits(), now_us=0)
-    proxy.announcement(frames.announcement("m1"), radio_us=0, heard_us=0)
-    return proxy, proxy.demand("traffic", demand, radio_us=0)
+    proxy.receive_announcement(frames.announcement("m1"), radio_us=0, received_us=0)
+    return proxy, proxy.receive_demand("traffic", demand, radio_us=0)
 
 
 def program_of(proxy, mote="m1"):
@@ -89,7 +90,7 @@ def program_of(proxy, mote="m1"):
 
 
 def refused(instructions):
-    return [each.refused.reason for each in instructions if isinstance(each, RefuseDemand)]
+    return [each.rejected.reason for each in instructions if isinstance(each, RejectDemand)]
 
 
 def told(instructions):
@@ -104,15 +105,15 @@ def test_motes_with_other_columns_sleep(frames):
     proxy, said = fleet_with(frames, WRONG)
     assert refused(said) == ["the cluster stores other columns: flow is declared as REAL and offered as INTEGER"]
     assert program_of(proxy).sleeping
-    heard = proxy.packet(frames.packet(0, listen=50_000), radio_us=10, heard_us=10)
+    heard = proxy.receive_packet(frames.packet(0, listen=50_000), radio_us=10, received_us=10)
     assert told(heard) == []
 
 
 def test_a_declaration_that_is_mended_wakes_them_and_one_that_is_spoiled_lets_them_sleep(frames):
     proxy, _ = fleet_with(frames, WRONG)
-    assert refused(proxy.demand("traffic", RIGHT, radio_us=1)) == []
+    assert refused(proxy.receive_demand("traffic", RIGHT, radio_us=1)) == []
     assert program_of(proxy).fields == ("speed",)
-    assert len(refused(proxy.demand("traffic", WRONG, radio_us=2))) == 1
+    assert len(refused(proxy.receive_demand("traffic", WRONG, radio_us=2))) == 1
     assert program_of(proxy).sleeping
 
 
@@ -120,17 +121,17 @@ def test_an_offer_that_changes_is_judged_anew_at_once(frames):
     proxy, _ = fleet_with(frames, RIGHT)
     assert program_of(proxy).fields == ("speed",)
     other = StreamSchema("traffic", (SEGMENT, Field("speed", FieldType.TEXT), FLOW, NOTE))
-    said = proxy.announcement(frames.announcement("m1", boot=2, schema=other), radio_us=5, heard_us=5)
+    said = proxy.receive_announcement(frames.announcement("m1", boot=2, schema=other), radio_us=5, received_us=5)
     assert len(refused(said)) == 1
     assert program_of(proxy).sleeping
-    said = proxy.announcement(frames.announcement("m1", boot=3), radio_us=9, heard_us=9)
+    said = proxy.receive_announcement(frames.announcement("m1", boot=3), radio_us=9, received_us=9)
     assert refused(said) == []
     assert program_of(proxy).fields == ("speed",)
 
 
 def test_a_restarted_proxy_does_not_ask_them_either(frames):
     proxy = Fleet("p", FleetLimits(), now_us=0)
-    proxy.demand("traffic", WRONG, radio_us=0)
+    proxy.receive_demand("traffic", WRONG, radio_us=0)
     assert len(refused(proxy.restore([frames.announcement("m1")]))) == 1
     assert program_of(proxy).sleeping
 

@@ -30,7 +30,7 @@ from proxy.driven_devices import MOST_CONTROLS, MOST_WAITING, request
 from proxy.drivers.driver import NOTHING, PASSIVE, DriverOutput, Publication
 from proxy.drivers.settings import read_drivers
 from proxy.errors import ConfigurationError
-from proxy.link_seam import mqtt_link
+from proxy.link_interface import mqtt_link
 from proxy.service import ProxyService
 from proxy.settings import ProxySettings
 from proxy.stores import open_stores
@@ -86,7 +86,7 @@ def rows(service, column="t"):
 
 async def test_what_a_json_device_says_comes_in_batches_and_nothing_is_sent_to_it(tmp_path):
     async with running(tmp_path, [JSON_DRIVER]) as service:
-        assert [each.filter for each in service.link.greeting.subscriptions][-1] == "rooms/+"
+        assert [each.filter for each in service.link.client_session.subscriptions][-1] == "rooms/+"
         await say(service, "rooms/kitchen", {"t": 19.0})
         await say(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
         mote = service.fleet.motes["kitchen"]

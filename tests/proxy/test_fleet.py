@@ -6,20 +6,22 @@ from msgspec.structs import replace
 from protocols.wire.packets import RunProgram
 from protocols.wire.programs import SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.batching import BatchLimits, MotePosition
+from proxy.batching import BatchLimits
 from proxy.clock_bounds import ClockBounds
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
 from proxy.fleet_instructions import (
     ForMote,
     OfferStream,
-    RefuseAnnouncement,
-    RefuseDemand,
+    RejectAnnouncement,
+    RejectDemand,
     RememberAnnouncement,
     TuplesDropped,
 )
-from proxy.mote_events import Refused, SendControl
+from proxy.fleet_members import FleetLimits
+from proxy.mote_events import Rejected, SendControl
 from proxy.stream_state import StreamProgress
 from proxy.tracking_limits import TrackingLimits
+from proxy.waiting_tuples import MotePosition
 
 S = 1_000_000
 SPEED = SamplingProgram(("speed",), 10 * S)
@@ -51,16 +53,16 @@ def batches(found):
 
 
 def hear(proxy, packet, radio=0):
-    return proxy.packet(packet, radio_us=radio, heard_us=radio)
+    return proxy.receive_packet(packet, radio_us=radio, received_us=radio)
 
 
 def announce(proxy, announcement):
-    return proxy.announcement(announcement, radio_us=0, heard_us=0)
+    return proxy.receive_announcement(announcement, radio_us=0, received_us=0)
 
 
 def sampling_fleet(frames, *motes, **options):
     proxy = fleet(**options)
-    proxy.demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
+    proxy.receive_demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
     for mote in motes:
         announce(proxy, frames.announcement(mote))
     return proxy
@@ -87,7 +89,7 @@ def test_announcement_is_kept_and_its_stream_offered_once(frames):
 def test_announcement_that_does_not_fit_is_refused_and_the_others_go_on(frames, announcement, reason):
     proxy = sampling_fleet(frames, "m1")
     (refused,) = announce(proxy, frames.announcement("m2", **announcement))
-    assert isinstance(refused, RefuseAnnouncement)
+    assert isinstance(refused, RejectAnnouncement)
     assert (refused.mote, refused.reason) == ("m2", reason)
     assert told(hear(proxy, frames.packet(0, mote="m2", listen=9))) == []
     assert told(hear(proxy, frames.packet(0, mote="m1", listen=9))) == [RunProgram(SPEED, 0)]
@@ -105,24 +107,24 @@ def test_only_mote_of_a_stream_may_change_its_fields(frames):
 def test_demand_before_or_after_the_announcement_gives_the_same_program(frames):
     before, after = sampling_fleet(frames, "m1"), fleet()
     announce(after, frames.announcement("m1"))
-    after.demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
+    after.receive_demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
     packet = frames.packet(0, listen=9)
     assert told(hear(before, packet)) == told(hear(after, packet)) == [RunProgram(SPEED, 0)]
 
 
 def test_unknown_field_of_a_demand_is_refused_when_the_schema_becomes_known(frames):
     proxy = fleet()
-    assert proxy.demand("traffic", frames.demand(("a", ["colour"], None)), radio_us=0) == []
-    refused = [each for each in announce(proxy, frames.announcement()) if isinstance(each, RefuseDemand)]
-    assert [each.refused.query for each in refused] == ["a"]
+    assert proxy.receive_demand("traffic", frames.demand(("a", ["colour"], None)), radio_us=0) == []
+    refused = [each for each in announce(proxy, frames.announcement()) if isinstance(each, RejectDemand)]
+    assert [each.rejected.query for each in refused] == ["a"]
 
 
 def test_fleet_is_bounded(frames):
     proxy = fleet(limits=FleetLimits(motes=1, streams=1))
     announce(proxy, frames.announcement("m1"))
-    assert kinds(hear(proxy, frames.packet(0, mote="m2"))) == ["RefuseAnnouncement"]
-    assert kinds(announce(proxy, frames.announcement("m2"))) == ["RefuseAnnouncement"]
-    assert kinds(proxy.demand("weather", frames.demand(stream="weather"), radio_us=0)) == ["RefuseDemand"]
+    assert kinds(hear(proxy, frames.packet(0, mote="m2"))) == ["RejectAnnouncement"]
+    assert kinds(announce(proxy, frames.announcement("m2"))) == ["RejectAnnouncement"]
+    assert kinds(proxy.receive_demand("weather", frames.demand(stream="weather"), radio_us=0)) == ["RejectDemand"]
 
 
 def test_unannounced_mote_that_falls_silent_is_forgotten(frames):
@@ -133,8 +135,8 @@ def test_unannounced_mote_that_falls_silent_is_forgotten(frames):
 
 
 def test_watermark_is_the_lowest_promise_and_moves_with_the_batches(frames):
-    #  m1   promises 0    samples 0, promises 10           samples 10, promises 20
-    #  m2   promises 0                 samples 0, promises 10
+    #  m1   mote_watermarks 0    samples 0, mote_watermarks 10           samples 10, mote_watermarks 20
+    #  m2   mote_watermarks 0                 samples 0, mote_watermarks 10
     #  cut             0 |          0 |                 10 |               10 (tuple only)
     proxy = sampling_fleet(frames, "m1", "m2")
     hear(proxy, frames.packet(0, mote="m1", listen=9))
@@ -158,7 +160,7 @@ def test_silent_mote_no_longer_holds_the_watermark_and_its_samples_are_late(fram
     proxy.time_passed(7 * S)
     assert batches(proxy.cut(7 * S)) == [(2, 50 * S, True, [])]
     found = hear(proxy, frames.packet(1, (0, 1.0), mote="m2", program=NUMBER), radio=8 * S)
-    assert [each.instruction.reason for each in found if isinstance(each.instruction, Refused)] == ["late"]
+    assert [each.instruction.reason for each in found if isinstance(each.instruction, Rejected)] == ["late"]
     assert proxy.cut(8 * S) == []
 
 
@@ -166,7 +168,7 @@ def test_when_the_last_mote_sleeps_nobody_waits_for_the_stream(frames):
     proxy = sampling_fleet(frames, "m1")
     hear(proxy, frames.packet(0, promise=5, program=NUMBER))
     assert batches(proxy.cut(0)) == [(1, 5, True, [])]
-    proxy.demand("traffic", frames.demand(), radio_us=0)
+    proxy.receive_demand("traffic", frames.demand(), radio_us=0)
     hear(proxy, frames.packet(1, promise=6))
     assert batches(proxy.cut(0)) == [(2, 5, False, [])]
     assert proxy.cut(60 * S) == []
@@ -203,7 +205,7 @@ def test_restart_continues_numbers_and_watermark_and_waits_for_its_motes(frames)
         positions={"m1": MotePosition("m1", 1, 4, 0)},
         streams=[StreamProgress("traffic", 7, 5, sampling=True)],
     )
-    proxy.demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
+    proxy.receive_demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
     proxy.restore([frames.announcement("m1"), frames.announcement("m2")])
     assert proxy.cut(0) == []
     hear(proxy, frames.packet(5, (6, 1.0), clock=6, promise=9, program=NUMBER))
@@ -247,11 +249,11 @@ BOUNDED = FleetLimits(tracking=TrackingLimits(clock=ClockBounds(60 * S, 3_600 * 
 def at(frames, proxy, mote, sequence, clock, *, now=NOW):
     """A mote samples the speed when its clock shows `clock`; the packet is heard at `now`."""
     packet = frames.packet(sequence, (clock, 1.0), mote=mote, clock=clock, promise=clock + 10 * S, program=NUMBER)
-    return proxy.packet(packet, radio_us=0, heard_us=now)
+    return proxy.receive_packet(packet, radio_us=0, received_us=now)
 
 
-def refusals(instructions):
-    return [each.instruction.reason.value for each in instructions if isinstance(each.instruction, Refused)]
+def rejections(instructions):
+    return [each.instruction.reason.value for each in instructions if isinstance(each.instruction, Rejected)]
 
 
 @pytest.mark.parametrize(("clock", "reason"), [(0, "clock_behind"), (NOW + 70 * 365 * DAY, "clock_ahead")])
@@ -259,8 +261,8 @@ def test_one_wrong_clock_neither_holds_a_stream_back_nor_drives_it_on(frames, cl
     #  wrong   1970, or 2100   |      its clock is set right
     #  right   now             | now + 10 s   now + 20 s
     proxy = sampling_fleet(frames, "right", "wrong", limits=BOUNDED)
-    assert refusals(at(frames, proxy, "right", 0, NOW)) == []
-    assert refusals(at(frames, proxy, "wrong", 0, clock)) == [reason]
+    assert rejections(at(frames, proxy, "right", 0, NOW)) == []
+    assert rejections(at(frames, proxy, "wrong", 0, clock)) == [reason]
     assert batches(proxy.cut(0)) == [(1, NOW + 10 * S, True, [(NOW, "right")])]
     entry = proxy.entry("wrong")
     assert (entry.clock_fault, entry.samples_ahead, entry.samples_behind) == (
@@ -268,7 +270,7 @@ def test_one_wrong_clock_neither_holds_a_stream_back_nor_drives_it_on(frames, cl
     )  # fmt: skip
     assert proxy.clock_faults()[reason.removeprefix("clock_")] == 1
     at(frames, proxy, "right", 1, NOW + 10 * S, now=NOW + 10 * S)
-    assert refusals(at(frames, proxy, "wrong", 1, NOW + 10 * S, now=NOW + 10 * S)) == []
+    assert rejections(at(frames, proxy, "wrong", 1, NOW + 10 * S, now=NOW + 10 * S)) == []
     assert (proxy.entry("wrong").clock_fault, sum(proxy.clock_faults().values())) == (None, 0)
     assert batches(proxy.cut(0)) == [(2, NOW + 20 * S, True, [(NOW + 10 * S, "right"), (NOW + 10 * S, "wrong")])]
     at(frames, proxy, "right", 2, NOW + 20 * S, now=NOW + 20 * S)
@@ -286,8 +288,8 @@ def test_a_stream_of_wrong_clocks_only_is_waited_for_by_nobody(frames):
 def test_a_replay_says_so_and_runs_on_a_clock_of_its_own(frames):
     proxy = fleet(limits=BOUNDED)
     announce(proxy, replace(frames.announcement(), replays=True))
-    proxy.demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
-    assert refusals(at(frames, proxy, "m1", 0, 15_000 * DAY)) == []
+    proxy.receive_demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
+    assert rejections(at(frames, proxy, "m1", 0, 15_000 * DAY)) == []
     assert batches(proxy.cut(0)) == [(1, 15_000 * DAY + 10 * S, True, [(15_000 * DAY, "m1")])]
 
 
@@ -297,11 +299,11 @@ def test_a_replay_into_a_stream_that_motes_feed_live_is_refused(frames):
     (refused,) = announce(proxy, replace(frames.announcement("m2"), replays=True))
     assert (refused.reason, "live" in refused.detail) == ("replay", True)
     proxy.time_passed(3_600 * S)  # m1 is silent by now
-    assert "RefuseAnnouncement" not in kinds(announce(proxy, replace(frames.announcement("m2"), replays=True)))
+    assert "RejectAnnouncement" not in kinds(announce(proxy, replace(frames.announcement("m2"), replays=True)))
 
 
 def test_what_a_driver_has_checked_is_not_held_to_the_bounds(frames):
     proxy = fleet(limits=BOUNDED, checked=lambda mote: mote == "m1")
     announce(proxy, frames.announcement())
-    proxy.demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
-    assert refusals(at(frames, proxy, "m1", 0, NOW - DAY)) == []
+    proxy.receive_demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
+    assert rejections(at(frames, proxy, "m1", 0, NOW - DAY)) == []

@@ -15,31 +15,31 @@ from protocols.wire.programs import (
     VehicleEvents,
     program_number,
 )
-from proxy.batching import MotePosition
 from proxy.clock_bounds import ClockBounds
 from proxy.mote_events import (
     AnnouncementReceived,
-    AnnouncementRefused,
+    AnnouncementRejected,
     ClockRight,
     ClockWrong,
     DemandChanged,
-    HeardAgain,
-    NeverAcknowledged,
     PacketReceived,
     PacketsLost,
+    ProgramNotTakenUp,
     PublishEntry,
     Rebooted,
-    Refused,
+    Rejected,
     SendControl,
+    SilenceEnded,
     TimePassed,
     TuplesAccepted,
     WentSilent,
 )
 from proxy.mote_tracking import MoteTracking
 from proxy.packet_numbers import MOST_AT_ONCE
-from proxy.program_book import ProgramBook
+from proxy.program_table import ProgramTable
 from proxy.tracking_limits import TrackingLimits
-from proxy.watermarks import Promise
+from proxy.waiting_tuples import MotePosition
+from proxy.watermarks import MoteWatermark
 
 S = 1_000_000
 DAY = 86_400 * S
@@ -53,7 +53,7 @@ def tracking(*programs, position=None, **limits):
     return MoteTracking(
         "m1",
         proxy="p",
-        book=ProgramBook(programs),
+        programs=ProgramTable(programs),
         limits=TrackingLimits(**limits),
         started_us=0,
         position=position,
@@ -79,8 +79,8 @@ def controls(instructions):
     return [each.control.instructions[0] for each in instructions if isinstance(each, SendControl)]
 
 
-def refusals(instructions):
-    return [each.reason.value for each in instructions if isinstance(each, Refused)]
+def rejections(instructions):
+    return [each.reason.value for each in instructions if isinstance(each, Rejected)]
 
 
 def rows(instructions):
@@ -95,7 +95,7 @@ def test_unknown_mote_is_asked_who_it_is_in_its_listen_window_only(frames):
 
 def test_refused_mote_is_not_asked_again_until_it_reboots(frames):
     mote = tracking()
-    mote.handle(AnnouncementRefused(1, 0))
+    mote.handle(AnnouncementRejected(1, 0))
     assert controls(hear(mote, frames.packet(0, listen=WINDOW))) == []
     assert controls(hear(mote, frames.packet(0, boot=2, listen=WINDOW))) == [SendAnnouncement()]
 
@@ -129,7 +129,7 @@ def test_no_demand_puts_it_to_sleep(frames):
 def test_mote_that_never_acknowledges_is_reported_once(frames):
     mote = announced(frames, desired=FAST, attempts=3)
     reports = [
-        sum(isinstance(each, NeverAcknowledged) for each in hear(mote, frames.packet(n, listen=WINDOW)))
+        sum(isinstance(each, ProgramNotTakenUp) for each in hear(mote, frames.packet(n, listen=WINDOW)))
         for n in range(8)
     ]
     assert reports == [0, 0, 0, 1, 0, 0, 0, 0]
@@ -151,7 +151,7 @@ def test_packet_numbers_tell_replays_losses_and_reboots_apart(frames, second, ex
     hear(mote, frames.packet(0))
     boot, sequence = second
     found = [
-        each.reason.value if isinstance(each, Refused) else each
+        each.reason.value if isinstance(each, Rejected) else each
         for each in hear(mote, frames.packet(sequence, boot=boot))
     ]
     assert found == expected
@@ -205,9 +205,9 @@ def test_over_a_restart_of_the_proxy_the_mote_s_clock_tells_how_many_it_can_have
 def test_mote_that_lost_its_counters_is_taken_after_it_announced_itself(frames, boot, clock, taken):
     mote = announced(frames)
     hear(mote, frames.packet(50, clock=10 * S))
-    assert refusals(hear(mote, frames.packet(0, boot=boot, clock=clock))) == ["replayed"]
+    assert rejections(hear(mote, frames.packet(0, boot=boot, clock=clock))) == ["replayed"]
     mote.handle(AnnouncementReceived(frames.announcement(boot=boot), 0, 0))
-    assert (refusals(hear(mote, frames.packet(0, boot=boot, clock=clock))) == []) is taken
+    assert (rejections(hear(mote, frames.packet(0, boot=boot, clock=clock))) == []) is taken
 
 
 @pytest.mark.parametrize("boot", [1, 0], ids=["same boot number", "smaller boot number"])
@@ -215,21 +215,21 @@ def test_a_mote_whose_counters_and_announcement_are_lost_is_asked_for_one(frames
     mote = announced(frames)
     hear(mote, frames.packet(7, clock=4 * S))
     found = hear(mote, frames.packet(0, boot=boot, clock=9 * S, listen=WINDOW), heard=9 * S)
-    assert (refusals(found), controls(found)) == (["replayed"], [SendAnnouncement()])
+    assert (rejections(found), controls(found)) == (["replayed"], [SendAnnouncement()])
     mote.handle(AnnouncementReceived(frames.announcement(boot=boot), 9 * S, 9 * S))
-    assert refusals(hear(mote, frames.packet(1, boot=boot, clock=10 * S))) == []
+    assert rejections(hear(mote, frames.packet(1, boot=boot, clock=10 * S))) == []
 
 
 def test_nothing_is_asked_of_a_replay(frames):
     mote = announced(frames)
     hear(mote, frames.packet(7, clock=4 * S))
     found = hear(mote, frames.packet(7, clock=4 * S, listen=WINDOW), heard=4 * S)
-    assert (refusals(found), controls(found)) == (["replayed"], [])
+    assert (rejections(found), controls(found)) == (["replayed"], [])
 
 
 def test_position_from_before_a_restart_refuses_what_was_taken_and_counts_what_is_missing(frames):
     mote = tracking(position=MotePosition("m1", 1, 7, 0))
-    assert refusals(hear(mote, frames.packet(7))) == ["replayed"]
+    assert rejections(hear(mote, frames.packet(7))) == ["replayed"]
     assert hear(mote, frames.packet(10)) == [PacketsLost(2)]
 
 
@@ -261,26 +261,26 @@ def test_samples_of_the_previous_program_are_read_by_its_field_order(frames):
 def test_bad_samples_are_refused_and_counted(frames, sample, program, reason):
     mote = announced(frames, SLOW, desired=FAST)
     found = hear(mote, frames.packet(0, sample, program=program), watermark=0)
-    assert refusals(found) == [reason]
+    assert rejections(found) == [reason]
     assert rows(found) == []
     assert (mote.counters.packets_rejected, mote.counters.samples_late) == ((0, 1) if reason == "late" else (1, 0))
 
 
 def test_samples_of_an_unannounced_mote_are_refused(frames):
-    assert refusals(hear(tracking(FAST), frames.packet(0, (0, 1.0), program=FAST_NUMBER))) == ["unannounced"]
+    assert rejections(hear(tracking(FAST), frames.packet(0, (0, 1.0), program=FAST_NUMBER))) == ["unannounced"]
 
 
 def test_only_the_late_samples_of_a_packet_are_refused(frames):
     mote = announced(frames, desired=FAST)
     found = hear(mote, frames.packet(0, (S, 1.0), (2 * S, 2.0), clock=2 * S, program=FAST_NUMBER), watermark=2 * S)
-    assert refusals(found) == ["late"]
+    assert rejections(found) == ["late"]
     assert [start for start, _ in rows(found)] == [2 * S]
 
 
 @pytest.mark.parametrize(("ahead", "expected"), [(None, []), (60 * S, []), (59 * S, ["clock_ahead"])])
 def test_clock_ahead_of_real_time(frames, ahead, expected):
     mote = announced(frames, clock=ClockBounds(ahead))
-    assert refusals(hear(mote, frames.packet(0, clock=160 * S), heard=100 * S)) == expected
+    assert rejections(hear(mote, frames.packet(0, clock=160 * S), heard=100 * S)) == expected
 
 
 BOUNDS = ClockBounds(60 * S, 3_600 * S)
@@ -293,8 +293,8 @@ def test_mote_with_a_wrong_clock_is_spoken_to_numbered_and_taken_back(frames, cl
     found = hear(mote, frames.packet(0, clock=clock, listen=WINDOW), heard=NOW)
     assert controls(found)[0].program == FAST
     assert controls(found)[0].not_before_us <= NOW, "not when its clock shows 2100"
-    assert mote.promise is None
-    fault = mote.clock_fault
+    assert mote.watermark is None
+    fault = mote.clock.fault
     assert ClockWrong(fault, abs(NOW - clock)) in found
     again = hear(mote, frames.packet(1, (clock, 1.0), clock=clock, program=FAST_NUMBER), heard=NOW)
     assert not [each for each in again if isinstance(each, ClockWrong | TuplesAccepted)], "it is said once"
@@ -302,7 +302,7 @@ def test_mote_with_a_wrong_clock_is_spoken_to_numbered_and_taken_back(frames, cl
     right = hear(mote, frames.packet(2, (NOW, 1.0), clock=NOW, program=FAST_NUMBER), heard=NOW)
     assert ClockRight() in right
     assert [start for start, _ in rows(right)] == [NOW]
-    assert mote.promise == Promise(NOW)
+    assert mote.watermark == MoteWatermark(NOW)
 
 
 def test_mote_that_lost_its_counters_is_known_again_after_its_clock_was_ahead(frames):
@@ -310,7 +310,7 @@ def test_mote_that_lost_its_counters_is_known_again_after_its_clock_was_ahead(fr
     hear(mote, frames.packet(50, clock=NOW), heard=NOW)
     hear(mote, frames.packet(51, clock=2 * NOW), heard=NOW)
     mote.handle(AnnouncementReceived(frames.announcement(boot=1), 0, 0))
-    assert refusals(hear(mote, frames.packet(0, clock=NOW + S), heard=NOW + S)) == []
+    assert rejections(hear(mote, frames.packet(0, clock=NOW + S), heard=NOW + S)) == []
 
 
 def test_what_a_mote_of_a_wrong_clock_left_out_is_not_filled_in_when_it_is_taken_back(frames):
@@ -339,13 +339,13 @@ def test_what_a_mote_of_a_wrong_clock_left_out_is_not_filled_in_when_it_is_taken
 def test_a_promise_that_no_program_explains_is_a_wrong_clock(frames, promise, program, fault):
     mote = announced(frames, desired=program, clock=BOUNDS)
     hear(mote, frames.packet(0, clock=NOW, promise=promise, program=program_number(program)), heard=NOW)
-    assert mote.clock_fault == fault
+    assert mote.clock.fault == fault
 
 
 def test_samples_older_than_a_right_clock_gives_are_refused_one_by_one(frames):
     mote = announced(frames, desired=FAST, clock=BOUNDS)
     found = hear(mote, frames.packet(0, (0, 1.0), (NOW, 2.0), clock=NOW, program=FAST_NUMBER), heard=NOW)
-    assert (refusals(found), [start for start, _ in rows(found)]) == (["clock_behind"], [NOW])
+    assert (rejections(found), [start for start, _ in rows(found)]) == (["clock_behind"], [NOW])
     assert mote.counters.samples_behind == 1
 
 
@@ -357,46 +357,46 @@ def test_a_mote_that_is_overdue_is_silent_until_it_is_heard_again(frames):
     assert mote.handle(TimePassed(6 * S - 1)) == []
     assert WentSilent(6 * S) in mote.handle(TimePassed(6 * S))
     assert mote.handle(TimePassed(7 * S)) == []
-    assert (mote.state, mote.promise) == (MoteState.SILENT, None)
-    assert HeardAgain() in hear(mote, frames.packet(1, program=FAST_NUMBER), radio=7 * S)
+    assert (mote.state, mote.watermark) == (MoteState.SILENT, None)
+    assert SilenceEnded() in hear(mote, frames.packet(1, program=FAST_NUMBER), radio=7 * S)
     assert mote.state is MoteState.SAMPLING
 
 
 def test_a_mote_counts_in_the_watermark_while_it_samples_or_should(frames):
     mote = tracking()
-    assert mote.promise is None
+    assert mote.watermark is None
     mote.restore(frames.announcement())
-    assert mote.promise == Promise(None), "known from before the restart: may be sampling"
+    assert mote.watermark == MoteWatermark(None), "known from before the restart: may be sampling"
     hear(mote, frames.packet(3, clock=5))
-    assert mote.promise is None, "asleep and nobody asks"
+    assert mote.watermark is None, "asleep and nobody asks"
     mote.handle(DemandChanged(FAST, 0))
-    assert mote.promise == Promise(5), "should sample"
+    assert mote.watermark == MoteWatermark(5), "should sample"
     hear(mote, frames.packet(4, clock=6, listen=WINDOW), watermark=9)
-    assert mote.promise == Promise(9), "was told so, from the watermark on"
+    assert mote.watermark == MoteWatermark(9), "was told so, from the watermark on"
     mote.handle(TimePassed(5 * S))
-    assert mote.promise == Promise(9)
+    assert mote.watermark == MoteWatermark(9)
     hear(mote, frames.packet(5, clock=20, promise=21, program=FAST_NUMBER), radio=5 * S)
-    assert mote.promise == Promise(21), "samples"
+    assert mote.watermark == MoteWatermark(21), "samples"
     mote.handle(DemandChanged(SLEEP, 5 * S))
-    assert mote.promise == Promise(21), "still samples"
+    assert mote.watermark == MoteWatermark(21), "still samples"
     hear(mote, frames.packet(6, clock=25), radio=5 * S)
-    assert mote.promise is None, "sleeps"
+    assert mote.watermark is None, "sleeps"
 
 
 def test_mote_that_does_not_begin_holds_the_watermark_for_a_bounded_time(frames):
     mote = announced(frames, desired=FAST, patience_us=10 * S, silence_after_us=100 * S)
     hear(mote, frames.packet(0, clock=5, listen=WINDOW))
     mote.handle(TimePassed(10 * S - 1))
-    assert mote.promise == Promise(5)
+    assert mote.watermark == MoteWatermark(5)
     mote.handle(TimePassed(10 * S))
-    assert mote.promise is None
+    assert mote.watermark is None
 
 
 def test_promise_never_goes_back_within_a_boot(frames):
     mote = announced(frames, desired=FAST)
     hear(mote, frames.packet(0, promise=50, program=FAST_NUMBER))
     hear(mote, frames.packet(1, promise=40, program=FAST_NUMBER))
-    assert mote.promise == Promise(50)
+    assert mote.watermark == MoteWatermark(50)
 
 
 def test_the_catalog_entry_has_state_program_and_counters(frames):

@@ -16,8 +16,10 @@ from protocols.errors import FrameError
 from protocols.wire import topics
 from protocols.wire.catalog import MoteEntry, MoteState, Presence, Status
 from protocols.wire.frames import VERSION, encode
-from proxy.fleet_instructions import RefuseAnnouncement
-from proxy.neighbours import NO_NEWS, NeighbourNews, Neighbours
+from proxy.fleet import Fleet
+from proxy.fleet_instructions import RejectAnnouncement
+from proxy.fleet_members import FleetLimits
+from proxy.neighbours import NO_CHANGES, NeighbourChanges, Neighbours
 from tests.proxy.test_service import introduce, running, say, settings, until
 
 __all__ = ["settings"]
@@ -43,18 +45,18 @@ def entry(neighbours, proxy, mote, *, present=True, ours=NOTHING_OURS):
 
 def test_a_mote_belongs_to_whoever_is_online_and_has_it():
     b = Neighbours("b", 5)
-    assert entry(b, "a", "m1") == NO_NEWS
+    assert entry(b, "a", "m1") == NO_CHANGES
     assert b.claimant("m1", ours=False) is None, "nobody knows whether a is there"
     status(b, "a", since=9)
     assert b.claimant("m1", ours=False) == "a"
     assert b.claimant("m2", ours=False) is None
-    assert status(b, "a", Presence.OFFLINE) == NeighbourNews(freed=("m1",))
-    assert status(b, "a", Presence.OFFLINE) == NO_NEWS
+    assert status(b, "a", Presence.OFFLINE) == NeighbourChanges(freed=("m1",))
+    assert status(b, "a", Presence.OFFLINE) == NO_CHANGES
     assert b.claimant("m1", ours=False) is None
     status(b, "a", since=9)
-    assert entry(b, "a", "m1", present=False) == NeighbourNews(freed=("m1",))
+    assert entry(b, "a", "m1", present=False) == NeighbourChanges(freed=("m1",))
     assert b.claimant("m1", ours=False) is None
-    assert entry(b, "a", "m1", present=False) == NO_NEWS
+    assert entry(b, "a", "m1", present=False) == NO_CHANGES
 
 
 @pytest.mark.parametrize(("since", "lost"), [(4, True), (5, True), (6, False)])
@@ -71,13 +73,13 @@ def test_of_two_at_once_the_one_longer_online_keeps_it(since, lost, first):
 
 def test_what_we_said_ourselves_and_what_is_said_twice_is_no_news():
     b = Neighbours("b", 5)
-    assert status(b, "b", since=0, ours=ALL_OURS) == NO_NEWS
-    assert entry(b, "b", "m1", ours=ALL_OURS) == NO_NEWS
+    assert status(b, "b", since=0, ours=ALL_OURS) == NO_CHANGES
+    assert entry(b, "b", "m1", ours=ALL_OURS) == NO_CHANGES
     assert b.claimant("m1", ours=False) is None
     status(b, "a", since=1)
     entry(b, "a", "m1")
     topic = topics.parse(topics.mote_entry("a", "m1"))
-    assert b.received(topic, b"whatever comes again is not looked at", ALL_OURS) == NO_NEWS
+    assert b.received(topic, b"whatever comes again is not looked at", ALL_OURS) == NO_CHANGES
 
 
 def test_a_mote_that_a_third_proxy_has_is_not_free():
@@ -85,9 +87,9 @@ def test_a_mote_that_a_third_proxy_has_is_not_free():
     for other in ("a", "c"):
         status(b, other)
         entry(b, other, "m1")
-    assert status(b, "a", Presence.OFFLINE) == NO_NEWS
+    assert status(b, "a", Presence.OFFLINE) == NO_CHANGES
     assert b.claimant("m1", ours=False) == "c"
-    assert b.received(topics.parse(topics.proxy_status("c")), b"", NOTHING_OURS) == NeighbourNews(freed=("m1",))
+    assert b.received(topics.parse(topics.proxy_status("c")), b"", NOTHING_OURS) == NeighbourChanges(freed=("m1",))
 
 
 def test_what_is_no_status_or_entry_or_anothers_is_refused():
@@ -178,14 +180,12 @@ async def test_of_two_that_took_it_at_once_the_younger_removes_its_entry(setting
 
 
 def test_the_refusal_names_the_proxy(frames):
-    from proxy.fleet import Fleet, FleetLimits
-
     neighbours = Neighbours("b", 5)
     status(neighbours, "a")
     entry(neighbours, "a", "m1")
     fleet = Fleet("b", FleetLimits(), now_us=0, neighbours=neighbours)
-    (refused,) = fleet.announcement(frames.announcement(), radio_us=0, heard_us=0)
-    assert isinstance(refused, RefuseAnnouncement)
+    (refused,) = fleet.receive_announcement(frames.announcement(), radio_us=0, received_us=0)
+    assert isinstance(refused, RejectAnnouncement)
     assert (refused.reason, "'a'" in refused.detail) == ("two_proxies", True)
 
 

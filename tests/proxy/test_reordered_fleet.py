@@ -13,9 +13,10 @@ import pytest
 
 from protocols.wire.packets import RunProgram
 from protocols.wire.programs import SamplingProgram, program_number
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
 from proxy.fleet_instructions import ForMote
-from proxy.mote_events import PacketsLost, Rebooted, Refused, SendControl, TuplesAccepted
+from proxy.fleet_members import FleetLimits
+from proxy.mote_events import PacketsLost, Rebooted, Rejected, SendControl, TuplesAccepted
 from proxy.tracking_limits import TrackingLimits
 from tests.proxy.test_service import introduce, published_batches, running, say, settings, until
 
@@ -29,13 +30,13 @@ NUMBER = program_number(SPEED)
 @pytest.fixture
 def proxy(frames):
     fleet = Fleet("p", FleetLimits(tracking=TrackingLimits(reorder_within_us=2 * S)), now_us=0)
-    fleet.demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
-    fleet.announcement(frames.announcement(), radio_us=0, heard_us=0)
+    fleet.receive_demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
+    fleet.receive_announcement(frames.announcement(), radio_us=0, received_us=0)
     return fleet
 
 
 def hear(proxy, packet, radio=0):
-    return of_kind(proxy.packet(packet, radio_us=radio, heard_us=radio))
+    return of_kind(proxy.receive_packet(packet, radio_us=radio, received_us=radio))
 
 
 def of_kind(instructions):
@@ -83,14 +84,14 @@ def test_what_never_comes_is_lost_after_a_while(proxy, frames):
     assert (found[PacketsLost], stamps) == ([PacketsLost(1)], [20 * S])
     assert SendControl not in found
     found, _ = hear(proxy, sample(frames, 1), radio=3 * S)
-    assert [each.reason for each in found[Refused]] == ["replayed"]
+    assert [each.reason for each in found[Rejected]] == ["replayed"]
 
 
 def test_what_waits_is_refused_when_it_comes_twice(proxy, frames):
     hear(proxy, sample(frames, 0))
     hear(proxy, sample(frames, 2))
     found, _ = hear(proxy, sample(frames, 2))
-    assert [each.reason for each in found[Refused]] == ["replayed"]
+    assert [each.reason for each in found[Rejected]] == ["replayed"]
     assert proxy.entry("m1").packets_rejected == 1
 
 
@@ -106,7 +107,7 @@ def test_a_mote_whose_packets_wait_is_not_silent(proxy, frames):
 def test_a_reboot_does_not_wait_for_what_came_before_it(proxy, frames):
     hear(proxy, sample(frames, 0))
     hear(proxy, sample(frames, 2))
-    instructions = proxy.announcement(frames.announcement(boot=2), radio_us=1, heard_us=1)
+    instructions = proxy.receive_announcement(frames.announcement(boot=2), radio_us=1, received_us=1)
     assert of_kind(instructions)[1] == [20 * S]
     found, _ = hear(proxy, frames.packet(0, boot=2, clock=30 * S), radio=2)
     assert found[Rebooted] == [Rebooted(2)]

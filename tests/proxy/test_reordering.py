@@ -109,7 +109,7 @@ def test_when_too_many_packets_wait_the_first_gap_is_given_up():
     assert it.hear(2, 4, 5) == []
     assert it.hear(7) == [2]
     assert it.hear(9) == [2, 4, 5]
-    it.take(it.reordering.give_up())
+    it.take(it.reordering.release_all())
     assert it.order == [2, 4, 5, 7, 9]
     assert len(it.reordering) == 0
 

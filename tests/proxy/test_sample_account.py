@@ -12,7 +12,7 @@ from protocols.acquisition.needs import Need, NeedKind
 from protocols.wire.packets import Packet, Partial, Sample
 from protocols.wire.programs import Band, Measure, Panes, Part, SamplingProgram, SendOnChange, Several
 from proxy.coverage import Coverage, coverage_of
-from proxy.sample_account import HeardPacket, PaneCount, SampleAccount
+from proxy.sample_account import PaneCount, ReceivedPacket, SampleAccount
 from proxy.spans import multiples_in, united, within, without
 
 NEED = Need(NeedKind.SAMPLES, ("speed",), 10)
@@ -26,19 +26,19 @@ def packet(clock, promise, *told, pane=0):
     return Packet(1, "m", 1, 0, clock, promise, 0, 1, records)
 
 
-def heard(found, before, clock_before, **options):
-    return HeardPacket(found, before, clock_before, **options)
+def received(found, before, clock_before, **options):
+    return ReceivedPacket(found, before, clock_before, **options)
 
 
 def begun(coverage, at=0):
-    """An account of a mote that takes up a program, and promises to sample from an instant on."""
+    """An account of a mote that takes up a program, and guarantees to sample from an instant on."""
     account = SampleAccount(NEED, "", PANE)
-    account.heard(heard(packet(at - 5, at), at - 10, at - 15, changed=True), coverage)
+    account.packet_received(received(packet(at - 5, at), at - 10, at - 15, changed=True), coverage)
     return account
 
 
 def counts(account, until, promise, clock=None, most=99) -> list[PaneCount]:
-    return list(account.tell(until, promise, promise - 5 if clock is None else clock, most))
+    return list(account.counts_until(until, promise, promise - 5 if clock is None else clock, most))
 
 
 @pytest.mark.parametrize("coverage", [EVERY, CHANGES, PANES])
@@ -60,42 +60,42 @@ def test_mote_is_due_from_its_first_sample():
 
 def test_lost_packets_are_missing_up_to_the_next_sample():
     account = begun(EVERY)
-    account.heard(heard(packet(85, 90, 70, 80), 40, 35, gap=True), EVERY)
+    account.packet_received(received(packet(85, 90, 70, 80), 40, 35, gap=True), EVERY)
     assert counts(account, 100, 100) == [(100, 10, 3)]
 
 
 def test_a_lost_packet_that_told_nothing_is_not_missed():
     account = begun(EVERY)
-    account.heard(heard(packet(45, 50, 40), 40, 35, gap=True), EVERY)
+    account.packet_received(received(packet(45, 50, 40), 40, 35, gap=True), EVERY)
     assert counts(account, 100, 100) == [(100, 10, 0)]
 
 
 def test_after_a_packet_without_samples_all_before_its_promise_is_missing():
     account = begun(EVERY)
-    account.heard(heard(packet(85, 90), 40, 35, gap=True), EVERY)
+    account.packet_received(received(packet(85, 90), 40, 35, gap=True), EVERY)
     assert counts(account, 100, 100) == [(100, 10, 5)]
 
 
 def test_mote_that_sends_changes_is_not_known_until_it_sends_again():
     account = begun(CHANGES)
-    account.heard(heard(packet(45, 50), 20, 15, gap=True), CHANGES)
-    account.heard(heard(packet(105, 110), 50, 45), CHANGES)
+    account.packet_received(received(packet(45, 50), 20, 15, gap=True), CHANGES)
+    account.packet_received(received(packet(105, 110), 50, 45), CHANGES)
     assert counts(account, 100, 110) == [(100, 10, 8)]
-    account.heard(heard(packet(155, 160, 130, 150), 110, 105), CHANGES)
+    account.packet_received(received(packet(155, 160, 130, 150), 110, 105), CHANGES)
     assert counts(account, 200, 200) == [(200, 10, 3)]
 
 
 def test_panes_that_were_over_and_did_not_come_are_missing():
     """A pane that was open when the packet got lost, is still to come."""
     account = begun(PANES)
-    account.heard(heard(packet(125, 130), 20, 15, gap=True), PANES)
+    account.packet_received(received(packet(125, 130), 20, 15, gap=True), PANES)
     assert counts(account, 200, 200) == [(100, 10, 10), (200, 10, 0)]
 
 
 def test_panes_that_come_late_are_there():
     account = begun(PANES)
-    account.heard(heard(packet(125, 99), 20, 15, gap=True), PANES)
-    account.heard(heard(packet(135, 140, 100, pane=50), 99, 125), PANES)
+    account.packet_received(received(packet(125, 99), 20, 15, gap=True), PANES)
+    account.packet_received(received(packet(135, 140, 100, pane=50), 99, 125), PANES)
     assert counts(account, 200, 200) == [(100, 10, 5), (200, 10, 0)]
 
 
@@ -107,15 +107,15 @@ def test_silent_mote_misses_all_since_its_promise_and_its_open_pane():
 def test_heard_again_what_it_has_kept_comes_too_late():
     account = begun(EVERY)
     counts(account, 200, 40)
-    account.heard(heard(packet(285, 290, 250, 260, 270, 280), 40, 35, watermark_us=260), EVERY)
+    account.packet_received(received(packet(285, 290, 250, 260, 270, 280), 40, 35, watermark_us=260), EVERY)
     assert counts(account, 300, 300) == [(300, 10, 6)]
 
 
 def test_reboot_loses_what_was_not_promised_until_it_begins_again():
     account = begun(EVERY)
     account.stop(50)
-    account.heard(heard(packet(5, 5), None, 0, changed=True), None)
-    account.heard(heard(packet(125, 130), 5, 5, changed=True), EVERY)
+    account.packet_received(received(packet(5, 5), None, 0, changed=True), None)
+    account.packet_received(received(packet(125, 130), 5, 5, changed=True), EVERY)
     assert counts(account, 200, 200) == [(100, 10, 5), (200, 10, 3)]
 
 
@@ -127,25 +127,25 @@ def test_rebooted_mote_that_sleeps_is_missing():
 
 def test_program_that_follows_another_leaves_nothing_out():
     account = begun(EVERY)
-    account.heard(heard(packet(55, 60), 40, 35, changed=True), PANES)
+    account.packet_received(received(packet(55, 60), 40, 35, changed=True), PANES)
     assert counts(account, 100, 100) == [(100, 10, 0)]
 
 
 def test_unsent_changes_are_lost_with_the_end_of_their_program():
     account = begun(CHANGES)
-    account.heard(heard(packet(65, 70), 40, 35, changed=True), EVERY)
+    account.packet_received(received(packet(65, 70), 40, 35, changed=True), EVERY)
     assert counts(account, 100, 100) == [(100, 10, 3)]
 
 
 def test_slower_program_is_due_less_often():
     account = begun(EVERY)
-    account.heard(heard(packet(55, 60), 50, 45, changed=True), Coverage(0, 20))
+    account.packet_received(received(packet(55, 60), 50, 45, changed=True), Coverage(0, 20))
     assert counts(account, 200, 200) == [(100, 6 + 2, 0), (200, 5, 0)]
 
 
 def test_unread_packet_is_a_lost_one():
     account = begun(EVERY)
-    account.heard(heard(packet(85, 90, 70, 80), 40, 35, read=False), EVERY)
+    account.packet_received(received(packet(85, 90, 70, 80), 40, 35, read=False), EVERY)
     assert counts(account, 100, 100) == [(100, 10, 5)]
 
 
@@ -164,20 +164,20 @@ def test_mote_that_promises_to_take_no_samples_is_not_due():
 def test_mote_not_heard_since_the_restart_is_due_from_the_watermark():
     account = SampleAccount(NEED, "", PANE)
     account.begin(50, 10)
-    account.heard(heard(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True), EVERY)
+    account.packet_received(received(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True), EVERY)
     assert counts(account, 200, 200) == [(100, 5, 0), (200, 10, 0)]
 
 
 def test_packets_lost_during_the_restart_are_missing():
     account = SampleAccount(NEED, "", PANE)
     account.begin(50, 10)
-    account.heard(heard(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True, gap=True), EVERY)
+    account.packet_received(received(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True, gap=True), EVERY)
     assert counts(account, 200, 200) == [(100, 5, 5), (200, 10, 1)]
 
 
 def test_acknowledgement_that_was_lost_counts_from_what_the_mote_was_told():
     account = SampleAccount(NEED, "", PANE)
-    account.heard(heard(packet(85, 90, 70, 80), 20, 15, changed=True, gap=True, not_before_us=40), EVERY)
+    account.packet_received(received(packet(85, 90, 70, 80), 20, 15, changed=True, gap=True, not_before_us=40), EVERY)
     assert counts(account, 100, 100) == [(100, 6, 3)]
 
 
@@ -199,7 +199,7 @@ def test_of_samples_sent_one_by_one_just_those_lost_are_missing(arrives: list[bo
             gap = True
             missing.update(stamps)
             continue
-        account.heard(heard(packet(at - 5, at, *stamps), before, clock_before, gap=gap), EVERY)
+        account.packet_received(received(packet(at - 5, at, *stamps), before, clock_before, gap=gap), EVERY)
         before, clock_before, gap = at, at - 5, False
     found = {end: (expected, lost) for end, expected, lost in counts(account, at, at, clock=at - 5)}
     assert found == {end: (10, sum(end - PANE <= each < end for each in missing)) for end in range(PANE, at + 1, PANE)}

@@ -28,7 +28,7 @@ from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 from proxy.errors import StoreFullError
-from proxy.link_seam import Clocks, mqtt_link
+from proxy.link_interface import Clocks, mqtt_link
 from proxy.service import CLOCK_EVERY_US, ProxyService
 from proxy.settings import ProxySettings
 from proxy.spool import Spool, SpooledBatch
@@ -42,8 +42,8 @@ NUMBER = program_number(SPEED)
 class FakeLink:
     """Keeps what is published; the test says when there is a connection."""
 
-    def __init__(self, greeting):
-        self.greeting = greeting
+    def __init__(self, client_session):
+        self.client_session = client_session
         self.connected = asyncio.Event()
         self.hangs_total = 0
         self.published = []
@@ -57,7 +57,7 @@ class FakeLink:
 
     async def connect(self):
         self.connected.set()
-        await self.greeting.on_connect()
+        await self.client_session.on_connect()
 
     async def publish(self, message):
         if self.fails:

@@ -10,15 +10,15 @@ import pytest
 
 from protocols.wire.batches import Batch, encode_batch
 from protocols.wire.programs import SLEEP, SamplingProgram
-from proxy.batching import MotePosition
 from proxy.catalog_store import CatalogStore
 from proxy.data_folder import owned_data_folder
 from proxy.database import migrations_of, open_database
 from proxy.errors import DataFolderError, DataFolderInUseError, StoreCorruptError, StoreError, StoreVersionError
-from proxy.quarantine import Quarantine, RefusedFrame
+from proxy.quarantine import Quarantine, RejectedFrame
 from proxy.spool import DamagedBatchError, Spool, SpooledBatch
 from proxy.stores import open_stores
 from proxy.stream_state import StreamProgress
+from proxy.waiting_tuples import MotePosition
 
 FAST = SamplingProgram(("speed",), 1)
 SLOW = SamplingProgram(("speed",), 5)
@@ -225,17 +225,17 @@ def test_catalog_with_an_unreadable_row_is_refused(tmp_path):
 def test_quarantine_is_a_ring(tmp_path):
     made = Quarantine(tmp_path / "q", 3)
     for number in range(5):
-        made.put(RefusedFrame(number, "topic", "reason", "detail", b"x" * 100_000))
+        made.put(RejectedFrame(number, "topic", "reason", "detail", b"x" * 100_000))
         made.write(made.take_pending())
-    assert [(each.heard_us, len(each.payload)) for each in made.frames()] == [(2, 65536), (3, 65536), (4, 65536)]
+    assert [(each.received_us, len(each.payload)) for each in made.frames()] == [(2, 65536), (3, 65536), (4, 65536)]
     made.close()
 
 
 def test_quarantine_keeps_the_latest_of_a_flood_in_memory(tmp_path):
     made = Quarantine(tmp_path / "q", 3)
     for number in range(5):
-        made.put(RefusedFrame(number, "", "", "", b""))
-    assert [each.heard_us for each in made.take_pending()] == [2, 3, 4]
+        made.put(RejectedFrame(number, "", "", "", b""))
+    assert [each.received_us for each in made.take_pending()] == [2, 3, 4]
     made.close()
 
 

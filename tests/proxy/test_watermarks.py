@@ -9,10 +9,11 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement, Packet, RunProgram, Sample
 from protocols.wire.programs import SLEEP, first_sample_at_or_after, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
 from proxy.fleet_instructions import ForMote
-from proxy.mote_events import Refusal, Refused, SendControl
-from proxy.watermarks import LOWEST_US, Promise, advance
+from proxy.fleet_members import FleetLimits
+from proxy.mote_events import Rejected, Rejection, SendControl
+from proxy.watermarks import LOWEST_US, MoteWatermark, advance
 
 S = 1_000_000
 SCHEMA = StreamSchema("traffic", (Field("speed", FieldType.REAL),))
@@ -20,7 +21,7 @@ WATCHES = ("m1", "m2", "m3")
 
 
 @pytest.mark.parametrize(
-    ("before", "promises", "after"),
+    ("before", "mote_watermarks", "after"),
     [
         (None, [], None),
         (3, [], 3),
@@ -31,12 +32,12 @@ WATCHES = ("m1", "m2", "m3")
         (None, [None, 5], None),
     ],
 )
-def test_the_watermark_is_the_least_promise_and_never_goes_back(before, promises, after):
-    assert advance(before, [Promise(each) for each in promises]) == after
+def test_the_watermark_is_the_least_promise_and_never_goes_back(before, mote_watermarks, after):
+    assert advance(before, [MoteWatermark(each) for each in mote_watermarks]) == after
 
 
 class ScriptedMote:
-    """A mote that keeps its promises; it knows nothing of the code under test."""
+    """A mote that keeps its mote_watermarks; it knows nothing of the code under test."""
 
     def __init__(self, name, period):
         self.name, self.period = name, period
@@ -95,17 +96,17 @@ class Run:
             self.announce(mote)
 
     def announce(self, mote):
-        self.fleet.announcement(mote.announcement(), radio_us=self.now, heard_us=self.now)
+        self.fleet.receive_announcement(mote.announcement(), radio_us=self.now, received_us=self.now)
 
     def deliver(self, mote, packet, *, hears=True):
-        for each in self.fleet.packet(packet, radio_us=self.now, heard_us=self.now):
+        for each in self.fleet.receive_packet(packet, radio_us=self.now, received_us=self.now):
             if not isinstance(each, ForMote):
                 continue
             if isinstance(each.instruction, SendControl) and hears:
                 for instruction in each.instruction.control.instructions:
                     assert isinstance(instruction, RunProgram)
                     mote.obey(instruction)
-            if isinstance(each.instruction, Refused) and each.instruction.reason is Refusal.LATE:
+            if isinstance(each.instruction, Rejected) and each.instruction.reason is Rejection.LATE:
                 self.late += each.instruction.samples
 
     def step(self, kind, index, seconds):
@@ -133,7 +134,7 @@ class Run:
             self.cut()
 
     def demand(self, *demands):
-        self.fleet.demand("traffic", StreamDemand(VERSION, "c", "traffic", 1, demands), radio_us=self.now)
+        self.fleet.receive_demand("traffic", StreamDemand(VERSION, "c", "traffic", 1, demands), radio_us=self.now)
 
     def cut(self):
         for batch in self.fleet.cut(self.now):

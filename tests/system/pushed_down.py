@@ -33,9 +33,10 @@ from protocols.wire.packets import Control, Packet, decode_packet
 from protocols.wire.programs import ListenSchedule, SamplingProgram, parts_of
 from protocols.wire.streams import StreamSchema
 from proxy.batching import BatchLimits
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
 from proxy.fleet_instructions import FleetInstruction, ForMote
-from proxy.mote_events import Refused, SendControl
+from proxy.fleet_members import FleetLimits
+from proxy.mote_events import Rejected, SendControl
 from proxy.tracking_limits import TrackingLimits
 from tests.cluster.spark.hosted_run import Run
 
@@ -54,7 +55,7 @@ class ProxyOnTheAir:
     batches: list[Batch] = field(default_factory=list)
     cut_us: list[int] = field(default_factory=list)
     """When each batch was cut."""
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[Rejected] = field(default_factory=list)
     loses: Loses = field(default=lambda _at_us, _packet: False)
     sent: list[tuple[Packet, bool]] = field(default_factory=list)
     """Every packet that a mote sent and the radio carried, and whether the proxy got it."""
@@ -63,7 +64,7 @@ class ProxyOnTheAir:
     def announce(self, motes: Sequence[MoteDescription], device: str) -> None:
         """Let the motes be known."""
         for mote in motes:
-            self.take(self.fleet.announcement(mote.announcement(1, device), radio_us=0, heard_us=0))
+            self.take(self.fleet.receive_announcement(mote.announcement(1, device), radio_us=0, received_us=0))
 
     def receive(self, at_us: int, payload: bytes) -> Control | None:
         """Take what arrived; return what to answer in the listen window."""
@@ -75,7 +76,7 @@ class ProxyOnTheAir:
         self.sent.append((packet, not lost))
         if lost:
             return None
-        control = self.take(self.fleet.packet(packet, radio_us=at_us, heard_us=at_us))
+        control = self.take(self.fleet.receive_packet(packet, radio_us=at_us, received_us=at_us))
         self.take(self.fleet.time_passed(at_us))
         cut = [cut.as_batch("p", "e") for cut in self.fleet.cut(at_us)]
         self.batches += cut
@@ -88,7 +89,7 @@ class ProxyOnTheAir:
         for each in instructions:
             if isinstance(each, ForMote) and isinstance(each.instruction, SendControl):
                 control = each.instruction.control
-            elif isinstance(each, ForMote) and isinstance(each.instruction, Refused):
+            elif isinstance(each, ForMote) and isinstance(each.instruction, Rejected):
                 self.refused.append(each.instruction)
         return control
 
@@ -100,7 +101,7 @@ class Outcome:
     rows: dict[str, list[tuple[int, int, dict[str, Any]]]]
     programs: dict[str, SamplingProgram]
     batches: list[Batch]
-    refused: list[Refused]
+    refused: list[Rejected]
     joules: float
     errors: dict[str, list[str]]
     sent: list[tuple[Packet, bool]]
@@ -197,7 +198,7 @@ def run(
         if raw:
             demands = tuple(each for demand in demands for each in as_samples(demand, schema))
         demand = StreamDemand(VERSION, "c", schema.name, number + 1, demands)
-        proxy.take(proxy.fleet.demand(schema.name, demand, radio_us=begins_us + moment_us))
+        proxy.take(proxy.fleet.receive_demand(schema.name, demand, radio_us=begins_us + moment_us))
         cuts.append(len(proxy.batches))
         until_us = begins_us + moments[number + 1] if number + 1 < len(moments) else ends_us + 20 * MINUTE
         motes.run(until_us)

@@ -17,7 +17,8 @@ from protocols.power.profiles import find_profile
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import Band, ListenSchedule, program_number
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
+from proxy.fleet_members import FleetLimits
 from tests.system.pushed_down import MINUTE, SECOND, ProxyOnTheAir
 from tests.system.test_push_down import SCHEMA, Road
 
@@ -66,7 +67,9 @@ def test_control_finds_the_receiver_open(changes, faults, listens_every_s):
     missed = sum(mote.counters.control_missed for mote in motes.motes)
     for epoch, (seconds, asked) in enumerate(changes, 1):
         proxy.take(
-            proxy.fleet.demand("traffic", StreamDemand(VERSION, "c", SCHEMA.name, epoch, tuple(asked)), radio_us=now_us)
+            proxy.fleet.receive_demand(
+                "traffic", StreamDemand(VERSION, "c", SCHEMA.name, epoch, tuple(asked)), radio_us=now_us
+            )
         )
         now_us += seconds * SECOND
         motes.run(now_us)

@@ -41,9 +41,9 @@ def test_engine_and_reason(wanted, program, engine, reason):
     ],
 )
 def test_refusals_have_a_hint(wanted, settings, program, error, message):
-    with pytest.raises(error, match=message) as refusal:
+    with pytest.raises(error, match=message) as rejection:
         choose_engine(wanted, BrokerSettings(**settings), program)
-    assert refusal.value.hint
+    assert rejection.value.hint
 
 
 def test_others_may_reach_a_broker_that_asks_for_passwords():

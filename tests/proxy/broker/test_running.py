@@ -86,16 +86,16 @@ async def test_two_brokers_do_not_meet(engine):
 async def test_a_port_in_use_is_named(engine):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PortInUseError, match=f"port {port} on 127.0.0.1 is in use") as refusal:
+        with pytest.raises(PortInUseError, match=f"port {port} on 127.0.0.1 is in use") as rejection:
             async with running_broker(port, engine=engine):
                 pass
-    assert "--port" in refusal.value.hint
+    assert "--port" in rejection.value.hint
 
 
 def test_an_address_of_another_machine_is_refused():
-    with pytest.raises(AddressError, match=r"cannot listen on 192\.0\.2\.77 port 1883") as refusal:
+    with pytest.raises(AddressError, match=r"cannot listen on 192\.0\.2\.77 port 1883") as rejection:
         _available_port("192.0.2.77", 1883)
-    assert "--host" in refusal.value.hint
+    assert "--host" in rejection.value.hint
 
 
 async def test_a_mosquitto_that_does_not_start_says_why(tmp_path, monkeypatch):

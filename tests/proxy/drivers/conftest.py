@@ -21,7 +21,7 @@ class Session:
 
     @property
     def times(self):
-        return {"radio_us": self.radio_us, "heard_us": NOW + self.radio_us}
+        return {"radio_us": self.radio_us, "received_us": NOW + self.radio_us}
 
     def at(self, seconds):
         self.radio_us = round(seconds * S)

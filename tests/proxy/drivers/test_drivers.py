@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from protocols.wire.programs import SLEEP, Band, DeadBand, Panes, SamplingProgram, SendOnChange
 from protocols.wire.topics import check_name
 from proxy.drivers.driver import PASSIVE, Capabilities
-from proxy.drivers.names import NameBook
+from proxy.drivers.names import NameTable
 from proxy.drivers.push_down import push_down
 from proxy.drivers.zigbee_reporting import REPORTING
 
@@ -43,7 +43,7 @@ def test_each_does_what_it_can():
 
 @given(st.lists(st.text(min_size=1, max_size=80), unique=True, max_size=20))
 def test_names_are_allowed_unique_and_the_same_in_any_order(foreign):
-    one, other = NameBook(), NameBook()
+    one, other = NameTable(), NameTable()
     names = {each: one.name_of(each) for each in foreign}
     assert len(set(names.values())) == len(foreign)
     assert {each: other.name_of(each) for each in reversed(foreign)} == names
@@ -52,6 +52,6 @@ def test_names_are_allowed_unique_and_the_same_in_any_order(foreign):
 
 
 def test_a_name_that_looks_like_anothers_hash():
-    names = NameBook()
+    names = NameTable()
     first = names.name_of("a b")
     assert names.name_of(first) not in {first, "a b"}

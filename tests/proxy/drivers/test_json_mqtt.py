@@ -12,8 +12,9 @@ from protocols.wire.packets import Announcement, Packet
 from protocols.wire.programs import Band, DeadBand, Panes, SamplingProgram, SendOnChange, program_number
 from proxy.drivers.payloads import MAX_PAYLOAD_BYTES
 from proxy.drivers.settings import read_drivers
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
 from proxy.fleet_instructions import ForMote
+from proxy.fleet_members import FleetLimits
 from proxy.mote_events import TuplesAccepted
 
 S = 1_000_000
@@ -44,7 +45,7 @@ def stamps(output):
 
 
 def reasons(output):
-    return [each.reason for each in output.refusals]
+    return [each.reason for each in output.rejections]
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def test_booleans_scales_and_properties(session):
 )
 def test_garbage_never_raises(payload, form):
     it = driver(time={"path": "at", "form": form})
-    times = {"radio_us": 0, "heard_us": NOW}
+    times = {"radio_us": 0, "received_us": NOW}
     it.received("tele/m/SENSOR", payload, **times)
     if it.owns("m"):
         it.run("m", PROGRAM, **times)
@@ -227,13 +228,13 @@ EVENTS = st.lists(
 @given(EVENTS, st.booleans())
 def test_what_a_packet_promises_no_later_one_breaks(events, device_time):
     it = driver(**(TIME if device_time else {}))
-    radio_us, heard_us, frames = 0, NOW, []
+    radio_us, received_us, frames = 0, NOW, []
     for step, what, ahead, period_us in events:
-        heard_us += step * S
+        received_us += step * S
         radio_us += max(0, step) * S
-        times = {"radio_us": radio_us, "heard_us": heard_us}
+        times = {"radio_us": radio_us, "received_us": received_us}
         if what == "say":
-            payload = json.dumps({"t": 1, "at": heard_us / S + ahead}).encode()
+            payload = json.dumps({"t": 1, "at": received_us / S + ahead}).encode()
             frames += it.received("tele/m/SENSOR", payload, **times).frames
         elif what == "tick":
             frames += it.time_passed(**times).frames
@@ -261,11 +262,11 @@ def test_the_fleet_takes_a_foreign_device_for_a_mote(session, frames):
     def hand_over(output):
         found = []
         for frame in output.frames:
-            take = fleet.announcement if isinstance(frame, Announcement) else fleet.packet
+            take = fleet.receive_announcement if isinstance(frame, Announcement) else fleet.receive_packet
             found += [each.instruction for each in take(frame, **it.times) if isinstance(each, ForMote)]
         return found
 
-    fleet.demand("climate", frames.demand(("q", ["temperature"], 10 * S), stream="climate"), radio_us=0)
+    fleet.receive_demand("climate", frames.demand(("q", ["temperature"], 10 * S), stream="climate"), radio_us=0)
     told = [each for each in hand_over(it.say("tele/m/SENSOR", {"t": 1})) if hasattr(each, "control")]
     (order,) = told[0].control.instructions
     hand_over(it.run("m", order.program, not_before_us=order.not_before_us))

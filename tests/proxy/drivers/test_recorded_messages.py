@@ -38,7 +38,7 @@ def test_recorded_messages_are_taken(drivers, recorded, session, name, mote, str
     output = session(drivers[name]).say(message["topic"], message["payload"])
     announcement = output.frames[0]
     assert isinstance(announcement, Announcement)
-    assert (announcement.mote, announcement.stream.name, output.refusals) == (mote, stream, ())
+    assert (announcement.mote, announcement.stream.name, output.rejections) == (mote, stream, ())
 
 
 def test_every_setting_is_documented(drivers):

@@ -57,7 +57,7 @@ def test_devices_become_motes(bridge):
         ("power", FieldType.REAL),
         ("power_outage", FieldType.TEXT),
     ]
-    assert bridge.first.refusals == ()
+    assert bridge.first.rejections == ()
 
 
 def test_the_same_list_again_says_nothing_and_a_removed_device_is_forgotten(bridge, recorded):
@@ -93,7 +93,7 @@ def test_a_program_becomes_requests_and_runs_once_they_are_answered(bridge):
         "reportable_change": 25,
         "option": {},
     }
-    assert "voltage" in output.remarks[0].text
+    assert "voltage" in output.notices[0].text
     assert output.frames == ()
     assert bridge.run(SONOFF, CHANGES).publications == ()  # under way
     bridge.say(RESPONSE, {"data": {}, "status": "ok"})  # somebody else's
@@ -126,15 +126,15 @@ def test_a_plain_program_reports_once_per_period(bridge):
 def test_intervals_stay_within_what_zigbee_has(bridge, period_us, seconds):
     output = bridge.run(SONOFF, SamplingProgram(("temperature",), period_us))
     assert json.loads(output.publications[0].payload)["maximum_report_interval"] == seconds
-    assert bool(output.remarks) == (period_us in {S // 10, 100_000 * S})
+    assert bool(output.notices) == (period_us in {S // 10, 100_000 * S})
 
 
 def test_a_refused_request_is_sent_again_when_the_device_wakes_and_then_given_up(bridge):
     program = SamplingProgram(("temperature",), 60 * S)
     output = bridge.run(SONOFF, program)
     refused = answer(bridge, output.publications[0], "error")
-    assert [each.reason for each in refused.refusals] == ["device_refused"]
-    assert "bindRsp" in refused.refusals[0].detail
+    assert [each.reason for each in refused.rejections] == ["device_refused"]
+    assert "bindRsp" in refused.rejections[0].detail
     assert bridge.at(3).tick().publications == ()
     bridge.at(4).say(f"zigbee2mqtt/{SONOFF}", bridge.states[SONOFF])
     again = bridge.at(5).tick().publications
@@ -142,7 +142,7 @@ def test_a_refused_request_is_sent_again_when_the_device_wakes_and_then_given_up
     assert len(bridge.at(100).tick().publications) == 0  # no answer: refused
     assert len(bridge.at(161).tick().publications) == 1  # the last attempt
     output = bridge.at(200).tick()
-    assert output.remarks[0].text.startswith("temperature keeps the device's own reporting")
+    assert output.notices[0].text.startswith("temperature keeps the device's own reporting")
     assert program_number(program) in [each.program for each in output.frames]
 
 
@@ -154,10 +154,10 @@ def test_nobody_asking_leaves_the_device_alone(bridge):
 
 
 def test_what_no_device_can_is_refused_and_a_passive_one_says_so(bridge):
-    assert bridge.run(SONOFF, SamplingProgram(("temperature",), S, report=Panes(S))).refusals[0].reason == "program"
+    assert bridge.run(SONOFF, SamplingProgram(("temperature",), S, report=Panes(S))).rejections[0].reason == "program"
     assert bridge.driver.capabilities_of(SONOFF) == REPORTING
     assert bridge.driver.capabilities_of("nobody") == PASSIVE
-    assert bridge.run("nobody", CHANGES).refusals[0].reason == "unknown_mote"
+    assert bridge.run("nobody", CHANGES).rejections[0].reason == "unknown_mote"
 
 
 def test_states_become_samples_and_the_battery_health(bridge):
@@ -179,8 +179,8 @@ def test_binary_and_enum_values(bridge):
         answer(bridge, request, "ok")
     assert samples(bridge.at(1).say("zigbee2mqtt/my_plug", bridge.states["my_plug"])) == [(True, "on")]
     assert samples(bridge.at(2).say("zigbee2mqtt/my_plug", {"state": "OFF"})) == [(False, None)]
-    assert bridge.at(3).say("zigbee2mqtt/my_plug", {"state": 7}).refusals[0].reason == "type"
-    assert bridge.at(3).say("zigbee2mqtt/my_plug", [1]).refusals[0].reason == "shape"
+    assert bridge.at(3).say("zigbee2mqtt/my_plug", {"state": 7}).rejections[0].reason == "type"
+    assert bridge.at(3).say("zigbee2mqtt/my_plug", [1]).rejections[0].reason == "shape"
 
 
 @pytest.mark.parametrize("word", [b"offline", b'{"state":"offline"}'])
@@ -195,14 +195,14 @@ def test_a_device_that_is_offline_falls_silent(bridge, word):
 def test_other_topics_of_the_bridge_are_nothing(bridge):
     for topic in ("bridge/state", "bridge/logging", "my_plug/set", "nobody", "nobody/availability", "bridge/groups"):
         output = bridge.say(f"zigbee2mqtt/{topic}", b"online")
-        assert (output.frames, output.refusals) == ((), ())
+        assert (output.frames, output.rejections) == ((), ())
 
 
 @pytest.mark.parametrize("number", [b"1" + b"0" * 400, b"-1" + b"0" * 5000, b"1e308", b"1e999", b"-0", b'"\\ud800"'])
 def test_numbers_and_letters_beyond_all_bounds(bridge, number):
     answer(bridge, bridge.run(SONOFF, SamplingProgram(("temperature",), S)).publications[0], "ok")
     output = bridge.at(5).say(f"zigbee2mqtt/{SONOFF}", b'{"temperature": ' + number + b', "battery": ' + number + b"}")
-    assert len(samples(output)) + len(output.refusals) == 1
+    assert len(samples(output)) + len(output.rejections) == 1
     devices = b'[{"friendly_name": "a", "ieee_address": %s, "definition": {"exposes": [%s]}}]' % (number, number)
     bridge.say("zigbee2mqtt/bridge/devices", devices)
 
@@ -260,7 +260,7 @@ def test_garbage_never_raises(content, topic):
         "friendly_name": "my_plug",
         "definition": {"model": "m", "exposes": [plug, content]},
     }
-    times = {"radio_us": 0, "heard_us": NOW}
+    times = {"radio_us": 0, "received_us": NOW}
     it.received("zigbee2mqtt/bridge/devices", json.dumps([device, content]).encode(), **times)
     it.run("my_plug", SamplingProgram(("temperature",), S), **times)
     it.received(f"zigbee2mqtt/{topic}", json.dumps(content).encode(), **times)

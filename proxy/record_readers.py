@@ -8,26 +8,26 @@ from protocols.errors import SchemaError
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SLEEP
 from proxy.program_routes import Needs
-from proxy.record_taking import RecordTaking
+from proxy.record_reader import RecordReader
 
 if TYPE_CHECKING:
-    from proxy.program_book import ProgramBook
+    from proxy.program_table import ProgramTable
 
 
-class ProgramRecords:
+class RecordReaders:
     """The readers of one mote.
 
     Parameters
     ----------
-    book
+    programs
         Programs the proxy knows.
     """
 
-    def __init__(self, book: ProgramBook) -> None:
-        self._book = book
+    def __init__(self, programs: ProgramTable) -> None:
+        self._programs = programs
         self._announcement: Announcement | None = None
         self._needs: Needs = ()
-        self._taking: dict[int, RecordTaking | None] = {}
+        self._taking: dict[int, RecordReader | None] = {}
 
     def announced(self, announcement: Announcement) -> None:
         """Take note of what the mote is."""
@@ -43,14 +43,14 @@ class ProgramRecords:
                 taking.route(needs)
 
     def learned(self) -> None:
-        """The book has a new program: one that was unknown may be known now."""
+        """The table has a new program: one that was unknown may be known now."""
         self._taking = {number: taking for number, taking in self._taking.items() if taking is not None}
 
     def began(self, number: int) -> None:
         """The mote has begun with a program, from nothing."""
         self._taking.pop(number, None)
 
-    def began_anew(self) -> None:
+    def rebooted(self) -> None:
         """The mote has rebooted."""
         self._taking.clear()
 
@@ -71,18 +71,18 @@ class ProgramRecords:
         open_us = None if taking is None else taking.open_us
         return promise_us if open_us is None or promise_us is None else min(open_us, promise_us)
 
-    def of(self, number: int) -> RecordTaking | None:
+    def of(self, number: int) -> RecordReader | None:
         """Return what reads the records of a program; None if it is not known, or of another stream."""
         taking = self._taking.get(number)
         if taking is None and number not in self._taking:
             taking = self._taking[number] = self._made(number)
         return taking
 
-    def _made(self, number: int) -> RecordTaking | None:
-        program = self._book.get(number)
+    def _made(self, number: int) -> RecordReader | None:
+        program = self._programs.get(number)
         if self._announcement is None or program is None or program == SLEEP or program.sleeping:
             return None
         try:
-            return RecordTaking(self._announcement, program, self._needs)
+            return RecordReader(self._announcement, program, self._needs)
         except SchemaError:
             return None  # a program of another stream

@@ -11,7 +11,7 @@ from protocols.wire.batches import aggregate_columns
 from protocols.wire.demands import PaneDemand, QueryDemand
 from protocols.wire.packets import Partial
 from protocols.wire.programs import Measure, Panes, SamplingProgram
-from proxy.record_taking import RecordTaking
+from proxy.record_reader import RecordReader
 
 SECOND = 1_000_000
 MEASURES = (Measure.COUNT, Measure.SUM)
@@ -21,8 +21,8 @@ DEMAND = QueryDemand("q", ("flow",), SECOND, panes=PaneDemand("f", 10 * SECOND, 
 
 
 def taken(frames, count, total=0):
-    taking = RecordTaking(frames.announcement(), PROGRAM, ((NEED, (DemandClass(DEMAND, ("q",)),)),))
-    return taking.take(replace(frames.packet(1), records=(Partial(0, 10 * SECOND, ((count, total),), 1),)))
+    reader = RecordReader(frames.announcement(), PROGRAM, ((NEED, (DemandClass(DEMAND, ("q",)),)),))
+    return reader.read(replace(frames.packet(1), records=(Partial(0, 10 * SECOND, ((count, total),), 1),)))
 
 
 @pytest.mark.parametrize("count", [0, 7, 2**63 - 1, None])

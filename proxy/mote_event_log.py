@@ -7,11 +7,11 @@ from proxy.metrics import ProxyMetrics
 from proxy.mote_events import (
     ClockRight,
     ClockWrong,
-    HeardAgain,
     MoteInstruction,
-    NeverAcknowledged,
     PacketsLost,
+    ProgramNotTakenUp,
     Rebooted,
+    SilenceEnded,
     WentSilent,
 )
 
@@ -30,13 +30,13 @@ def report(mote: str, instruction: MoteInstruction, metrics: ProxyMetrics) -> No
         case WentSilent(after_us):
             metrics.count("motes_silent_times")
             log.warning("mote is silent", mote=mote, seconds=after_us / 1e6)
-        case HeardAgain():
+        case SilenceEnded():
             log.info("mote is heard again", mote=mote)
         case ClockWrong(fault, by_us):
             metrics.count("motes_wrong_clock_times", fault)
             log.warning("mote's clock is wrong, and nobody waits for it", mote=mote, fault=fault, seconds=by_us / 1e6)
         case ClockRight():
             log.info("mote's clock is right again", mote=mote)
-        case NeverAcknowledged(attempts):
+        case ProgramNotTakenUp(attempts):
             metrics.count("motes_unresponsive")
             log.warning("mote does not take up its program", mote=mote, attempts=attempts)

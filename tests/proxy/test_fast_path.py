@@ -24,10 +24,11 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.batching import BatchLimits
 from proxy.clock_bounds import ClockBounds
 from proxy.entry_schedule import EntrySchedule
-from proxy.fleet import Fleet, FleetLimits
+from proxy.fleet import Fleet
+from proxy.fleet_members import FleetLimits
 from proxy.flushing import store_batches
 from proxy.frame_intake import FrameIntake
-from proxy.link_seam import Clocks
+from proxy.link_interface import Clocks
 from proxy.metrics import ProxyMetrics
 from proxy.mote_tracking import MoteTracking
 from proxy.tracking_limits import TrackingLimits
@@ -81,7 +82,7 @@ class Recorder:
         return (self.now_s - BEGAN_S) * S
 
     def take(self, frame):
-        times = {"radio_us": self.radio_us, "heard_us": self.now_s * S}
+        times = {"radio_us": self.radio_us, "received_us": self.now_s * S}
         self.told.append(self.intake.take(frame, Message("t", b""), **times))
 
     def carry_out(self, instructions):
@@ -90,7 +91,7 @@ class Recorder:
 
     def demand(self, name):
         asked = StreamDemand(VERSION, "c", "traffic", 1, DEMANDS[name])
-        self.carry_out(self.fleet.demand("traffic", asked, radio_us=self.radio_us))
+        self.carry_out(self.fleet.receive_demand("traffic", asked, radio_us=self.radio_us))
 
     def cut(self):
         self.intake.count_accepted()
@@ -100,7 +101,7 @@ class Recorder:
         """Everything that shows of the proxy, and of what it thinks."""
         self.intake.count_accepted()
         motes = [
-            (name, mote.promise, mote.numbers.position, mote.state, mote.entry(), mote.ledger.began_us)
+            (name, mote.watermark, mote.numbers.position, mote.state, mote.entry(), mote.ledger.began_us)
             for name, mote in self.fleet.motes.items()
         ]
         observed = [each.observed for each in self.fleet.streams.values()]
@@ -173,7 +174,7 @@ def run(steps, limits, waiting):
             case "cut":
                 proxy.cut()
         found.append(proxy.shown())
-    proxy.carry_out(proxy.fleet.give_up_gaps())
+    proxy.carry_out(proxy.fleet.skip_gaps())
     proxy.now_s += 300
     proxy.carry_out(proxy.fleet.time_passed(proxy.radio_us))
     proxy.cut()
@@ -219,7 +220,7 @@ STEPS = st.lists(
 def test_short_way_and_long_way_are_one(steps, limits, waiting):
     short = run(steps, limits, waiting)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(MoteTracking, "_take_usual", lambda *_: None)
+        patched.setattr(MoteTracking, "_fast_path", lambda *_: None)
         long = run(steps, limits, waiting)
     for number, (one, other) in enumerate(zip(short, long, strict=True)):
         assert one == other, f"after step {number}"

@@ -41,7 +41,7 @@ class Clocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class ClientSession:
     """What a link has to know to connect for a proxy: who it is, what it hears, its birth and its death."""
 
     client_id: str
@@ -51,23 +51,23 @@ class Greeting:
     on_connect: Callable[[], Awaitable[None]]
 
 
-MakeLink = Callable[[Greeting], Link]
+LinkFactory = Callable[[ClientSession], Link]
 
 
-def greeting(
+def client_session(
     proxy: str,
     epoch: str,
     since_us: int,
     on_connect: Callable[[], Awaitable[None]],
     foreign: Iterable[str] = (),
-) -> Greeting:
-    """Return the greeting of a proxy that began at `since_us`, and whose drivers want messages on `foreign` topics."""
+) -> ClientSession:
+    """Return the session of a proxy that began at `since_us`, and whose drivers want messages on `foreign` topics."""
 
     def status(presence: Presence) -> Message:
         payload = encode(Status(VERSION, proxy, presence, epoch, since_us))
         return Message(topics.proxy_status(proxy), payload, retain=True)
 
-    return Greeting(
+    return ClientSession(
         client_id=f"fjord-proxy-{proxy}",
         subscriptions=(
             # The demand first: retained, it comes before the packets it decides about.
@@ -87,10 +87,10 @@ def greeting(
     )
 
 
-def mqtt_link(address: BrokerAddress, *, silence_seconds: float = SILENCE_SECONDS) -> MakeLink:
+def mqtt_link(address: BrokerAddress, *, silence_seconds: float = SILENCE_SECONDS) -> LinkFactory:
     """Return what makes the real link, which gives up a broker that has been silent for so long."""
 
-    def make(greet: Greeting) -> Link:
+    def make(greet: ClientSession) -> Link:
         return MqttLink(
             address,
             client_id=greet.client_id,

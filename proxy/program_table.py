@@ -15,7 +15,7 @@ MOST_PROGRAMS = 1_000
 """Programs that stay known. A number is derived from the content, so all motes share them."""
 
 
-class ProgramBook:
+class ProgramTable:
     """Programs by number, the least recently wanted forgotten first.
 
     Parameters

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from protocols.wire.programs import SamplingProgram
-from proxy.mote_events import MoteInstruction, PacketReceived, PacketsLost, Rebooted, Refusal, Refused
-from proxy.sample_account import HeardPacket
+from proxy.mote_events import MoteInstruction, PacketReceived, PacketsLost, Rebooted, Rejected, Rejection
+from proxy.sample_account import ReceivedPacket
 from proxy.sample_ledger import SampleLedger
 from proxy.waiting_tuples import MotePosition
 
-_READ = frozenset({Refusal.LATE, Refusal.CLOCK_BEHIND})
+_READ = frozenset({Rejection.LATE, Rejection.CLOCK_BEHIND})
 """Records that are refused for their stamps have been read all the same."""
 
 
-class Before(NamedTuple):
+class PriorState(NamedTuple):
     """What was known of a mote before a packet: its program, its promise, and its packet before."""
 
     running: int | None
@@ -25,7 +25,7 @@ class Before(NamedTuple):
 
 def enter(
     ledger: SampleLedger,
-    before: Before,
+    before: PriorState,
     event: PacketReceived,
     found: Sequence[MoteInstruction],
     *,
@@ -54,15 +54,15 @@ def enter(
     rebooted = any(isinstance(each, Rebooted) for each in found)
     if rebooted:
         ledger.stop(before.promise_us)
-    heard = HeardPacket(
+    received = ReceivedPacket(
         packet,
         None if rebooted else before.promise_us,
         position.clock_us,
         changed=rebooted or before.running != packet.program,
         gap=gap or any(isinstance(each, PacketsLost) for each in found),
-        read=not any(isinstance(each, Refused) and each.reason not in _READ for each in found),
+        read=not any(isinstance(each, Rejected) and each.reason not in _READ for each in found),
         resumed=before.running is None and position.boot >= 0,
         not_before_us=not_before_us,
         watermark_us=event.watermark_us,
     )
-    ledger.heard(heard, *programs)
+    ledger.packet_received(received, *programs)

@@ -22,7 +22,7 @@ _NOTHING_BUT_SAMPLES = [Sample] * 4_096
 """Types of the records of the longest packet."""
 
 
-class RecordTaking:
+class RecordReader:
     """Reads the records of one program of one mote.
 
     Parameters
@@ -78,7 +78,7 @@ class RecordTaking:
 
     @property
     def open_us(self) -> int | None:
-        """No tuple to come is stamped before this, whatever the mote promises; None if nothing is open."""
+        """No tuple to come is stamped before this, whatever the mote mote_watermarks; None if nothing is open."""
         begun = [each.open_us for each in self._detections]
         return min((each for each in begun if each is not None), default=None)
 
@@ -89,7 +89,7 @@ class RecordTaking:
         for detection in self._detections:
             detection.lost()
 
-    def take(self, packet: Packet) -> PacketTuples | None:
+    def read(self, packet: Packet) -> PacketTuples | None:
         """Return the tuples of a packet, in no particular order; None if there are none.
 
         Raises
@@ -126,7 +126,7 @@ class RecordTaking:
     def samples(self, packet: Packet) -> PacketTuples | None:
         """Return the tuples of a packet of nothing but samples that everybody sees as they are: of most packets.
 
-        None means that :meth:`take` has to look at it.
+        None means that :meth:`read` has to look at it.
         """
         if not self._plain:
             return None

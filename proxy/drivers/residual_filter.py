@@ -13,7 +13,7 @@ from protocols.wire.programs import Band, SamplingProgram, SendOnChange
 Values = tuple[SampleValue, ...]
 
 
-class Remainder:
+class ResidualFilter:
     """Decides which samples of a device go on.
 
     Parameters
