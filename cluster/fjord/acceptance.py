@@ -1,7 +1,7 @@
-"""Whether a query is accepted: that it can be run at all, and how many rows it makes.
+"""Acceptance of a query: whether it can be run at all, and how many rows it makes.
 
-Rows are limited, of one tuple and in a second (see :mod:`cluster.fjord.made_rows`). How many one tuple makes is known
-before anything has come; how many a second makes, only once streams have a rate.
+The rows made of one tuple, and in a second, are limited (see :mod:`cluster.fjord.made_rows`). The rows of one tuple are
+known before any tuple has come; those of a second, only once streams have a rate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUND_US = (
     *(1_000, 10_000, 100_000, 1_000_000, 10_000_000),
     *(60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000, 604_800_000_000),
 )
-"""Slides that people write."""
+"""Usual lengths of slides."""
 
 
 class RowLimitError(PlanError):
@@ -34,11 +34,11 @@ class RowLimitError(PlanError):
     Parameters
     ----------
     message
-        How many it would make and why, and the limit.
+        The number of rows, the reason, and the limit.
     way_out
-        What to change about the query.
+        How to change the query.
     option
-        What allows more, where a cluster is started.
+        The option that sets the limit when a cluster is started.
     """
 
     def __init__(self, message: str, *, way_out: str, option: str) -> None:
@@ -48,14 +48,14 @@ class RowLimitError(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """How many rows may be made.
+    """Limits on the number of rows.
 
     Parameters
     ----------
     per_tuple
-        Of one tuple, by any part of one query.
+        Rows of one tuple, in any part of one query.
     per_second
-        By all queries together, beyond those that come.
+        Rows of all queries together, without those that streams bring.
     """
 
     per_tuple: int = 100_000
@@ -72,16 +72,16 @@ def check_rows(
     before, after
         The plan without it, and with it.
     query
-        Its identity.
+        The query's identity.
     tuples_per_second
-        By stream; a stream that is not there has brought nothing yet.
+        By stream; streams that have brought no tuples are missing.
     limits
-        How many rows may be made.
+        The limits.
 
     Raises
     ------
     RowLimitError
-        Says how many it would make and why, the limit, and which slide would do.
+        With the number of rows, the reason, the limit, and a slide that would be accepted.
     """
     alone = after.alone(query)
     _check_tuple(alone, limits)
@@ -126,7 +126,7 @@ def _way_out(window: PaneWindow | None, flow: RowFlow, limits: RowLimits) -> str
 
 
 def made_per_second(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> float:
-    """Return how many rows a plan makes in a second, beyond those that come."""
+    """Return how many rows a plan makes in a second, without those that streams bring."""
     return sum(_made_per_second(each, tuples_per_second) for each in plan.fragments)
 
 
@@ -138,7 +138,7 @@ def _made_per_second(fragment: Fragment, tuples_per_second: Mapping[str, float])
 
 
 def check_supported(node: Node) -> None:
-    """Raise if a plan has an operator that cannot be run yet, or needs completeness where it is not known.
+    """Raise an error if a plan has an operator that cannot be run yet, or needs completeness where it is not known.
 
     Raises
     ------
@@ -152,6 +152,6 @@ def check_supported(node: Node) -> None:
             subscribed_operator(each.operation, fragment)
     for subscriber in fragment.subscribers:
         for condition in filter(None, subscriber.conditions):
-            compile_scalar(condition)  # which a grouped filter does with the first tuple
+            compile_scalar(condition)  # a grouped filter does so with the first tuple
         for step in subscriber.finish:
             subscribed_operator(step, fragment)

@@ -1,11 +1,11 @@
-"""Aggregate functions in two halves: partial values that can be merged, and the final value made of them.
+"""Aggregate functions in two halves: partial values that can be merged, and the final value computed from them.
 
 A partial value is one or more columns. Merging partials of disjoint sets of tuples gives the partial of their union, so
-panes, partitions, proxies and motes can all begin an aggregate that the downstream dataflow finishes. Nothing is ever
-subtracted: sums of reals stay as exact as one addition after another. They are kept scaled down by a power of two, so
-that no partial sum can leave the range of reals: whether the whole does depends on the tuples, not on how they are cut.
+panes, partitions, proxies and motes can all begin an aggregate that the downstream dataflow finishes. No value is ever
+subtracted: sums of reals stay as exact as one addition after another. They are scaled down by a power of two, so
+that no partial sum can overflow: whether the whole sum does depends on the tuples, not on how they are cut.
 
-Sums of integers wrap around as their arithmetic does. A result that is no finite real is NULL.
+Sums of integers wrap around as their arithmetic does. A result that is not a finite real is NULL.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from protocols.wire.streams import FieldType
 
 @dataclass(frozen=True, slots=True)
 class PartialColumn:
-    """One column of a partial value: its name, type, how it begins and how it is merged.
+    """One column of a partial value: its name, type, initial value and merge function.
 
-    `reported` begins it from a device aggregate; None if devices do not compute such a value.
+    `reported` is the initial value from a device aggregate; None if devices do not compute such a value.
     """
 
     name: str
@@ -42,12 +42,12 @@ class PartialColumn:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns that it reads of a device aggregate."""
+        """The columns of a device aggregate that it reads."""
         return frozenset() if self.reported is None else frozenset(self.reported.meta.root_names())
 
     @property
     def from_sensors(self) -> pl.Expr:
-        """Return how it begins from a device aggregate; NULL where that has no value for it."""
+        """Return the initial value from a device aggregate; NULL where that has no value for it."""
         reported = pl.lit(None) if self.reported is None else self.reported
         return reported.cast(self.type).alias(self.name)
 
@@ -66,7 +66,7 @@ def split_aggregate(call: AggregateCall) -> SplitAggregate:
     Raises
     ------
     PlanError
-        If there is no such aggregate.
+        If the aggregate does not exist.
     """
     rule = _DISTINCT_RULES.get(call.function) if call.distinct else _RULES.get(call.function)
     if rule is None:
@@ -86,7 +86,7 @@ def _argument(call: AggregateCall) -> pl.Expr:
     if call.argument is None:
         raise PlanError(f"{call.function.upper()} needs an argument")
     value = compile_scalar(call.argument)
-    # Polars takes a constant for a single value, not for one per row.
+    # Polars treats a constant as a single value, not one per row.
     return value if value.meta.root_names() else pl.when(pl.col(START).is_not_null()).then(value)
 
 
@@ -95,13 +95,13 @@ def _argument_type(call: AggregateCall) -> type[pl.DataType]:
 
 
 def partial_columns(calls: Iterable[AggregateCall]) -> tuple[PartialColumn, ...]:
-    """Return the partial columns of several calls: what two of them need, such as a count, exists once."""
+    """Return the partial columns of several calls: a column that two of them need, such as a count, exists once."""
     found = {column.name: column for call in calls for column in split_aggregate(call).columns}
     return tuple(found.values())
 
 
 def _name(call: AggregateCall, part: str) -> str:
-    """Name a partial column by what it is; the name contains everything that its values depend on."""
+    """Return a name for a partial column that contains everything on which its values depend."""
     words = "*" if call.argument is None else call.argument.sql
     return f"fjord_{part}({'DISTINCT ' if call.distinct else ''}{words})"
 
@@ -121,7 +121,7 @@ def _column(
 
 
 def _reported(call: AggregateCall, measure: Measure) -> pl.Expr | None:
-    """Return the column of a device aggregate that holds a measure of a call's argument."""
+    """Return the column of a device aggregate with a measure of a call's argument."""
     if call.argument is None:
         return pl.col(SAMPLES_COLUMN)
     field = plain_column(call.argument)
@@ -161,11 +161,11 @@ def _scaled_sum(call: AggregateCall) -> PartialColumn:
 
 
 SUM, SCALED_SUM = "sum_real", "scaled_sum"
-"""How sums of reals are called that are kept as they are, by earlier versions, and scaled."""
+"""Names of sums of reals: unscaled, as earlier versions kept them, and scaled."""
 
 
 def with_scaled_sums(saved: pl.DataFrame) -> pl.DataFrame:
-    """Return partial rows as this version keeps them, of rows that an earlier one may have saved."""
+    """Return partial rows in this version's form, given rows that an earlier one may have saved."""
     before = f"fjord_{SUM}("
     sums = [name for name in saved.columns if name.startswith(before)]
     return saved.with_columns(pl.col(name) * SCALE for name in sums).rename(
@@ -221,7 +221,7 @@ def _deviation(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]
 
 
 def _values(call: AggregateCall, final: Callable[[pl.Expr], pl.Expr]) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    """For aggregates that need every value: the partial is the list of them."""
+    """The partial of aggregates that need every value: a list of the values."""
     values = _argument(call).drop_nulls()
     if call.distinct:
         values = values.unique(maintain_order=True)
@@ -278,17 +278,17 @@ def _distinct_average(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], p
 
 
 SAMPLED = "fjord_sampled(*)"
-"""The partial column that is true where there are tuples, as rows may hold counts of missing samples only."""
+"""The partial column that is true where there are tuples; rows may hold only counts of missing samples."""
 
 
 def _completeness(_: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    """The share of due samples that were seen: proxies report it, samples themselves do not have it."""
+    """The share of due samples that were seen. Proxies report it; samples do not contain it."""
 
     def reported(name: str, column: str) -> PartialColumn:
         begin, found = pl.lit(0, pl.Int64).alias(name), pl.col(column).fill_null(0)
         return PartialColumn(name, pl.Int64, begin, pl.col(name).sum().alias(name), found)
 
-    # Rows saved before the column was needed are of tuples.
+    # Rows saved before the column existed are of tuples.
     there = pl.col(SAMPLED).fill_null(value=True).any().alias(SAMPLED)
     sampled = PartialColumn(SAMPLED, pl.Boolean, (pl.len() > 0).alias(SAMPLED), there, pl.col(SAMPLES_COLUMN) > 0)
     expected = reported("fjord_expected(*)", EXPECTED_COLUMN)

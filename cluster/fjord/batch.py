@@ -15,14 +15,14 @@ END = "fjord_end_us"
 NEVER = 2**62
 """The watermark of a stream that has ended, and the end of a row that stays valid for ever."""
 ALWAYS = -(2**62)
-"""The watermark of a stream of which nothing is known yet."""
+"""The watermark of a stream before its first."""
 
 INTERVAL = {START: pl.Int64, END: pl.Int64}
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows in start order, and how far the stream has come.
+    """Rows in start order, and the position of the stream.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Batch:
 
     @property
     def empty(self) -> bool:
-        """True if it carries nothing but progress."""
+        """True if it has no rows, only a watermark."""
         return self.rows.height == 0
 
 
@@ -45,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant_text(instant_us: int) -> str | None:
-    """Return an instant in ISO 8601 with microseconds and ``Z``; None for one that never comes.
+    """Return an instant in ISO 8601 with microseconds and ``Z``; None for :data:`NEVER`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The stateful operators of one bucket, micro-batch by micro-batch, independent of where the rows come from.
 
 Operator state lives in a store as one value per operator and bucket, written only when it changed. A host of buckets
-keeps the dataflows it has built; a token in the store shows whether such a dataflow still stands where the store does.
+keeps the dataflows it has built; a token in the store shows whether such a dataflow is in the same state as the store.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class VersionedTables(Tables, Protocol):
     """Tables of relations that change."""
 
     def advance(self, versions: Mapping[str, int]) -> None:
-        """Take note of newer versions, by identity of a relation."""
+        """Use newer versions, given by identity of a relation."""
         ...
 
 
 @dataclass(slots=True)
 class HostedDataflow:
-    """The dataflow of one bucket and plan, and where it stands."""
+    """The dataflow of one bucket and plan, and its position."""
 
     dataflow: Dataflow
     arrivals: dict[str, PushQueue]
@@ -81,7 +81,7 @@ class HostedDataflow:
     groups: dict[str, frozenset[int]] = field(default_factory=dict)
     """By identity of a fragment: the numbers of its query groups."""
     counted: Counters = field(default_factory=dict)
-    """What operators had done when that was last read."""
+    """The counters of operators when they were last reported."""
 
 
 Kept = OrderedDict[tuple[Hashable, ...], HostedDataflow]

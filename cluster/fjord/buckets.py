@@ -1,4 +1,4 @@
-"""Which bucket values go to: a hash that is the same in every process, on every machine, in every version."""
+"""The bucket of values: a hash that is the same in every process, on every machine, in every version."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What every queue promises, and the check that it does.
+"""The contract of queues, and its check.
 
     batch 1    rows 10 11 14            watermark 12
-    batch 2    rows 12 13 30            watermark 12      after 14: no order from batch to batch is promised,
-    batch 3    no rows                  watermark 20      but nothing before a watermark announced earlier
+    batch 2    rows 12 13 30            watermark 12      after 14: no order from batch to batch is guaranteed,
+    batch 3    no rows                  watermark 20      but no row before a watermark announced earlier
     batch 4    rows 20 20               watermark 25
 
-Start order over all batches would let one group whose answer lasts long delay every other one. So an operator has to be
-right under this contract and nothing more; one that needs more puts its rows in order itself
+Start order over all batches would let one group with a long answer delay every other one. So an operator has to be
+right under exactly this contract; one that needs more sorts its rows itself
 (:class:`~cluster.fjord.operators.start_ordered.StartOrdered`).
 """
 
@@ -19,11 +19,11 @@ from cluster.fjord.batch import ALWAYS, END, START, Batch
 
 
 class BrokenContractError(PlanError):
-    """Batches on a queue that are not what every queue promises: answers made of them might be wrong."""
+    """A batch on a queue violates the contract of queues: answers computed from it might be wrong."""
 
 
 class QueueContract:
-    """Remembers what the batches of one queue have promised.
+    """Remembers the guarantees given by the batches of one queue.
 
     The rows of a batch are sorted by start; none starts before a watermark announced earlier; each is valid at some
     instant; the watermark never goes back.
@@ -33,7 +33,7 @@ class QueueContract:
         self._watermark_us = ALWAYS
 
     def check(self, batch: Batch, whose: str) -> None:
-        """Take note of one more batch.
+        """Check one more batch.
 
         Parameters
         ----------
@@ -45,7 +45,7 @@ class QueueContract:
         Raises
         ------
         BrokenContractError
-            If it is not what was promised; the message says in what way.
+            If the batch violates the contract; the message gives the violation.
         """
         fault = self._fault(batch)
         if fault is not None:

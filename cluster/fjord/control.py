@@ -17,13 +17,13 @@ class Control(msgspec.Struct, frozen=True):
     previous_epoch
         The plan of the micro-batch before; if it is another one, state of dropped queries is removed.
     watermarks_us
-        By exchange: no row that arrives later starts before this instant.
+        By exchange: no later row starts before this instant.
     failures
         By query: why its upstream operators failed, if they did.
     relations
         By identity of a relation: the newest version that counts.
     reached_us
-        How far the streams have come; 0 if that is not known.
+        The position of the streams; 0 if it is not known.
     """
 
     epoch: int
@@ -35,7 +35,7 @@ class Control(msgspec.Struct, frozen=True):
 
 
 def merged_control(controls: Iterable[Control]) -> Control:
-    """Return one control from those that parts sent: the first one, and each that failed."""
+    """Return one control merged from those that parts sent: the first one, and each that failed."""
     first, *others = controls
     watermarks = dict(first.watermarks_us)
     failures = dict(first.failures)

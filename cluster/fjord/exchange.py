@@ -1,4 +1,4 @@
-"""From the operators next to the scans to the buckets: which rows go where, with which watermarks and failures."""
+"""The exchange from the operators next to the scans to the buckets: rows, watermarks and failures for each bucket."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cluster.physical.operations import Exchange
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What one part of a micro-batch sends.
+    """The output of one part of a micro-batch.
 
     Parameters
     ----------
     pieces
         (bucket, exchange, rows).
     watermarks_us
-        By exchange: no row that comes later starts before this instant.
+        By exchange: no later row starts before this instant.
     failures
         By fragment or query: why its operators failed.
     counters
@@ -35,7 +35,7 @@ class Sent:
 
 
 def sent_by(dataflow: UpstreamDataflow, buckets: int) -> Sent:
-    """Run what is next to the scans, and return what it sends."""
+    """Run the operators next to the scans, and return their output."""
     watermarks: dict[str, int] = {}
     pieces: list[tuple[int, str, pl.DataFrame]] = []
     for emitted in dataflow.run():

@@ -1,4 +1,4 @@
-"""A dataflow: operators, the queues between them, run until nothing is left to do."""
+"""A dataflow: operators, the queues between them, run until no input is left."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class OperatorCounters:
     rows_out: int = 0
     seconds: float = 0.0
     broken: int = 0
-    """Batches, received or emitted, that broke the contract of queues."""
+    """Batches, received or emitted, that violated the contract of queues."""
 
 
 @dataclass(slots=True)
 class PlacedOperator:
-    """An operator in its place: its queues and counters, and what they have promised.
+    """An operator in its place: its queues, counters and contracts.
 
-    What another operator emits is checked there; `received` are the contracts of inputs that come from elsewhere.
+    Batches of other operators are checked where they are emitted; `received` are the contracts of other inputs.
     """
 
     name: str
@@ -45,12 +45,12 @@ class PlacedOperator:
     emitted: QueueContract = field(default_factory=QueueContract)
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Make one transition, and check what goes in and what comes out.
+        """Make one transition, and check its input and output.
 
         Raises
         ------
         BrokenContractError
-            If either is not what every queue promises.
+            If either violates the contract of queues.
         """
         try:
             if port in self.received:
@@ -65,10 +65,10 @@ class PlacedOperator:
 
 @dataclass(slots=True)
 class Now:
-    """What this process is doing, for a monitor in another thread."""
+    """The present activity of this process, for a monitor in another thread."""
 
     operator: str | None = None
-    """Kind of the operator that makes a transition."""
+    """Kind of the operator that is making a transition."""
 
 
 NOW = Now()
@@ -78,7 +78,7 @@ class OperatorFailedError(FjordError):
     """An operator's transition raised; `owner` is the query it belongs to."""
 
     def __init__(self, owner: str, name: str, cause: Exception) -> None:
-        # Our own errors have a message that explains itself.
+        # Our own errors have messages that need no addition.
         ours = isinstance(cause, FjordError)
         reason = str(cause) if ours else f"operator {name} of query {owner} failed: {type(cause).__name__}: {cause}"
         super().__init__(reason)
@@ -92,7 +92,7 @@ class Dataflow:
     Parameters
     ----------
     scheduler
-        Chooses the operator that goes next; round robin unless given.
+        Chooses the next operator; round robin by default.
     clock
         Seconds, for the operators' counters.
     """
@@ -111,12 +111,12 @@ class Dataflow:
 
     @property
     def failures(self) -> dict[str, OperatorFailedError]:
-        """By query, what made it fail; a failed query's operators are not run any more."""
+        """By query, the error that made it fail; a failed query's operators do not run any more."""
         return self._failed
 
     @property
     def warnings(self) -> dict[str, OperatorFailedError]:
-        """By query, what an operator could not do in the last run, though it went on."""
+        """By query, what an operator could not do in the last run although it went on."""
         return self._warnings
 
     def add(
@@ -140,7 +140,7 @@ class Dataflow:
         return placed
 
     def outlet(self, source: PlacedOperator) -> PushQueue:
-        """Return a new queue that receives what an operator emits."""
+        """Return a new queue that receives an operator's output."""
         queue = PushQueue(capacity=1 << 20)
         source.outputs.append(queue)
         return queue
@@ -148,7 +148,7 @@ class Dataflow:
     def run(self) -> None:
         """Make transitions until no operator has input.
 
-        An operator that raises stops its own query only; see :attr:`failures`. One that warns stops nothing.
+        An operator that raises an error stops its own query only; see :attr:`failures`. A warning stops nothing.
         """
         self._warnings = {}
         for placed in self._placed:

@@ -1,4 +1,4 @@
-"""From nodes of the physical plan to operators: which class runs which kind. Nothing is decided here."""
+"""From nodes of the physical plan to operators: the class for each kind. It makes no decisions."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from cluster.physical.operations import Operation
 
 
 def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:  # noqa: C901, PLR0911, PLR0912 - a case per kind
-    """Return the operator of a node, as far as that depends on no subscriber.
+    """Return the operator of a node that does not depend on subscribers.
 
     Parameters
     ----------
     operation
-        What the node does.
+        The operation of the node.
     tables
-        Where lookups find what they look up; None to try only.
+        The tables of lookups; None for operators that are only tried.
     """
     match operation:
         case kinds.Scan() | kinds.ScanAggregates():
@@ -113,9 +113,9 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
     Parameters
     ----------
     operation
-        What the node does.
+        The operation of the node.
     fragment
-        Whose subscribers some operators are made for.
+        The fragment, whose subscribers are parameters of some operators.
     tables
         As for :func:`operator_of`.
     """
@@ -160,18 +160,18 @@ def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) ->
 def add_behind(
     dataflow: Dataflow, fragment: Fragment, arrivals: Mapping[str, Queue], tables: Tables | None = None
 ) -> PlacedOperator:
-    """Add to a dataflow what runs behind the exchanges of a fragment; return the operator that has its answers.
+    """Add to a dataflow the operators behind the exchanges of a fragment; return the operator with its answers.
 
     Parameters
     ----------
     dataflow
-        Where to.
+        The dataflow.
     fragment
         The fragment.
     arrivals
-        By exchange: the queue on which what crosses it arrives.
+        By exchange: the queue for the rows that cross it.
     tables
-        Where lookups find what they look up.
+        The tables of lookups.
     """
     placed: dict[str, PlacedOperator] = {}
     for node in fragment.behind:
@@ -182,12 +182,12 @@ def add_behind(
 
 
 def empty_rows(schema: Schema) -> pl.DataFrame:
-    """Return no rows, with these columns and the interval."""
+    """Return an empty table with these columns and the interval."""
     return pl.DataFrame(schema={**INTERVAL, **{column.name: POLARS_TYPES[column.type] for column in schema}})
 
 
 def empty_crossing(fragment: Fragment, exchange: OperatorNode) -> pl.DataFrame:
-    """Return no rows, with the columns that cross an exchange of a fragment."""
+    """Return an empty table with the columns that cross an exchange of a fragment."""
     assert isinstance(exchange.operation, kinds.Exchange)  # noqa: S101 - what an exchange is
     rows = empty_rows(exchange.operation.columns)
     below = fragment.by_id[exchange.inputs[0]].operation

@@ -1,8 +1,8 @@
 """An index on a column of a table that is probed many times: built once for each version of a relation.
 
-Polars builds the hash table of a join anew for every join; micro-batches are small and relations need not be. Pandas
-keeps the one of an index, and finds a key in some thirty nanoseconds. Numbers that lie close together, as those of
-rooms or road segments do, need no hashing: the number itself is the place, found in a few nanoseconds.
+Polars builds the hash table of a join anew for every join; micro-batches are small, and relations may be large. Pandas
+keeps the hash table of an index, and finds a key in some thirty nanoseconds. Numbers that lie close together, such as
+those of rooms or road segments, need no hashing: the number itself is the place, found in a few nanoseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Places = NDArray[np.int64]
 Values = NDArray[Any]
 
 MOST_HOLES = 2
-"""Numbers lie close together if there are at most so many integers, from the least to the greatest, for each."""
+"""Numbers lie close together if there are at most so many integers between the least and the greatest for each."""
 
 EXACT = 2**53
 """Up to here an integer equals only one real."""
@@ -35,12 +35,12 @@ class Matches:
     found: Places
 
     def at(self, chosen: Places) -> Matches:
-        """Return the pairs at these places among them."""
+        """Return the pairs at these positions."""
         return Matches(self.probed[chosen], self.found[chosen])
 
 
 class KeyIndex:
-    """Finds the rows of a table by the value of one column. NULL is found nowhere.
+    """Finds the rows of a table by the value of one column. NULL matches no row.
 
     An integer beside a real counts as the nearest real, as in comparisons: several may equal one real.
 
@@ -55,7 +55,7 @@ class KeyIndex:
         self._as_reals: KeyIndex | None = None
         places = np.flatnonzero(keys.is_not_null().to_numpy())
         self._numbers, numbers = _numbered(_values(keys.drop_nulls()))
-        # One more than there are: -1, the number of what is not there, finds nothing.
+        # One more than there are: -1, the number of missing values, finds no row.
         self._counts: Places = np.bincount(numbers, minlength=self._numbers.count + 1)
         self._only_row: Places | None = None
         if self._counts.max() <= 1:
@@ -73,7 +73,7 @@ class KeyIndex:
         return met
 
     def matches(self, probes: pl.Series) -> Matches:
-        """Return all pairs of a value's place and a row that has it, in the order of the values, then of the rows."""
+        """Return all pairs of a value's place and a matching row, in the order of the values, then of the rows."""
         if self._counts_as_reals(probes):
             return self._of_reals().matches(probes)
         numbers = self._numbers_of(probes)
@@ -97,7 +97,7 @@ class KeyIndex:
         return self._as_reals
 
     def _numbers_of(self, probes: pl.Series) -> Places:
-        """Return the number of each value; -1 for what is not there."""
+        """Return the number of each value; -1 for missing ones."""
         if self._keys.dtype == pl.Float64:
             probes = probes.cast(pl.Float64)
         if probes.null_count() == 0:
@@ -112,11 +112,11 @@ class _Numbers(Protocol):
 
     @property
     def count(self) -> int:
-        """How many numbers there are; some may be no value's."""
+        """How many numbers there are; some may have no value."""
         ...
 
     def of(self, probes: Values) -> Places:
-        """Return the number of each value; -1 for what cannot be there."""
+        """Return the number of each value; -1 for values that cannot exist."""
         ...
 
 
@@ -136,7 +136,7 @@ class _Distances:
         return numbers
 
     def _within(self, probes: Places) -> Places:
-        distances = probes - self.least  # may overflow: then it is too large without its sign as well
+        distances = probes - self.least  # may overflow: then it is too large as an unsigned number, too
         numbers: Places = np.where(distances.view(np.uint64) < self.count, distances, -1)
         return numbers
 
@@ -156,7 +156,7 @@ class _Hashed:
 
 
 def _numbered(values: Values) -> tuple[_Numbers, Places]:
-    """Return what numbers the values, and the number of each."""
+    """Return the numbering of the values, and the number of each."""
     import pandas as pd  # noqa: PLC0415 - takes longer to load than most of what runs without lookups
 
     if values.dtype.kind == "i" and len(values):
@@ -167,11 +167,11 @@ def _numbered(values: Values) -> tuple[_Numbers, Places]:
     index = pd.Index(values)
     if index.is_unique:
         return _Hashed(index), np.arange(len(values))
-    codes, unique = pd.factorize(values, use_na_sentinel=False)  # a real that is no number is a value like others
+    codes, unique = pd.factorize(values, use_na_sentinel=False)  # NaN is a value like others
     return _Hashed(pd.Index(unique)), codes.astype(np.int64, copy=False)
 
 
 def _values(column: pl.Series) -> Values:
-    """Return a column without NULLs as pandas hashes it."""
+    """Return a column without NULLs in the form in which pandas hashes it."""
     values: Values = column.to_numpy()
     return values.astype(object) if column.dtype == pl.String else values

@@ -5,9 +5,9 @@ Most operators make about one row of each row. Two make more. An aggregate over 
     a tuple          |-----------------)        RANGE 6 SLIDE 1
     answers          |--|--|--|--|--|--)        6 rows, of this tuple alone
 
-And a window over rows that last, where multiplicities matter, takes each once per microsecond (`Split`). Joins, windows
-and aggregates above multiply these rows further. How many rows of a relation a tuple meets, and how many tuples meet
-each other in a join by equality, is not known beforehand: one is assumed. In a join without an equality each tuple is
+A window over rows that last, where multiplicities matter, takes each once per microsecond (`Split`). Joins, windows
+and aggregates above multiply these rows further. The number of partners of a tuple in a relation, or in a join by
+equality, is not known beforehand: one is assumed. In a join without an equality each tuple is
 tried with all that are valid, and these pairs are counted as made.
 """
 
@@ -30,7 +30,7 @@ from cluster.planning_budget import spend
 T = TypeVar("T")
 
 KEYS_ASSUMED = 1_000
-"""How many keys an aggregate is taken to have, as their number is not known beforehand."""
+"""How many keys an aggregate is assumed to have, because their number is not known beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class RowFlow:
     lasting_us
         How long each is valid at most; None if that is not known.
     made_per_second
-        How many more the operator on top makes in a second, before it merges them, than it is given.
+        How many more rows the operator on top makes in a second, before it merges them, than it receives.
     because
-        What makes more than a row of a row, in words; empty if nothing does.
+        Why more than one row is made of a row, in words; empty if that is not so.
     read_once
-        How many one tuple makes at most, where the query reads it once only.
+        How many rows one tuple makes at most, if the query reads it only once.
     """
 
     per_tuple: float
@@ -72,7 +72,7 @@ class RowFlows:
     fragment
         The fragment.
     tuples_per_second
-        By stream; a stream that is not there has brought nothing yet.
+        By stream; streams that have brought no tuples are missing.
     """
 
     def __init__(self, fragment: Fragment, tuples_per_second: Mapping[str, float]) -> None:
@@ -84,7 +84,7 @@ class RowFlows:
             self._found[node.id] = self._flow(node, [self._found[each] for each in node.inputs])
 
     def __iter__(self) -> Iterator[tuple[OperatorNode, RowFlow]]:
-        """Yield every node with its flow, inputs before what reads them."""
+        """Yield every node with its flow, after its inputs."""
         yield from ((node, self._found[node.id]) for node in self._fragment.nodes)
 
     def of(self, node_id: str) -> RowFlow:
@@ -102,7 +102,7 @@ class RowFlows:
             case kinds.Scan():
                 return RowFlow(1, 1, self._rates.get(operation.stream, 0.0), 1)
             case kinds.ScanAggregates():
-                return RowFlow(0, 0, 0.0, 1)  # they come in the place of samples, which are counted
+                return RowFlow(0, 0, 0.0, 1)  # they replace samples, which are counted
             case kinds.Split():
                 return _split(below[0])
             case kinds.TimeWindow():
@@ -143,7 +143,7 @@ class RowFlows:
         return _slid(keys, below, window, window.slide_us)
 
     def _from_panes(self, operation: kinds.PaneAggregate, below: RowFlow) -> Iterator[RowFlow]:
-        """Yield the answers of each window that shares panes; equal ones over equal conditions are there once."""
+        """Yield the answers of each window that shares panes; equal ones over equal conditions count once."""
         pane_us = next(
             each.operation.width_us for each in self._fragment.nodes if isinstance(each.operation, kinds.Panes)
         )
@@ -156,7 +156,7 @@ class RowFlows:
             yield _slid(groups_of(operation.keys), below, PaneWindow(size_us, slide_us), pane_us)
 
     def window_of(self, node: OperatorNode) -> PaneWindow | None:
-        """Return the window, if it moves in steps, whose answers a node merges; None for any other node."""
+        """Return the window whose answers a node merges, if it slides in steps; None for any other node."""
         if isinstance(node.operation, kinds.PaneAggregate):
             return min(
                 (each.window for each in self._fragment.subscribers if each.window is not None),
@@ -179,11 +179,11 @@ def _slid(keys: int, tuples: RowFlow, window: PaneWindow, pane_us: int) -> RowFl
     Parameters
     ----------
     keys
-        How many groups it has.
+        How many groups there are.
     tuples
-        What it aggregates.
+        The rows that are aggregated.
     window
-        Its window.
+        The window.
     pane_us
         Tuples of one pane are one partial row.
     """
@@ -276,7 +276,7 @@ def _of_two(operation: Operation, left: RowFlow, right: RowFlow) -> RowFlow:
     )
     match operation:
         case kinds.Join():
-            # Of two rows that meet, one begins while the other is valid.
+            # Of two joined rows, one begins while the other is valid.
             per_tuple = left.per_tuple * right.at_once + right.per_tuple * left.at_once
             per_second = left.per_second * right.at_once + right.per_second * left.at_once
             lasting = min((each.lasting_us for each in (left, right) if each.lasting_us is not None), default=None)
@@ -299,15 +299,15 @@ def _of_two(operation: Operation, left: RowFlow, right: RowFlow) -> RowFlow:
 
 
 def _tried_per_second(join: kinds.Join | kinds.SemiJoin, left: RowFlow, right: RowFlow) -> float:
-    """Return how many pairs are tried in a second; 0 where a hash table finds those that meet."""
+    """Return how many pairs are tried in a second; 0 where a hash table finds the partners."""
     equal = equal_columns(join.predicate, [column.name for column in join.right])
-    if any(one != QUERY_GROUP.name for one, _ in equal):  # of each group of queries, pairs are tried all the same
+    if any(one != QUERY_GROUP.name for one, _ in equal):  # pairs are tried for each query group
         return 0.0
     return left.per_second * _valid_at_once(right) + right.per_second * _valid_at_once(left)
 
 
 def _valid_at_once(flow: RowFlow) -> float:
-    """Return how many rows are valid at one instant, at the rate at which they come."""
+    """Return how many rows are valid at one instant, at their rate."""
     return 0.0 if flow.lasting_us is None else flow.per_second * flow.lasting_us / 1e6
 
 

@@ -1,4 +1,4 @@
-"""What an operator is: a state machine with one method, `transition` (papers/fjords.md section 2)."""
+"""The interface of operators: state machines with one method, `transition` (papers/fjords.md section 2)."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from cluster.errors import StateError
 from cluster.fjord.batch import Batch
 
 State = Mapping[str, pl.DataFrame | int | str]
-"""An operator's state as a few named tables and scalars, fit to be written down."""
+"""An operator's state as a few named tables and scalars that can be saved."""
 
 
 class Operator(ABC):
     """State and one method.
 
-    An operator never blocks, does not depend on where a batch came from, and keeps nothing that a watermark has made
+    An operator never blocks, does not depend on the source of a batch, and keeps no data that a watermark has made
     useless.
     """
 
     input_count: int = 1
     """How many inputs it has; ports count from 0."""
     repairs_disorder: bool = False
-    """True if rows may arrive in any order and late: what stands where data enter a plan."""
+    """True if rows may arrive in any order and late: for operators where data enter a plan."""
     warning: Exception | None = None
-    """What it could not do in its last transition, though it goes on; its query gets it as an error."""
+    """What it could not do in its last transition although it went on; its query gets this as an error."""
 
     @abstractmethod
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Take one batch on one input and return what can be answered now.
+        """Process one batch on one input and return the answers that are final now.
 
         Parameters
         ----------
         port
-            The input on which `batch` arrived. What batches promise is in :mod:`cluster.fjord.contract`: rows sorted by
-            start within a batch, none before a watermark announced earlier, none that is never valid, a watermark
-            that never goes back; and nothing about order from batch to batch.
+            The input on which `batch` arrived. :mod:`cluster.fjord.contract` describes the guarantees of batches: rows
+            sorted by
+            start within a batch, none before a watermark announced earlier, none with an empty interval, a watermark
+            that never goes back; and no order from batch to batch.
         batch
-            What arrived. Its rows may be shared with other operators.
+            The batch. Its rows may be shared with other operators.
 
         Returns
         -------
         Batch
-            Rows and the operator's own watermark, which promise the same. With nothing to answer the rows are empty but
+            Rows and the operator's own watermark, under the same contract. Without answers the rows are empty but
             have the output's columns.
         """
 
@@ -53,7 +54,7 @@ class Operator(ABC):
         return {}
 
     def restore(self, state: State) -> None:
-        """Take up a state returned by :meth:`save` of an operator built with the same parameters.
+        """Restore a state returned by :meth:`save` of an operator built with the same parameters.
 
         Raises
         ------

@@ -1,9 +1,10 @@
-"""A predicate index: which of thousands of predicates hold for which rows of a batch.
+"""A predicate index: finds the predicates, of thousands, that hold for the rows of a batch.
 
 Each predicate is entered in a segment tree under one of its columns, with the intervals of values for which it may
-hold. The values of a batch go down the tree together, so a lookup costs the depth of the tree and what it finds. Only
-for these candidates, the intervals of other columns are compared and all other conditions evaluated, once for all
-predicates that share the expression. TelegraphCQ's grouped filters and NiagaraCQ work in the same way.
+hold. The values of a batch descend the tree together, so a lookup costs the depth of the tree and the number of
+results.
+Only for these candidates, the intervals of other columns are compared and all other conditions evaluated, once for all
+predicates with the same expression. TelegraphCQ's grouped filters and NiagaraCQ work in the same way.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Matches:
     Parameters
     ----------
     rows, predicates
-        Numbers, side by side; in the order of rows, then predicates.
+        Numbers, in pairs; in the order of rows, then predicates.
     failures
         By predicate: why it could not be evaluated. It holds for no row of the batch.
     """
@@ -50,7 +51,7 @@ class PredicateIndex:
     predicates
         Numbered from 0; None holds for every row.
     columns
-        What the predicates may read.
+        The columns that predicates may read.
     """
 
     def __init__(self, predicates: Sequence[Scalar | None], columns: Schema) -> None:
@@ -86,7 +87,7 @@ class PredicateIndex:
         self._count = count
 
     def match(self, rows: pl.DataFrame) -> Matches:
-        """Return which predicates hold for which rows."""
+        """Return the predicates that hold for each row."""
         positions = {
             name: self._axes[name].positions_of(rows[name]) for name in self._trees.keys() | self._bounds.keys()
         }
@@ -132,7 +133,7 @@ class PredicateIndex:
 
 
 class _Axis:
-    """The values of a column that predicates name, in order: value number i is at position 2i + 1, gaps between."""
+    """The values of a column that occur in predicates, in order: value number i is at position 2i + 1, gaps between."""
 
     def __init__(self, name: str, kind: FieldType, parts: Sequence[Conditions]) -> None:
         self._kind = kind
@@ -146,7 +147,7 @@ class _Axis:
         self.positions = 2 * len(self._ends) + 1
 
     def spans(self, unions: Sequence[Intervals]) -> list[tuple[int, int]]:
-        """Return, as first and last positions, the values that are in every one of these unions."""
+        """Return, as first and last positions, the intersection of these unions."""
         found = [(0, self.positions - 1)]
         for union in unions:
             merged = _merged(sorted(self._span(interval) for interval in union))
@@ -159,11 +160,11 @@ class _Axis:
         return found
 
     def share(self, spans: Sequence[tuple[int, int]]) -> float:
-        """Return which part of all positions these are: the smaller, the better to look up."""
+        """Return the fraction of all positions in these spans: the smaller, the better for the lookup."""
         return sum(high - low + 1 for low, high in spans) / self.positions
 
     def positions_of(self, values: pl.Series) -> Numbers:
-        """Return where values are."""
+        """Return the positions of values."""
         if not self._ends:  # every value is in every interval, or in none
             found = np.zeros(len(values), np.int64)
         elif self._kind is FieldType.TEXT:
@@ -175,7 +176,7 @@ class _Axis:
         else:
             dtype = np.float64 if self._kind is FieldType.REAL else np.int64
             numbers = values.fill_null(0).to_numpy().astype(dtype, copy=False)
-            array = np.array([*self._ends, self._ends[-1]], dtype)  # one more, so that every place has a value
+            array = np.array([*self._ends, self._ends[-1]], dtype)  # one more, so that every position has a value
             below = np.searchsorted(array[:-1], numbers, side="left")
             found = 2 * below + ((array[below] == numbers) & (below < len(self._ends)))
         if values.null_count():
@@ -207,7 +208,7 @@ class _SegmentTree:
             numbers += [number[at_left], number[at_right]]
             left, right = (left + 1) // 2, right // 2
         node, predicate = np.concatenate(nodes), np.concatenate(numbers)
-        # Most rows of most streams meet no condition: they need not go down the tree.
+        # Most rows of most streams match no condition: they need not descend the tree.
         steps = np.zeros(self._leaves + 1, np.int64)
         np.add.at(steps, low, 1)
         np.add.at(steps, high + 1, -1)
@@ -217,7 +218,7 @@ class _SegmentTree:
         self._starts = np.searchsorted(node[order], np.arange(2 * self._leaves + 1))
 
     def find(self, positions: Numbers, rows: list[Numbers], predicates: list[Numbers]) -> None:
-        """Add the pairs of rows and predicates; rows at :data:`NOWHERE` find nothing."""
+        """Add the pairs of rows and predicates; rows at :data:`NOWHERE` match none."""
         row = np.flatnonzero(self._wanted[positions])
         node = positions[row] + self._leaves
         while row.size and node[0]:
@@ -235,7 +236,7 @@ class _Bounds:
     """First and last position, by predicate, on a column under which it was not entered."""
 
     def __init__(self, bounds: Mapping[int, tuple[int, int]], count: int) -> None:
-        # A condition without bounds here takes NULL, too.
+        # A condition without bounds here accepts NULL, too.
         self._low = np.full(count, NOWHERE, np.int64)
         self._high = np.full(count, np.iinfo(np.int64).max, np.int64)
         for number, (low, high) in bounds.items():
@@ -248,7 +249,7 @@ class _Bounds:
 
 
 def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return sorted spans with those that overlap made one."""
+    """Return sorted spans with overlapping ones merged."""
     found: list[tuple[int, int]] = []
     for low, high in spans:
         if low > high:

@@ -17,11 +17,11 @@ Numbers = NDArray[np.float64]
 
 
 MINUS_ZERO = np.iinfo(np.int64).min
-"""Its bits, as an integer: the least there is."""
+"""The bits of minus zero, as an integer: the least one."""
 
 
 def finite(values: pl.Series) -> pl.Series:
-    """Return values with NULL for every real that is infinite or no number.
+    """Return values with NULL for every real that is infinite or NaN.
 
     >>> finite(pl.Series([1.5, float("inf"), None])).to_list()
     [1.5, None, None]
@@ -32,7 +32,7 @@ def finite(values: pl.Series) -> pl.Series:
 
 
 def settled(values: pl.Series) -> pl.Series:
-    """Return values with NULL for every real that is infinite or no number, and zero for minus zero.
+    """Return values with NULL for every real that is infinite or NaN, and zero for minus zero.
 
     >>> settled(pl.Series([-0.0, float("nan"), 2.0])).to_list()
     [0.0, None, 2.0]
@@ -42,19 +42,19 @@ def settled(values: pl.Series) -> pl.Series:
     numbers = values.to_numpy()  # NULLs are NaN here
     if numbers.view(np.int64).min() > MINUS_ZERO and _all_finite(values, numbers):
         return values
-    # Polars takes an addition of zero for nothing to do; NumPy adds.
+    # Polars optimises an addition of zero away; NumPy adds.
     return _known(values.name, numbers + 0.0)
 
 
 def settled_rows(rows: pl.DataFrame, *, but: Collection[str] = ()) -> pl.DataFrame:
-    """Return rows whose reals are finite or NULL, and no minus zero, but for some columns, which stay."""
+    """Return rows whose reals are finite or NULL, without minus zero, except in some columns, which stay."""
     return rows.with_columns(
         settled(column) for column in rows if column.dtype == pl.Float64 and column.name not in but
     )
 
 
 def settled_scan(rows: pl.LazyFrame, reals: Iterable[str]) -> pl.LazyFrame:
-    """Return a scan that is not read yet with these columns, of reals, settled."""
+    """Return a lazy scan in which these columns, of reals, are normalised."""
     return rows.with_columns(
         pl.col(name).map_batches(settled, return_dtype=pl.Float64, is_elementwise=True) for name in reals
     )

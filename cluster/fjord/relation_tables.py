@@ -1,7 +1,8 @@
-"""Tables made of relations, at the versions of a micro-batch.
+"""Tables of relations, at the versions of a micro-batch.
 
-A table is evaluated once for each combination of versions; it, and the hash tables on its columns, stay in the worker's
-memory for the micro-batches that follow, and for all lookups in the same table. A table that is too large for that
+A table is evaluated once for each combination of versions. It stays, with the hash tables on its columns, in the
+worker's
+memory for later micro-batches, and for all lookups in the same table. A table that is too large for that
 is cut by the hash of the key that is looked up (:mod:`cluster.fjord.sliced_table`).
 """
 
@@ -29,24 +30,24 @@ from protocols.text.byte_sizes import format_byte_size
 from protocols.wire.streams import FieldType
 
 SLICING = 2
-"""By which rule rows are in slices: 1 had integers apart that are one real."""
+"""Version of the rule that assigns rows to slices: version 1 separated integers that equal one real."""
 TABLES_KEPT = 4
-"""All tables of a worker take at most as much as so many of the largest; then those unused for longest go."""
+"""All tables of a worker take at most as much as so many of the largest; beyond that, the least recently used go."""
 
 
 class RelationTables:
-    """Gives lookups their tables.
+    """Provides the tables of lookups.
 
     Parameters
     ----------
     folder
-        Where the versions of all relations are.
+        The folder of the versions of all relations.
     versions
-        By identity of a relation: its newest version that counts.
+        By identity of a relation: its newest version in use.
     buckets
-        How many there are downstream.
+        The number of buckets downstream.
     memory_bytes
-        What one table may take of the memory.
+        How much memory one table may take.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class RelationTables:
         self._histories: dict[tuple[str, frozenset[str]], list[tuple[int, RelationVersion]]] = {}
 
     def advance(self, versions: Mapping[str, int]) -> None:
-        """Take note of newer versions."""
+        """Use newer versions."""
         if versions != self._versions:
             self._versions = dict(versions)
             self._histories.clear()
@@ -67,7 +68,7 @@ class RelationTables:
     def pieces(
         self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
     ) -> Sequence[tuple[int, Parts | PlanError]]:
-        """Return what a table is between two instants: since when, and its rows; the first holds at `first_us`.
+        """Return a table's pieces between two instants, each with its begin and rows; the first holds at `first_us`.
 
         Instead of rows there is an :class:`UnreadableRelationError` where one of its relations has a version that
         records that it has not been read for too long, or is too large for the memory and there is no key to cut it by.
@@ -90,7 +91,7 @@ class RelationTables:
         return pieces
 
     def _history(self, relation: Relation, streams: frozenset[str]) -> list[tuple[int, RelationVersion]]:
-        """Return since when each version holds, oldest first; the oldest there is has always held."""
+        """Return since when each version holds, oldest first; the oldest one has always held."""
         key = (relation.identity, streams)
         if key not in self._histories:
             versions = RelationVersions(self._folder / relation.identity)
@@ -159,11 +160,11 @@ class RelationTables:
 
 
 _kept: OrderedDict[tuple[str, Node, tuple[int, ...], tuple[str, int] | None], LookupTable] = OrderedDict()
-"""Tables that this worker has evaluated, by folder, plan and versions; the one used last comes last."""
+"""Tables that this worker has evaluated, by folder, plan and versions; the most recently used comes last."""
 
 
 def _scan(relation: Relation, snapshot: Path) -> pl.LazyFrame:
-    """Return a scan of a snapshot; columns that came later, as those of sensors do, are NULL in it."""
+    """Return a scan of a snapshot; columns that were added later, as those of sensors can be, are NULL."""
     found = pl.scan_parquet(snapshot, schema=_schema(relation), missing_columns="insert", extra_columns="ignore")
     return settled_scan(found, _reals(relation))
 

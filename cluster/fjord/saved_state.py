@@ -11,7 +11,7 @@ from cluster.errors import StateError
 from cluster.fjord.operator import State
 
 FORMAT = 2
-"""1 named partial values by their aggregates."""
+"""In format 1, partial values were named after their aggregates."""
 
 
 class _Saved(msgspec.Struct, array_like=True):

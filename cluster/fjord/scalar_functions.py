@@ -1,7 +1,7 @@
-"""What operators and functions of expressions mean: series in, series out.
+"""The operators and functions of expressions: series in, series out.
 
-An operand is as long as the others, or a constant of one value. Reals that come in are finite and no minus zero, and so
-are those that go out (:mod:`cluster.fjord.real_values`). An integer beside a real counts as the nearest real; integers
+An operand is as long as the others, or a constant of one value. Reals are finite and not minus zero, in operands
+and in results (:mod:`cluster.fjord.real_values`). Compared with a real, an integer counts as the nearest real; integers
 have 64 bits and wrap around.
 """
 
@@ -26,10 +26,10 @@ POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
 }
 
 Written = tuple[FieldType | None, bool | int | float | str | None]
-"""A constant: its type, None for that of NULL, and its value."""
+"""A constant: its type, None for NULL, and its value."""
 
 EXACT_DECIMALS = 2.0**52
-"""A real of this size has no fraction; of a tenth of it, one decimal at most, and so on."""
+"""A real of this size has no fraction; one of a tenth of it has one decimal at most, and so on."""
 
 
 def add(left: pl.Series, right: pl.Series) -> pl.Series:
@@ -38,7 +38,7 @@ def add(left: pl.Series, right: pl.Series) -> pl.Series:
 
 
 def subtract(left: pl.Series, right: pl.Series) -> pl.Series:
-    """Return the difference; Polars turns zero minus a column into the column with its sign changed, zeros too."""
+    """Return the difference. Polars turns zero minus a column into the negated column, also for zeros."""
     return settled(left - right)
 
 
@@ -50,7 +50,7 @@ def multiply(left: pl.Series, right: pl.Series) -> pl.Series:
 def divide(left: pl.Series, right: pl.Series) -> pl.Series:
     """Return the quotient, a real; NULL for a divisor of zero."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        # Instead of dividing by a constant, Polars multiplies by its inverse, which need not be a real.
+        # Polars replaces division by a constant with multiplication by its inverse, which need not be a real.
         return settled(pl.Series(left.cast(pl.Float64).to_numpy() / right.cast(pl.Float64).to_numpy()))
 
 
@@ -61,7 +61,7 @@ def remainder(left: pl.Series, right: pl.Series) -> pl.Series:
         with np.errstate(invalid="ignore"):
             numbers = np.fmod(left.cast(pl.Float64).to_numpy(), right.cast(pl.Float64).to_numpy())
         return settled(pl.Series(numbers))
-    found = left % right  # of Polars it has the sign of the divisor
+    found = left % right  # in Polars it has the sign of the divisor
     return (found - right).zip_with((found != 0) & ((left < 0) != (right < 0)), found)
 
 
@@ -95,22 +95,22 @@ def round_to(decimals: int) -> Callable[[pl.Series], pl.Series]:
 
 
 def floor(value: pl.Series) -> pl.Series:
-    """Return the greatest whole number that is not above."""
+    """Return the greatest whole number that is not greater."""
     return value.floor() if value.dtype == pl.Float64 else value
 
 
 def ceil(value: pl.Series) -> pl.Series:
-    """Return the least whole number that is not below."""
+    """Return the least whole number that is not less."""
     return settled(value.ceil()) if value.dtype == pl.Float64 else value
 
 
 def square_root(value: pl.Series) -> pl.Series:
-    """Return the root; NULL of a negative number."""
+    """Return the square root; NULL for a negative number."""
     return settled(value.cast(pl.Float64).sqrt())
 
 
 def logarithm(value: pl.Series) -> pl.Series:
-    """Return the natural logarithm; NULL of what is not positive."""
+    """Return the natural logarithm; NULL for a number that is not positive."""
     return settled(value.cast(pl.Float64).log())
 
 
@@ -120,7 +120,7 @@ def exponential(value: pl.Series) -> pl.Series:
 
 
 def power(base: pl.Series, exponent: pl.Series) -> pl.Series:
-    """Return a power, a real; NULL where there is none."""
+    """Return a power, a real; NULL where it does not exist."""
     base, exponent = aligned(base.cast(pl.Float64), exponent.cast(pl.Float64))
     return settled(base.pow(exponent))
 
@@ -137,21 +137,21 @@ COMPARED: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
     ">": _comparing(operator.gt),
     ">=": _comparing(operator.ge),
 }
-"""Comparisons by their sign; NULL beside NULL."""
+"""Comparisons by their operator; NULL if an operand is NULL."""
 
 
 def both(left: pl.Series, right: pl.Series) -> pl.Series:
-    """Return AND of three values."""
+    """Return AND in three-valued logic."""
     return left.cast(pl.Boolean) & right.cast(pl.Boolean)
 
 
 def either(left: pl.Series, right: pl.Series) -> pl.Series:
-    """Return OR of three values."""
+    """Return OR in three-valued logic."""
     return left.cast(pl.Boolean) | right.cast(pl.Boolean)
 
 
 def negation(value: pl.Series) -> pl.Series:
-    """Return NOT of three values."""
+    """Return NOT in three-valued logic."""
     return ~value.cast(pl.Boolean)
 
 
@@ -171,7 +171,7 @@ def within(value: pl.Series, low: pl.Series, high: pl.Series) -> pl.Series:
 
 
 class Membership:
-    """Whether a value is among constants: true, false, or NULL if one of them is NULL and none is equal.
+    """Tests whether a value is among constants: true, false, or NULL if one of them is NULL and none is equal.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class Membership:
         self._reals = pl.concat(numbers) if numbers else None
 
     def __call__(self, value: pl.Series) -> pl.Series:
-        """Return it for each value."""
+        """Return the result for each value."""
         (value,) = typed(value)
         found = value != value  # noqa: PLR0124 - false, and NULL for NULL
         if value.dtype == pl.Int64:
@@ -212,17 +212,17 @@ def choice(condition: pl.Series, chosen: pl.Series, other: pl.Series) -> pl.Seri
 
 
 def coalesce(*values: pl.Series) -> pl.Series:
-    """Return the first that is not NULL."""
+    """Return the first value that is not NULL."""
     return reduce(lambda other, value: choice(value.is_not_null(), value, other), reversed(values))
 
 
 def least(*values: pl.Series) -> pl.Series:
-    """Return the least; NULLs do not count."""
+    """Return the least value; NULLs do not count."""
     return reduce(lambda one, other: choice(COMPARED["<="](one, other) | other.is_null(), one, other), values)
 
 
 def greatest(*values: pl.Series) -> pl.Series:
-    """Return the greatest; NULLs do not count."""
+    """Return the greatest value; NULLs do not count."""
     return reduce(lambda one, other: choice(COMPARED[">="](one, other) | other.is_null(), one, other), values)
 
 
@@ -232,7 +232,7 @@ def null_if(value: pl.Series, other: pl.Series) -> pl.Series:
 
 
 def cast_to(kind: FieldType) -> Callable[[pl.Series], pl.Series]:
-    """Return the function that converts to a type; what cannot be converted is NULL."""
+    """Return the function that converts to a type; values that cannot be converted are NULL."""
     return _CASTS[kind]
 
 
@@ -277,7 +277,7 @@ _CASTS: dict[FieldType, Callable[[pl.Series], pl.Series]] = {
 
 
 def _alike(one: pl.Series, other: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return two series with a type that has the values of both."""
+    """Return two series converted to a type with the values of both."""
     if one.dtype == other.dtype:
         return one, other
     known = [each.dtype for each in (one, other) if each.dtype != pl.Null]
@@ -286,13 +286,13 @@ def _alike(one: pl.Series, other: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def typed(*values: pl.Series, otherwise: pl.DataType | None = None) -> tuple[pl.Series, ...]:
-    """Return series of which none is without a type: NULL takes that of the first that has one, else the other."""
+    """Return series that all have a type: NULL gets the type of the first that has one, else the other type."""
     known = next((value.dtype for value in values if value.dtype != pl.Null), otherwise or pl.Boolean())
     return tuple(value.cast(known) if value.dtype == pl.Null else value for value in values)
 
 
 def aligned(*values: pl.Series) -> tuple[pl.Series, ...]:
-    """Return series of one length: constants as long as the others."""
+    """Return series of one length, with constants repeated."""
     lengths = {value.len() for value in values}
     if len(lengths) == 1:
         return values

@@ -6,7 +6,7 @@
                                3  multiply 2, 2
 
 Equal parts are computed once, and neither building nor running a program is recursive: a program is as long as its
-expression, however deep that is. Polars visits an expression again at every level, and copies what is used twice.
+expression, however deep that is. Polars would visit an expression again at every level, and copy parts used twice.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Program:
     Parameters
     ----------
     columns
-        What it reads; they stand at the places from 0 on.
+        The columns it reads; they have the places from 0 on.
     constants
-        Behind them.
+        The constants, at the next places.
     steps
-        Behind those; the last is the result.
+        The steps, at the places after those; the last is the result.
     result
-        Its place.
+        The place of the result.
     """
 
     columns: tuple[str, ...]
@@ -53,7 +53,7 @@ class Program:
     result: int
 
     def run(self, columns: Sequence[pl.Series]) -> pl.Series:
-        """Return the result for these columns; of one value if it is a constant."""
+        """Return the result for these columns; one value if it is a constant."""
         places: list[pl.Series | None] = [*columns, *self.constants]
         for step in self.steps:
             places.append(step.function(*(places[operand] for operand in step.operands)))
@@ -70,14 +70,14 @@ def program_of(expression: Expression) -> Program:
     Raises
     ------
     PlanError
-        If there is something in it that cannot be evaluated; names it.
+        If it contains something that cannot be evaluated; the error names it.
     """
     builder = _Builder()
     return builder.program(builder.add(expression))
 
 
 class _Builder:
-    """Numbers the parts of an expression; equal parts are one."""
+    """Numbers the parts of an expression; equal parts have one number."""
 
     def __init__(self) -> None:
         self._columns: dict[str, int] = {}
@@ -103,7 +103,7 @@ class _Builder:
         return numbers[root]
 
     def program(self, result: int) -> Program:
-        """Return the program with all that has been added."""
+        """Return the program of all added expressions."""
         read = {result, *(operand for _, operands in self._steps.values() for operand in operands)}
         columns, constants = tuple(self._columns), {n: each for n, each in self._constants.items() if n in read}
         order = (*self._columns.values(), *constants, *self._steps)

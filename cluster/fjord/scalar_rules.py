@@ -1,4 +1,4 @@
-"""Rules for programs (:mod:`cluster.fjord.scalar_programs`): what an expression is computed of, and by what."""
+"""Rules for programs (:mod:`cluster.fjord.scalar_programs`): the operands and the function of each expression."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Choice(Expression, frozen=True):
 
     @property
     def operands(self) -> tuple[Expression, ...]:
-        """What stands last first: then no more than one branch is kept while the program runs."""
+        """The last one first: then at most one branch is kept while the program runs."""
         return (self.other, self.condition, self.chosen)
 
 
 def value_of(node: Expression) -> Written | None:
-    """Return what is written out, with its type, None for that of NULL; None if it is more than that.
+    """Return a literal's value with its type, None for NULL; None if the expression is not a literal.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def value_of(node: Expression) -> Written | None:
 
 
 def series_of(written: Written) -> pl.Series:
-    """Return what is written out as a series of one value."""
+    """Return a literal as a series of one value."""
     kind, value = written
     return pl.Series([value]) if kind is None else pl.Series([value], dtype=POLARS_TYPES[kind])
 
@@ -86,7 +86,7 @@ def _number(text: str) -> Written:
 
 
 def operands_of(node: Expression) -> tuple[Expression, ...]:
-    """Return the parts of an expression that are computed before it, in order."""
+    """Return the parts of an expression that must be computed before it, in order."""
     match node:
         case Negative() if value_of(node) is not None:
             return ()
@@ -117,7 +117,7 @@ def _choices(case: Case) -> Expression:
 
 
 def function_of(node: Expression) -> tuple[Function, Hashable]:
-    """Return what computes an expression of its operands, and a value that distinguishes it from other functions."""
+    """Return the function that computes an expression from its operands, and a value that identifies the function."""
     match node:
         case Binary() if node.sign in _SIGNS:
             return _SIGNS[node.sign], node.sign

@@ -4,7 +4,7 @@ Three-valued logic; `/` is real division; division and remainder by zero are NUL
 ordered by code point; reals are finite or NULL (:mod:`cluster.fjord.real_values`).
 
 Comparisons of columns with constants, the most common conditions, are Polars' own, which scans of files can use.
-Everything else is a program (:mod:`cluster.fjord.scalar_programs`) that Polars calls with the columns it reads.
+Other expressions are programs (:mod:`cluster.fjord.scalar_programs`) that Polars calls with the columns they read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def compile_scalar(scalar: Scalar) -> pl.Expr:
     Raises
     ------
     PlanError
-        If there is something in it that cannot be evaluated; names it.
+        If it contains something that cannot be evaluated; the error names it.
     """
     kind = POLARS_TYPES[scalar.type]
     simple = _simple(scalar.expression)
@@ -40,7 +40,7 @@ def compile_scalar(scalar: Scalar) -> pl.Expr:
         return simple.cast(kind)
     program = program_of(scalar.expression)
     if not program.columns:
-        # Polars stretches literals, and only them, to any length.
+        # Polars extends only literals to any length.
         return pl.lit(program.run(()).cast(kind).item(), kind)
     columns = [pl.col(name) for name in program.columns]
     return pl.map_batches(
@@ -56,11 +56,11 @@ _COMPARED: dict[str, tuple[Callable[[pl.Expr, pl.Expr], pl.Expr], str]] = {
     ">": (lambda left, right: left > right, "<"),
     ">=": (lambda left, right: left >= right, "<="),
 }
-"""How values are compared, and the equivalent sign with the sides exchanged."""
+"""The comparisons, and the equivalent operators with the sides exchanged."""
 
 
 def _simple(expression: Expression) -> pl.Expr | None:
-    """Return a column, or comparisons of columns that all have to hold; None if it is anything else."""
+    """Return a column, or a conjunction of comparisons of columns; None for any other expression."""
     if isinstance(expression, Column):
         return pl.col(expression.name)
     tests: list[pl.Expr] = []
@@ -73,7 +73,7 @@ def _simple(expression: Expression) -> pl.Expr | None:
 
 
 MOST_TESTS = 32
-"""Polars looks at a chain again at each of its links."""
+"""Most tests in a chain, because Polars visits a chain again at each of its links."""
 
 
 def _test(part: Expression) -> pl.Expr | None:

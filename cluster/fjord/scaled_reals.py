@@ -1,4 +1,4 @@
-"""Sums, means and quantiles of reals that never leave their range on the way.
+"""Sums, means and quantiles of reals without overflow in intermediate results.
 
 Reals are scaled by a power of two, which changes none of their digits, before they are added.
 """
@@ -11,12 +11,12 @@ from collections.abc import Callable
 import polars as pl
 
 SCALE = 2.0**-64
-"""There are never so many tuples that values scaled by this add up to more than the largest real."""
+"""No number of tuples is so large that values scaled by this add up to more than the largest real."""
 LARGEST = sys.float_info.max
 
 
 def mean_of(scaled_sum: pl.Expr, count: pl.Expr) -> pl.Expr:
-    """Return the mean of so many values, of their sum scaled; rounding takes it beyond no real."""
+    """Return the mean of so many values, given their scaled sum; rounding never makes it overflow."""
     return (scaled_sum / count).clip(-LARGEST * SCALE, LARGEST * SCALE) / SCALE
 
 
@@ -31,7 +31,7 @@ def scaled(values: pl.Expr) -> pl.Expr:
 
 
 def between_values(found_in: Callable[[pl.Expr], pl.Expr]) -> Callable[[pl.Expr], pl.Expr]:
-    """Return a function that finds what lies between two values of each list; it may leave the reals on the way."""
+    """Return a function that interpolates between two values of each list; intermediate results may overflow."""
 
     def found(values: pl.Series) -> pl.Series:
         lists, name = values.to_frame(), pl.col(values.name)

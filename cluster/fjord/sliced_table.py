@@ -1,6 +1,6 @@
 """Tables beyond memory: cut by the hash of a key into slices on disk, of which one is in memory at a time.
 
-Slices are numbered as buckets are (their number is a multiple of that of buckets), so a bucket to which rows go by the
+Slices are numbered like buckets (their number is a multiple of that of buckets), so a bucket that receives rows by the
 same key needs only its own slices.
 """
 
@@ -34,7 +34,7 @@ class SlicedTable:
     kind
         Type of the key.
     load
-        Returns one of them.
+        Returns one slice.
     """
 
     def __init__(self, count: int, kind: pl.DataType, load: Callable[[int], LookupTable]) -> None:
@@ -43,16 +43,16 @@ class SlicedTable:
         self._load = load
 
     def parts(self, probes: pl.Series | None) -> Iterator[tuple[NDArray[np.int64] | None, LookupTable]]:
-        """Yield places of values, and the slice that has the rows with these values."""
+        """Yield places of values, and the slice with the rows of these values."""
         assert probes is not None  # noqa: S101 - a sliced table is never read without a key
-        # What no key of this type can equal may go anywhere.
+        # Values that no key of this type can equal may go to any slice.
         numbers = _slices(probes.cast(self._kind, strict=False), self._count)
         for number in np.unique(numbers):
             yield np.flatnonzero(numbers == number).astype(np.int64), self._load(int(number))
 
 
 def _slices(values: pl.Series, count: int) -> NDArray[np.int32]:
-    """Return in which slices values are; integers that count as one real beside reals are in one slice."""
+    """Return the slices of values; integers that equal one real in comparisons are in one slice."""
     if values.dtype == pl.Int64:
         as_reals = values.cast(pl.Float64).cast(pl.Int64, strict=False)
         values = pl.select(pl.coalesce(as_reals, values)).to_series()
@@ -72,13 +72,13 @@ def cut(snapshot: Path, folder: Path, count: int, key: str, table: Callable[[pl.
     snapshot
         The Parquet file of a relation.
     folder
-        Where the slices go; it is there either wholly or not at all.
+        The folder of the slices; it exists either completely or not at all.
     count
         How many slices.
     key
         The column of the table by which it is cut; rows with NULL there are in no slice.
     table
-        Makes rows of the table of some rows of the relation.
+        Computes rows of the table from some rows of the relation.
     """
     if folder.exists():
         return

@@ -21,7 +21,7 @@ Scans = Mapping[Relation, pl.LazyFrame]
 """Access to each relation of a plan."""
 
 ANY_INSTANT_US = 0
-"""Relations do not change while a plan is evaluated: all its rows are valid from one and the same instant, for ever."""
+"""Relations do not change while a plan is evaluated: all its rows are valid from the same instant, for ever."""
 
 
 def evaluate_snapshot(node: Node, scans: Scans) -> pl.DataFrame:
@@ -30,7 +30,7 @@ def evaluate_snapshot(node: Node, scans: Scans) -> pl.DataFrame:
     Parameters
     ----------
     node
-        The plan. Conditions and columns right above a relation go into its scan.
+        The plan. Conditions and columns directly above a relation become part of its scan.
     scans
         Access to each relation it reads.
     """
@@ -38,7 +38,7 @@ def evaluate_snapshot(node: Node, scans: Scans) -> pl.DataFrame:
 
 
 def _evaluated(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows of a subplan; `done` holds those of subplans that have been evaluated already."""
+    """Return the rows of a subplan; `done` holds those of subplans that have been evaluated."""
     if id(node) not in done:
         done[id(node)] = _made(node, scans, done)
     return done[id(node)]
@@ -60,7 +60,7 @@ def _made(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFra
 
 
 def is_scan(node: Node) -> bool:
-    """Return whether a plan makes each of its rows of one row of one relation."""
+    """Return whether a plan makes each of its rows from one row of one relation."""
     while isinstance(node, Filter | Project):
         node = node.input
     return isinstance(node, Relation)
@@ -76,7 +76,7 @@ def _scanned(node: Node, scans: Scans) -> pl.LazyFrame | None:
         case Project():
             below = _scanned(node.input, scans)
             outputs = [compile_scalar(output.scalar).alias(output.name) for output in node.outputs]
-            # Constants that are selected alone have one row in Polars, however many there are.
+            # A selection of constants alone has one row in Polars, whatever the number of rows.
             return None if below is None else below.with_columns(outputs).select(each.name for each in node.outputs)
         case _:
             return None

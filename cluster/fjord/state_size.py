@@ -1,7 +1,7 @@
-"""How much state a plan would keep: an upper estimate, made before a query is accepted.
+"""The state that a plan would keep: an upper estimate, made before a query is accepted.
 
-Rows are counted as if every tuple of a stream, and all that is made of it (:mod:`cluster.fjord.made_rows`), were kept
-as long as it is valid; partial rows of panes and of slides as if there were so many keys as assumed there.
+Rows are counted as if every tuple of a stream, and all rows made of it (:mod:`cluster.fjord.made_rows`), were kept
+while it is valid; partial rows of panes and of slides as if there were as many keys as assumed there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocols.wire.streams import FieldType
 
 BYTES_OF_INTERVAL = 16
 BYTES_PER_VALUE = {FieldType.TEXT: 32}
-"""Of other types: 8."""
+"""Bytes of a value; 8 for types that are missing."""
 
 
 class StateLimitError(PlanError):
@@ -28,12 +28,12 @@ class StateLimitError(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class KeptState:
-    """What a part of a plan keeps at most.
+    """The state that a part of a plan keeps at most.
 
     Parameters
     ----------
     queries
-        Names of those it is kept for.
+        Names of the queries for which it is kept.
     rows
         How many rows.
     bytes
@@ -55,16 +55,16 @@ def check_state(
     before, after
         The plan without it, and with it.
     query
-        Its identity.
+        The query's identity.
     tuples_per_second
-        By stream; a stream that is not there has brought nothing yet.
+        By stream; streams that have brought no tuples are missing.
     limit_bytes
-        What all queries together may keep.
+        The limit for all queries together.
 
     Raises
     ------
     StateLimitError
-        Says how much the plan would keep, how much of it for this query, and the limit.
+        With the size of the plan's state, the part for this query, and the limit.
     """
     total = sum(each.bytes for each in kept_by(after, tuples_per_second))
     if total <= limit_bytes:
@@ -86,7 +86,7 @@ def check_state(
 
 
 def kept_by(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> Iterator[KeptState]:
-    """Yield what each fragment of a plan keeps at most."""
+    """Yield the state that each fragment of a plan keeps at most."""
     for fragment in plan.fragments:
         yield _kept(fragment, tuples_per_second)
 
@@ -132,7 +132,7 @@ def _results(calls: tuple[AggregateCall, ...]) -> Schema:
 
 
 class _Estimate:
-    """What the operators of one fragment keep."""
+    """The state of the operators of one fragment."""
 
     def __init__(self, fragment: Fragment, tuples_per_second: Mapping[str, float]) -> None:
         self._fragment = fragment
@@ -140,7 +140,7 @@ class _Estimate:
         self._rows: dict[str, float] = {}
 
     def kept(self, names: tuple[str, ...], times: int) -> KeptState:
-        """Return what all operators keep together, for so many query groups."""
+        """Return the state of all operators together, for so many query groups."""
         found = [
             (self._rows_kept(each) * times, _row_bytes(_schema_kept(each.operation))) for each in self._fragment.nodes
         ]
@@ -174,11 +174,11 @@ class _Estimate:
                 return 0.0
 
     def _crosses(self, node: OperatorNode) -> bool:
-        """Return whether a node reads what crosses an exchange."""
+        """Return whether a node reads rows that cross an exchange."""
         return isinstance(self._fragment.by_id[node.inputs[0]].operation, kinds.Exchange)
 
     def _aggregated(self, merged: OperatorNode) -> OperatorNode:
-        """Return the node whose rows an aggregate is of: below its first half, and the exchange between the halves."""
+        """Return the node whose rows are aggregated: below the first half, and the exchange between the halves."""
         node = self._fragment.by_id[merged.inputs[0]]
         while isinstance(node.operation, kinds.PartialAggregate | kinds.Exchange):
             node = self._fragment.by_id[node.inputs[0]]
@@ -195,7 +195,7 @@ class _Estimate:
         return min(alive, self._alive(self._aggregated(node)), groups_of(node.operation.keys))
 
     def _below(self, node: OperatorNode) -> Iterator[OperatorNode]:
-        """Yield a node and all that feeds it, each once."""
+        """Yield a node and all nodes below it, each once."""
         seen: set[str] = set()
         waiting = [node.id]
         while waiting:
@@ -207,7 +207,7 @@ class _Estimate:
 
 
 def _rows_of_window(window: kinds.CountWindow) -> float:
-    """Return how many tuples a window by count keeps of one key: those in it, and the slide that is not full."""
+    """Return how many tuples of one key a window by count keeps: those in it, and those of the incomplete slide."""
     return float((window.rows or 0) + window.slide_rows - 1)
 
 

@@ -1,4 +1,4 @@
-"""Queries that keep no state, micro-batch by micro-batch: from what runs next to the scans to their answers."""
+"""The host of queries without state: runs the operators next to the scans, micro-batch by micro-batch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from cluster.physical.nodes import Fragment
 
 
 class StatelessHost:
-    """What a host without state keeps between micro-batches: nothing that an answer depends on.
+    """Runs the fragments without state; between micro-batches it keeps nothing on which an answer depends.
 
     Parameters
     ----------
     fragments
-        Of the plan.
+        The fragments of the plan.
     clock
-        Seconds that only go forward: for how often errors are repeated, and counters are reported.
+        A monotonic clock in seconds, for the frequency of repeated errors and reported counters.
     """
 
     def __init__(self, fragments: Iterable[Fragment], *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""Rows of a stream as they are stored: in a Parquet file of its table, or in memory."""
+"""Stored rows of a stream: in a Parquet file of its table, or in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoredRows(Protocol):
         ...
 
     def rest(self, from_us: int) -> StoredRows | None:
-        """Return what has rows stamped at or after an instant, and maybe others; None if there are none."""
+        """Return a source of the rows stamped at or after an instant, and maybe others; None if there are none."""
         ...
 
 
@@ -35,9 +35,9 @@ class RowsInFile:
     Parameters
     ----------
     path
-        Where it is.
+        The path.
     last_us
-        Its last stamp, if the caller knows it; else the file is read for it.
+        Its last stamp, if it is known; otherwise the file is read for it.
     """
 
     def __init__(self, path: str, *, last_us: int | None = None) -> None:
@@ -70,7 +70,7 @@ class RowsInMemory:
     Parameters
     ----------
     rows
-        In any order. Without the column that marks samples at their motes' default rates, all are such.
+        In any order. Without the column that marks samples at their motes' default rates, all rows count as such.
     """
 
     def __init__(self, rows: pl.DataFrame) -> None:

@@ -1,6 +1,6 @@
-"""What the functions of texts mean: series in, series out (:mod:`cluster.fjord.scalar_functions`).
+"""The functions of texts: series in, series out (:mod:`cluster.fjord.scalar_functions`).
 
-A text is a sequence of Unicode code points. Capitals and small letters are those of Unicode, whatever the language.
+A text is a sequence of Unicode code points. Upper and lower case are those of Unicode, whatever the language.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import polars as pl
 from cluster.fjord.scalar_functions import aligned, choice
 
 LONGEST_TEXT = 10_000
-"""Code points of a text that operators and functions make of others: what doubles its length again and again would fill
-the memory. A longer one is NULL, as is a number that leaves the reals."""
+"""Most code points of a text that operators and functions compute: texts that double their length again and again would
+fill the memory. A longer one is NULL, as is a number beyond the reals."""
 
 
 def matching(pattern: str, escape: str | None = None) -> Callable[[pl.Series], pl.Series]:
-    """Return the function that decides whether a text is like a pattern."""
+    """Return the function that tests whether a text matches a pattern."""
     regex = like_to_regex(pattern, escape)
     return lambda value: value.cast(pl.String).str.contains(regex)
 
@@ -47,12 +47,12 @@ def _quoted(letter: str) -> str:
 
 
 def upper(value: pl.Series) -> pl.Series:
-    """Return a text in capitals."""
+    """Return a text in upper case."""
     return value.cast(pl.String).str.to_uppercase()
 
 
 def lower(value: pl.Series) -> pl.Series:
-    """Return a text in small letters."""
+    """Return a text in lower case."""
     return value.cast(pl.String).str.to_lowercase()
 
 
@@ -67,39 +67,39 @@ def trim(value: pl.Series) -> pl.Series:
 
 
 def substring(value: pl.Series, start: pl.Series, count: pl.Series | None = None) -> pl.Series:
-    """Return so many code points of a text, from a place on; the first is 1.
+    """Return so many code points of a text from a position on; the first is 1.
 
-    Standard SQL: places before the first count towards the length, and there is nothing there.
+    As in standard SQL, positions before the first count towards the length and are empty.
     """
-    # One more than the least integer: no text reaches that far, and one less than it would wrap around.
+    # One more than the least integer: no text reaches that far, and subtracting one from it does not wrap around.
     first = start.cast(pl.Int64).clip(lower_bound=1 - 2**63) - 1
     if count is None:
         value, first = aligned(value.cast(pl.String), first)
         return value.str.slice(first.clip(lower_bound=0))
-    # The one is not negative and the other not positive: their sum cannot wrap around.
+    # One is not negative and the other not positive: their sum cannot wrap around.
     letters = count.cast(pl.Int64).clip(lower_bound=0) + first.clip(upper_bound=0)
     value, first, letters = aligned(value.cast(pl.String), first, letters)
     found = value.str.slice(first.clip(lower_bound=0), letters.clip(lower_bound=0))
-    # Polars takes a length of NULL for no length.
+    # Polars treats a length of NULL as no limit.
     return choice(letters.is_not_null(), found, pl.Series([None], dtype=pl.String))
 
 
 def joined(left: pl.Series, right: pl.Series) -> pl.Series:
-    """Return two texts, one behind the other; NULL if that is too long."""
+    """Return two texts concatenated; NULL if the result is too long."""
     return _behind_each_other(left.cast(pl.String), right.cast(pl.String))
 
 
 def concatenated(*values: pl.Series) -> pl.Series:
-    """Return texts, one behind the other; NULLs do not count; NULL if that is too long."""
+    """Return texts concatenated, without NULLs; NULL if the result is too long."""
     return _behind_each_other(*(value.cast(pl.String).fill_null("") for value in values))
 
 
 def _behind_each_other(*texts: pl.Series) -> pl.Series:
-    # A code point takes a byte at least, and bytes need not be counted.
+    # A code point has at least one byte, and the number of bytes is known without counting.
     if sum(longest_bytes(each) for each in texts) > LONGEST_TEXT:
         texts = aligned(*texts)
         letters = reduce(operator.add, (each.str.len_chars().cast(pl.Int64) for each in texts))
-        # What would be too long is left out before it is made.
+        # Texts that would be too long are left out before they are computed.
         first = choice(letters <= LONGEST_TEXT, texts[0], pl.Series([None], dtype=pl.String))
         texts = (first, *texts[1:])
     return reduce(operator.add, texts)

@@ -21,20 +21,20 @@ from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
 
 Parts = Mapping[str, int]
-"""By column: how many texts are joined in it; columns that are not there are as they came."""
+"""By column: how many texts are concatenated in it; columns that are missing are unchanged."""
 
 
 class TextGrowthError(PlanError):
-    """A query that makes texts of too many parts."""
+    """A query that concatenates too many texts."""
 
 
 def check_text(root: Node) -> None:
-    """Refuse a plan that makes texts of more parts than a text may have letters.
+    """Refuse a plan that concatenates more texts than a text may have code points.
 
     Raises
     ------
     TextGrowthError
-        Says which column it is.
+        If it does; the error names the column.
     """
     known: dict[int, Parts] = {}
     for node in walks.from_below(root):
@@ -71,7 +71,7 @@ def _parts_of(name: str, scalar: Scalar, below: Parts) -> int:
 
 
 def _counted(expression: Expression, below: Parts) -> int:
-    """Return of how many parts an expression is made."""
+    """Return how many texts an expression concatenates."""
     counts: dict[int, int] = {}
     for node in from_below(expression):
         found = [counts[id(operand)] for operand in node.operands]

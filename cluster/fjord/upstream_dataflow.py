@@ -25,12 +25,12 @@ from protocols.wire.programs import Measure
 
 Scans = Callable[[str, History | None], StreamScan]
 """Returns the scan of a stream in one part of a micro-batch, given the history that is read first, if any: during
-backfill, that is what is scanned."""
+backfill, the history is scanned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """What arrived at the end of a pipeline, an exchange or a sink; no rows if nothing did, and no watermark then."""
+    """The output of a pipeline, an exchange or a sink; without rows and watermark if there was none."""
 
     fragment: Fragment
     end: OperatorNode
@@ -39,21 +39,21 @@ class Emitted:
 
 
 class UpstreamDataflow:
-    """What runs next to the scans in one part of a micro-batch.
+    """The operators next to the scans in one part of a micro-batch.
 
     Parameters
     ----------
     fragments
-        Of the plan.
+        The fragments of the plan.
     scans
-        Of the streams in this part of the micro-batch.
+        The scans of the streams in this part of the micro-batch.
     tables
-        What tuples are looked up in; None if nothing is.
+        The tables of lookups; None if there are none.
 
     Attributes
     ----------
     failures
-        By fragment or query: why its operators failed, or what they warn of.
+        By fragment or query: why its operators failed, or their warnings.
     """
 
     def __init__(self, fragments: Sequence[Fragment], scans: Scans, tables: Tables | None) -> None:
@@ -67,7 +67,7 @@ class UpstreamDataflow:
         return counters_of(self._dataflow.operators)
 
     def run(self) -> list[Emitted]:
-        """Run it; a fragment that fails emits nothing."""
+        """Run the dataflow; a fragment that fails emits nothing."""
         self._dataflow.run()
         failures = {owner: str(error) for owner, error in self._dataflow.failures.items()}
         warnings = {owner: str(error) for owner, error in self._dataflow.warnings.items()}
@@ -94,7 +94,7 @@ class UpstreamDataflow:
 
 @dataclass(frozen=True, slots=True)
 class _Outlet:
-    """What leaves one pipeline of one fragment; `behind` are the owners of what it shares with others."""
+    """The output of one pipeline of one fragment; `behind` are the owners of the operators it shares."""
 
     fragment: Fragment
     end: OperatorNode
@@ -105,7 +105,7 @@ class _Outlet:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """A scan, or lookups above one: once for all that read the same.
+    """A scan, or lookups above one: once for all pipelines that read the same.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class _Shared:
     suffix
         Suffix that distinguishes its names from those of the live scan; empty for that.
     owners
-        Of its operators.
+        Owners of its operators.
     """
 
     last: PlacedOperator
@@ -123,7 +123,7 @@ class _Shared:
 
 
 class _Building:
-    """Instantiates what runs next to the scans; what several fragments have in common is one operator."""
+    """Instantiates the operators next to the scans; a part common to several fragments is instantiated once."""
 
     def __init__(self, dataflow: Dataflow, scans: Scans, tables: Tables | None) -> None:
         self._dataflow = dataflow
@@ -138,7 +138,7 @@ class _Building:
         return [outlet for fragment in fragments for outlet in self._outlets_of(fragment)]
 
     def _scan(self, operations: Iterable[object]) -> None:
-        """Add the scans: what is read of a part of a stream is what any fragment reads of it."""
+        """Add the scans: a part of a stream is read with the columns that any fragment reads."""
         samples: dict[tuple[str, str, str], list[Scan]] = {}
         aggregates: dict[tuple[str, str, str], list[ScanAggregates]] = {}
         for each in operations:
@@ -163,7 +163,7 @@ class _Building:
             self._add_scan(key, sources[0], f" aggregates{scan.suffix}", produce_aggregates)
 
     def _key(self, scan: Scan | ScanAggregates) -> tuple[str, str, str]:
-        """Return the same for all that read the same part of a stream."""
+        """Return a key that is equal for all pipelines that read the same part of a stream."""
         what = "aggregates" if isinstance(scan, ScanAggregates) else f"events {scan.events or ''}"
         return scan.stream, what, self._scans(scan.stream, scan.history).suffix
 
@@ -206,7 +206,7 @@ class _Building:
                 placed[node.id] = self._dataflow.add(node.id, operator, [placed[below]], owner=fragment.identity)
 
     def _look_up(self, lookup: Lookup, below: _Shared) -> _Shared:
-        """Add a lookup, unless something else looks up the same of the same tuples."""
+        """Add a lookup, unless an equal lookup of the same tuples exists."""
         key = (id(below.last), lookup)
         if key not in self._looked_up:
             (stream,) = lookup.streams
@@ -218,6 +218,6 @@ class _Building:
 
 
 def _once(produce: Callable[[], Batch]) -> Callable[[], Batch | None]:
-    """Return what a scan's pull queue calls: one batch, then nothing."""
+    """Return the function that a scan's pull queue calls: one batch, then nothing."""
     pending = [produce]
     return lambda: pending.pop()() if pending else None

@@ -1,7 +1,7 @@
-"""The second half of an aggregate: partial rows are merged over every span in which nothing changes.
+"""The second half of an aggregate: partial rows are merged over every span without changes.
 
-papers/pipes_algebra.md sections 3 and 5.8: at every instant, one row per key that has tuples, none for a key that has
-none. Rows are final when emitted: a span is emitted once the watermark has passed its end.
+papers/pipes_algebra.md sections 3 and 5.8: at every instant, one row per key with tuples, none for a key without.
+Rows are final when emitted: a span is emitted once the watermark has passed its end.
 
     partial rows     a |-----------)            A row of a sliding window covers several slides:
                      b       |-----------)      it is cut at every multiple, and the answer has
@@ -70,26 +70,26 @@ class MergeAggregate(Operator):
         return Batch(answer.sort([START, *self._keys], maintain_order=True), self._reached())
 
     def save(self) -> State:
-        """Return the partial rows that still matter."""
+        """Return the partial rows that are still needed."""
         return {"pending": self._pending, "watermark_us": self._watermark_us}
 
     def restore(self, state: State) -> None:
-        """Go on with partial rows saved before."""
+        """Restore saved partial rows."""
         pending, watermark_us = state["pending"], state["watermark_us"]
         assert isinstance(pending, pl.DataFrame)  # noqa: S101 - written by save()
         assert isinstance(watermark_us, int)  # noqa: S101 - written by save()
         self._pending, self._watermark_us = with_scaled_sums(pending), watermark_us
 
     def _reached(self) -> int:
-        """Return the instant before which nothing more can be answered."""
+        """Return the instant before which no more answers can come."""
         if self._watermark_us >= NEVER or self._pending.height == 0:
             return self._watermark_us
         return min(self._watermark_us, int(self._pending.select(pl.col(START).min()).item()))
 
     def _slides(self, due: pl.DataFrame) -> pl.DataFrame:
-        """Cut at every multiple of the slide; merge what falls into the same slide and has ended."""
+        """Cut at every multiple of the slide; merge the rows of one slide that has ended."""
         slide_us = self._slide_us
-        # Up to here, on the grid, everything is known.
+        # Up to here, on the grid, all rows are known.
         until = NEVER if self._watermark_us >= NEVER else (self._watermark_us + 1) // slide_us * slide_us - 1
         ready = due.filter(pl.col(START) < until)
         pieces = ready.with_columns(
@@ -123,7 +123,7 @@ class MergeAggregate(Operator):
         return merged.rename({_CUT: START, "fjord_next": END})
 
     def _truncate(self, until: pl.Expr) -> None:
-        """Forget what has been answered: rows that have ended, and the answered part of those that have not."""
+        """Remove what has been answered: rows that have ended, and the answered part of those that have not."""
         self._pending = self._pending.filter(pl.col(END) > until).with_columns(
             pl.max_horizontal(pl.col(START), until).alias(START)
         )

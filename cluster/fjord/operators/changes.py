@@ -1,6 +1,6 @@
-"""Istream and Dstream: what begins to be valid, and what ceases to be (papers/pipes_algebra.md section 5.16).
+"""Istream and Dstream: rows that begin, and rows that cease to be valid (papers/pipes_algebra.md section 5.16).
 
-Where a tuple ends and an equal one begins, nothing changes. A tuple that ceases is reported at its last valid instant.
+Where a tuple ends and an equal one begins, there is no change. A tuple that ends is reported at its last valid instant.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _AT, _CHANGE = "fjord_at", "fjord_change"
 
 
 class Changes(Operator):
-    """Counts, per tuple and instant, beginnings against ends.
+    """Balances beginnings and ends, per tuple and instant.
 
     Parameters
     ----------
     columns
         No rows, with the columns of the input. NULL equals NULL.
     insertions
-        True reports what begins, False what ceases.
+        True reports beginnings, False ends.
     """
 
     def __init__(self, columns: pl.DataFrame, *, insertions: bool) -> None:
@@ -34,7 +34,7 @@ class Changes(Operator):
         )
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Take rows; report the changes at instants before the watermark."""
+        """Process rows; report the changes at instants before the watermark."""
         del port
         if batch.rows.height:
             begins = batch.rows.select(*self._values, pl.col(START).alias(_AT), pl.lit(1, pl.Int64).alias(_CHANGE))
@@ -59,9 +59,9 @@ class Changes(Operator):
         return Batch(changed.sort(START, maintain_order=True), reached)
 
     def save(self) -> State:
-        """Return the changes to come."""
+        """Return the pending changes."""
         return {"steps": self._steps}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Restore them."""
         self._steps = table_of(state, "steps")

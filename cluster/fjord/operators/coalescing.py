@@ -1,4 +1,4 @@
-"""Coalesce: a row that begins where an equal one ends becomes one with it (papers/pipes_algebra.md section 5.13).
+"""Coalesce: a row that begins where an equal one ends is merged with it (papers/pipes_algebra.md section 5.13).
 
 a  |----)
 a       |-------)       a  |------------)
@@ -19,16 +19,16 @@ from cluster.fjord.operators.start_ordered import StartOrdered
 
 
 class Coalesce(StartOrdered):
-    """Holds a row while an equal one may still follow it, and what starts after it: the output stays in start order.
+    """Holds a row while an equal one may still follow it, and all rows that start after it: the output stays ordered.
 
-    Row by row: which of several equal rows grows is a matter of their order.
+    It works row by row, because which of several equal rows grows depends on their order.
 
     Parameters
     ----------
     columns
         No rows, with the columns of the input. NULL equals NULL.
     longest_us
-        A row that lasts this long or longer is not held any more.
+        A row that lasts this long or longer is no longer held.
     """
 
     def __init__(self, columns: pl.DataFrame, longest_us: int) -> None:
@@ -52,7 +52,7 @@ class Coalesce(StartOrdered):
         return Batch(pl.DataFrame(emitted, schema=schema, orient="row"), reached)
 
     def _take_done(self, held: list[tuple[Any, ...]], now_us: int) -> Iterator[tuple[Any, ...]]:
-        """Take away the leading rows that cannot grow, if everything that comes starts at `now_us` or later."""
+        """Remove and return the leading rows that cannot grow, if all later rows start at `now_us` or later."""
         while held:
             start, end = held[0][:2]
             if not (end < now_us or now_us >= NEVER or end >= NEVER or end - start >= self._longest_us):
@@ -60,11 +60,11 @@ class Coalesce(StartOrdered):
             yield held.pop(0)
 
     def save(self) -> State:
-        """Return what is held."""
+        """Return the held rows."""
         return {**super().save(), "held": self._held}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Restore them."""
         super().restore(state)
         self._held = table_of(state, "held")
 

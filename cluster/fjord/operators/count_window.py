@@ -3,7 +3,7 @@
 With N rows and a slide of A, tuple number i of its partition enters with tuple number ceil(i / A) * A and leaves with
 tuple number ceil((i + N) / A) * A: its interval runs from the stamp of the one to the stamp of the other.
 
-    ROWS 1, partitioned     a |---------------------------------------     nothing pushes a out: it is cut at the
+    ROWS 1, partitioned     a |---------------------------------------     no later a: it is cut at the
                             b |--)--)--)--)--)                             watermark, and goes on from there
     cut                     a |-----------)-----------)-----------
 """
@@ -28,10 +28,12 @@ _BEGINS, _LAGS = "fjord_begins", "fjord_lags"
 class CountWindow(StartOrdered):
     """Keeps the tuples whose end is not known yet: of each key the last `rows`, and at most a slide of newer ones.
 
-    Equal stamps count in order of arrival. A tuple goes when its end is known, whatever other tuples wait for. One that
-    stays holds back the watermark of the answer, and with it all above; so whatever lags by more than `lag_us` is
-    emitted up to the watermark of the input, and goes on from there. Snapshots do not depend on where that is, rows do:
-    every key whose tuples stay costs `rows` more of them per `lag_us`.
+    Equal stamps count in order of arrival. A tuple leaves when its end is known, whatever other tuples wait for. One
+    that
+    stays holds back the watermark of the answer, and with it all operators above; so a tuple that lags by more than
+    `lag_us` is emitted up to the watermark of the input, and goes on from there. Snapshots do not depend on the cuts,
+    rows
+    do: every key whose tuples stay costs `rows` more of them per `lag_us`.
 
     Parameters
     ----------
@@ -40,11 +42,11 @@ class CountWindow(StartOrdered):
     rows
         How many tuples stay; None for all.
     slide_rows
-        The window moves with every so many tuples.
+        The window slides after so many tuples.
     keys
         A window of its own for each combination of these columns.
     lag_us
-        How far the answer's watermark may be behind the input's; None for any distance, where nothing above waits.
+        How far the answer's watermark may be behind the input's; None for no limit, where no operator above waits.
     """
 
     def __init__(
@@ -70,10 +72,10 @@ class CountWindow(StartOrdered):
         )
         self._counts = columns.clear().select(*self._keys, pl.lit(0, pl.Int64).alias(_COUNT))
         self._owed = columns.clear()
-        """What an earlier version of this operator had still to emit when its state was saved."""
+        """Rows that an earlier version of this operator had yet to emit when its state was saved."""
 
     def _take(self, batch: Batch) -> Batch:
-        """Take tuples; emit those whose interval is known by now, and what others lag behind."""
+        """Process tuples; emit those whose interval is known now, and those that lag too far behind."""
         watermark_us = batch.watermark_us
         emitted = [self._owed]
         self._owed = self._owed.clear()
@@ -87,7 +89,7 @@ class CountWindow(StartOrdered):
         return Batch(answer, watermark_us if earliest is None else min(watermark_us, earliest))
 
     def _number(self, rows: pl.DataFrame) -> None:
-        """Number the new tuples, each partition on from where it stood."""
+        """Number the new tuples of each partition, continuing from its last number."""
         number = pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
         if self._keys:
             numbered = rows.with_columns(number.over(self._keys).alias(_NUMBER)).join(
@@ -110,7 +112,7 @@ class CountWindow(StartOrdered):
         leaves = pl.lit(None, pl.Int64) if self._rows is None else self._multiple(pl.col(_NUMBER) + self._rows)
         known = self._look_up(entered.with_columns(leaves.alias(_LEAVES)), _LEAVES)
         if self._rows is None or watermark_us >= NEVER:
-            # Nothing will push them out any more.
+            # No later tuple will push them out.
             known = known.with_columns(pl.col(_LEAVES_AT).fill_null(NEVER))
         done = pl.col(_BEGINS).is_not_null() & pl.col(_LEAVES_AT).is_not_null()
         self._waiting = known.filter(~done).select(self._waiting.columns)
@@ -126,7 +128,7 @@ class CountWindow(StartOrdered):
         latest_us = watermark_us - self._lag_us
         if earliest >= latest_us:
             return nothing
-        # All tuples of a key at once: what is made of them above is then cut once, not once for each.
+        # All tuples of a key at once: the rows made of them above are then cut once, not once for each.
         lags = pl.col(_BEGINS).min()
         marked = self._waiting.with_columns(((lags.over(self._keys) if self._keys else lags) < latest_us).alias(_LAGS))
         staying = pl.col(_LAGS).fill_null(value=False) & (pl.col(_BEGINS) < watermark_us)
@@ -138,7 +140,7 @@ class CountWindow(StartOrdered):
         return pieces.select(self._columns)
 
     def _earliest(self) -> int | None:
-        """Return where the first of the tuples begins that have entered and stay."""
+        """Return the first begin of the tuples that have entered and stay."""
         earliest = self._waiting.select(pl.col(_BEGINS).min()).item()
         return None if earliest is None else int(earliest)
 
@@ -146,22 +148,22 @@ class CountWindow(StartOrdered):
         return ((number + self._slide - 1) // self._slide) * self._slide
 
     def _entered(self, waiting: pl.DataFrame) -> pl.DataFrame:
-        """Return tuples that wait, with where those begin that have entered."""
+        """Return waiting tuples, with the begin of those that have entered."""
         enters = self._multiple(pl.col(_NUMBER)).alias(_ENTERS)
         found = self._look_up(waiting.with_columns(enters), _ENTERS)
         return found.with_columns(pl.coalesce(_BEGINS, _ENTERS_AT).alias(_BEGINS))
 
     def _look_up(self, rows: pl.DataFrame, number: str) -> pl.DataFrame:
-        """Add the stamp of the one among some tuples with a number, NULL if it has not come yet."""
+        """Add the stamp of the tuple with a number, NULL if it has not come yet."""
         found = rows.select(*self._keys, pl.col(_NUMBER).alias(number), pl.col(START).alias(f"{number}_at"))
         return rows.join(found, on=[*self._keys, number], how="left", nulls_equal=True, maintain_order="left")
 
     def save(self) -> State:
-        """Return the tuples that wait, and how many have come of each key."""
+        """Return the waiting tuples, and the count of tuples of each key."""
         return {**super().save(), "waiting": self._waiting, "counts": self._counts}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Restore them."""
         super().restore(state)
         waiting, self._counts = table_of(state, "waiting"), table_of(state, "counts")
         if _BEGINS not in waiting.columns:  # an earlier version cut nothing, and held rows back

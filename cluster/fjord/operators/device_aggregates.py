@@ -1,4 +1,4 @@
-"""Device partial aggregates become partial rows, like those that are made of samples here.
+"""Device partial aggregates become partial rows, like those computed from samples in the cluster.
 
 So do counts of missing samples, which proxies report under fingerprints of their own.
 """
@@ -45,13 +45,13 @@ class AggregateRecipient:
     fingerprint
         The push-down fingerprint of the aggregates it uses.
     fixed
-        The part of its condition that is about fixed fields; None for none.
+        The part of its condition on fixed fields; None for none.
     visible_from
-        The epoch with which it began.
+        The epoch with which the query began.
     own_pane_us
-        Its windows are made of whole panes of this width.
+        The width of panes of which its windows consist.
     measures
-        By field: which measures it needs.
+        By field: the needed measures.
     """
 
     group: int
@@ -63,11 +63,11 @@ class AggregateRecipient:
 
 
 class DeviceAggregates(Operator):
-    """Stateless. Gives each query group the aggregates with its fingerprint, as far as its queries can use them.
+    """Stateless. Gives each query group the aggregates with its fingerprint that its queries can use.
 
     An aggregate may have been made for another query: of panes that reach beyond a pane of this query's windows,
     or without a measure that this query needs. Such a query began after the one for which the aggregate was made,
-    and must not see it: the column VISIBLE_FROM names the newest query that can use it.
+    and must not see it: the column VISIBLE_FROM has the newest query that can use it.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class DeviceAggregates(Operator):
         marks = [pl.col(QUERY_GROUP.name), pl.col(VISIBLE_FROM.name)]
         known = set(rows.columns)
         begun = [
-            # No column is read for an aggregate whose queries take samples.
+            # No column is read for an aggregate whose queries use samples.
             column.from_sensors if column.reads <= known else pl.lit(None, column.type).alias(column.name)
             for column in self._columns
         ]
@@ -125,7 +125,7 @@ class DeviceAggregates(Operator):
         return Batch(merged.sort(START, maintain_order=True), batch.watermark_us)
 
     def _visible_from(self, rows: pl.DataFrame) -> pl.Series:
-        """Return the epoch of the newest query that can use each row as all before it can; -1 if the first cannot."""
+        """Return, per row, the epoch of the newest query up to which all can use it; -1 if the first cannot."""
         visible_from = pl.lit(_NEVER, pl.Int64)
         for group, recipients in self._by_group.items():
             found, fits = pl.lit(_NEVER, pl.Int64), pl.lit(value=True)
@@ -137,7 +137,7 @@ class DeviceAggregates(Operator):
 
 
 def device_aggregate_columns(measures: Mapping[str, Sequence[Measure]]) -> tuple[str, ...]:
-    """Return the columns of device aggregates that hold some measures of fields."""
+    """Return the columns of device aggregates for measures of fields."""
     return (
         FORM_COLUMN,
         PANE_COLUMN,

@@ -1,7 +1,7 @@
 """Distinct: each tuple once at every instant (papers/pipes_algebra.md sections 3 and 5.6, corrected form).
 
 a              |--------)
-a      |-----------------------)    emitted at once: the parts that no tuple before it covers, wherever they lie
+a      |-----------------------)    emitted at once: the parts that no earlier tuple covers
        |-------)        |------)
 """
 
@@ -18,7 +18,7 @@ _WAS, _IS, _RUN = "fjord_was_covered", "fjord_is_covered", "fjord_run"
 
 
 class Distinct(Operator):
-    """Remembers, per tuple, the intervals in which it has been emitted; forgets those that the watermark has passed.
+    """Remembers, per tuple, the emitted intervals, until the watermark has passed them.
 
     Parameters
     ----------
@@ -29,12 +29,12 @@ class Distinct(Operator):
     def __init__(self, columns: pl.DataFrame) -> None:
         self._values = [name for name in columns.columns if name not in (START, END)]
         self._covered = columns.clear().select(START, END, *self._values)
-        """Of each tuple, intervals that neither overlap nor meet."""
+        """By tuple, intervals that neither overlap nor touch."""
         self._owed = columns.clear()
-        """What an earlier version of this operator had still to emit when its state was saved."""
+        """Rows that an earlier version of this operator had yet to emit when its state was saved."""
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Emit of each row what is not covered yet."""
+        """Emit the parts of each row that are not covered yet."""
         del port
         fresh = self._cover(batch.rows) if batch.rows.height else self._covered.clear()
         if self._owed.height:
@@ -43,11 +43,11 @@ class Distinct(Operator):
         return Batch(fresh.sort(START, maintain_order=True), batch.watermark_us)
 
     def _cover(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the intervals that were not covered, and are now."""
+        """Cover rows; return the intervals that were not covered before."""
         touched, rest = self._of_same_tuples(rows)
         new = _steps(rows, self._values, _NEW).with_columns((pl.col(_NEW) < 0).alias(_ENDS))
         steps = pl.concat([_steps(touched, self._values, _COVERED), new], how="diagonal")
-        # What is covered is a step function of time, before these rows and with them.
+        # Coverage is a step function of time, before these rows and with them.
         sums = [pl.col(_COVERED, _NEW).sum(), pl.col(_ENDS).any()]
         ordered = steps.group_by([*self._values, _AT], maintain_order=True).agg(sums).sort(_AT, maintain_order=True)
         spans = ordered.with_columns(
@@ -56,11 +56,11 @@ class Distinct(Operator):
             self._over(pl.col(_AT).shift(-1)).alias(END),
         )
         self._covered = pl.concat([rest, self._runs(spans, pl.col(_IS))])
-        # Cut where rows end, so that none is longer than the row it is part of: a window above may need instants.
+        # Cut where rows end, so that no part is longer than its row: a window above may need instants.
         return self._runs(spans, pl.col(_IS) & ~pl.col(_WAS), cuts=pl.col(_ENDS))
 
     def _of_same_tuples(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the intervals of the tuples that are among some rows, and those of others."""
+        """Return the intervals of the tuples that are among some rows, and the other intervals."""
         if not self._values or not self._covered.height:
             return self._covered, self._covered.clear()
         tuples = rows.select(self._values).unique()
@@ -68,7 +68,7 @@ class Distinct(Operator):
         return touched, self._covered.join(tuples, on=self._values, how="anti", nulls_equal=True)
 
     def _runs(self, spans: pl.DataFrame, wanted: pl.Expr, cuts: pl.Expr | None = None) -> pl.DataFrame:
-        """Return the longest intervals made of wanted spans that follow one another, cut at some of their starts."""
+        """Return the longest intervals of consecutive wanted spans, cut at some of their starts."""
         first = wanted & ~self._over(wanted.shift(1)).fill_null(value=False)
         if cuts is not None:
             first |= wanted & cuts
@@ -82,12 +82,12 @@ class Distinct(Operator):
         return of.over(self._values) if self._values else of
 
     def save(self) -> State:
-        """Return what is covered."""
+        """Return the covered intervals."""
         return {"intervals": self._covered}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
-        if "intervals" not in state:  # an earlier version knew only where what is covered ends, and held rows back
+        """Restore them."""
+        if "intervals" not in state:  # an earlier version kept only the ends of covered intervals, and held rows back
             ends = pl.col(_COVERED).alias(END)
             begins = pl.lit(ALWAYS, pl.Int64).alias(START)
             self._covered = table_of(state, "covered").select(begins, ends, *self._values)

@@ -14,7 +14,7 @@ class Filter(Operator):
     Parameters
     ----------
     predicate
-        Rows for which it is false or NULL go.
+        Rows for which it is false or NULL are removed.
     """
 
     def __init__(self, predicate: Scalar) -> None:

@@ -1,7 +1,7 @@
 """Granularity: snapshots at whole multiples of a granule only (papers/pipes_algebra.md section 5.17).
 
-The answer stays valid up to the next multiple, so that it can be read off at any instant: what is promised are the
-snapshots at the multiples.
+The answer stays valid up to the next multiple, so that it can be read at any instant. Only the snapshots at the
+multiples are guaranteed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Granularity(Operator):
     Parameters
     ----------
     granule_us
-        Interval ends are moved up to its multiples; rows valid at none of them go.
+        Interval ends are moved up to its multiples; rows that are valid at none of them are removed.
     """
 
     def __init__(self, granule_us: int) -> None:

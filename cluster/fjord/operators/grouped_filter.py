@@ -22,14 +22,14 @@ class GroupedFilter(Operator):
     conditions
         Numbers of the query groups and their conditions; None for no condition.
     columns
-        What the conditions may read.
+        The columns that conditions may read.
     newest
         By query group: the epoch to put into the column VISIBLE_FROM; None for no such column.
 
     Attributes
     ----------
     failures
-        By query group: why its condition could not be evaluated on the last batch, of which it then gets nothing.
+        By query group: why its condition could not be evaluated on the last batch, of which it then gets no rows.
     """
 
     def __init__(

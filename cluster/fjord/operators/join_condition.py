@@ -1,4 +1,4 @@
-"""Takes a join's predicate apart: equalities between the sides, which a hash table answers, and the rest."""
+"""Splits a join's predicate: equalities between the sides, which a hash table answers, and the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JoinCondition:
     left_keys, right_keys
         Columns that must be equal, pair by pair (NULL equals nothing).
     residual
-        What else must be true; None for nothing.
+        The rest of the predicate; None for nothing.
     """
 
     left_keys: tuple[str, ...]
@@ -32,14 +32,14 @@ class JoinCondition:
 
 
 def join_condition(predicate: Scalar | None, right: Collection[str]) -> JoinCondition:
-    """Take a predicate apart.
+    """Split a predicate.
 
     Parameters
     ----------
     predicate
         Over the columns of both sides.
     right
-        Those of the right side; all others are of the left.
+        The columns of the right side; all others are of the left.
     """
     pairs, rest = _taken_apart(predicate, right)
     together = all_of(rest)
@@ -53,7 +53,7 @@ def equal_columns(predicate: Scalar | None, right: Collection[str]) -> list[tupl
 
 
 def _taken_apart(predicate: Scalar | None, right: Collection[str]) -> tuple[list[tuple[str, str]], list[Expression]]:
-    """Return the columns that must be equal, and what else must be true."""
+    """Return the columns that must be equal, and the rest of the predicate."""
     if predicate is None:
         return [], []
     pairs: list[tuple[str, str]] = []
@@ -84,7 +84,7 @@ def _equality(part: Expression, right: Collection[str]) -> tuple[str, str] | Non
 def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondition) -> pl.LazyFrame:
     """Return all pairs of rows that satisfy a condition; columns of both sides have different names.
 
-    Lazy, so that what the caller filters and selects is never made.
+    Lazy, so that pairs that the caller removes are never materialised.
     """
     if condition.left_keys:
         keys = [
@@ -104,7 +104,7 @@ def matching_pairs(left: pl.DataFrame, right: pl.DataFrame, condition: JoinCondi
 
 
 def _comparable(one: str, left: pl.DataType, other: str, right: pl.DataType) -> tuple[pl.Expr, pl.Expr]:
-    """Return two columns as they can be hashed alike: an integer may equal a real."""
+    """Return two columns in types with the same hash: an integer may equal a real."""
     if left == right:
         return pl.col(one), pl.col(other)
     return pl.col(one).cast(pl.Float64), pl.col(other).cast(pl.Float64)

@@ -4,8 +4,8 @@
     right       |--------)
     answer      |--)           the intersection of the two intervals
 
-A symmetric hash join: each input is kept until the other has passed its rows' ends. Every pair is found once, by
-whichever of the two comes later.
+A symmetric hash join: each input is kept until the other has passed its rows' ends. Every pair is found once, when the
+later of the two rows comes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _OTHER_START, _OTHER_END = "fjord_other_start", "fjord_other_end"
 
 
 class Join(TwoSided):
-    """Keeps what may still meet a partner.
+    """Keeps rows that may still find a partner.
 
     Parameters
     ----------
     left, right
         No rows, with the columns of the inputs; their payloads have different names.
     predicate
-        What pairs must satisfy; None for all.
+        The condition on pairs; None for all.
     """
 
     def __init__(self, left: pl.DataFrame, right: pl.DataFrame, predicate: Scalar | None) -> None:
@@ -38,7 +38,7 @@ class Join(TwoSided):
         super().__init__(left, right, columns)
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Pair new rows with what is kept of the other side."""
+        """Pair new rows with the kept rows of the other side."""
         other = 1 - port
         self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
         if batch.rows.height:

@@ -1,11 +1,11 @@
-"""Lookup: each tuple with the rows of a table of relations that are active when it begins (papers/star_joins.md 1.3).
+"""Lookup: each tuple with the rows of relations that are active when it begins (papers/star_joins.md 1.3).
 
     tuples      t1      t2   t3      t4
     table    |-- version 1 --)[-- version 2 --
     answer   t1 and t2 with rows of version 1, t3 and t4 with rows of version 2
 
-It keeps nothing: a tuple is answered when it comes, however the table is read and however large it is. Tuples that
-begin while the table cannot be read have no answer; the operator warns and goes on, so that others lose nothing.
+It keeps no state: a tuple is answered when it comes, however the table is read and however large it is. Tuples that
+begin while the table cannot be read have no answer; the operator warns and goes on, so that other tuples are not lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cluster.language.algebra import Lookup as LookupNode
 from cluster.language.algebra import Node, TableLookup, schema_of
 
 MOST_PAIRS = 2_000_000
-"""Pairs that are tried at once where no equality selects the rows that can match."""
+"""Most pairs that are tried at once where no equality selects the rows that can match."""
 
 _ROW = "fjord_row"
 
@@ -37,7 +37,7 @@ class UnreadableRelationError(PlanError):
 
 
 class LookupTable:
-    """What tuples are looked up in.
+    """The table in which tuples are looked up.
 
     Parameters
     ----------
@@ -50,45 +50,45 @@ class LookupTable:
         self._indexes: dict[str, KeyIndex] = {}
 
     def parts(self, probes: pl.Series | None) -> Iterator[tuple[NDArray[np.int64] | None, LookupTable]]:
-        """Yield the table: it is whole."""
+        """Yield the complete table."""
         del probes
         yield None, self
 
     @property
     def bytes(self) -> int:
-        """What it takes of the memory, about: the hash tables with four numbers for each row."""
+        """Its approximate size in memory, with the hash tables counted as four numbers for each row."""
         return int(self.rows.estimated_size()) + 32 * self.rows.height * len(self._indexes)
 
     def index(self, column: str) -> KeyIndex:
-        """Return the hash table on a column, made when it is first needed."""
+        """Return the hash table on a column, built when it is first needed."""
         if column not in self._indexes:
             self._indexes[column] = KeyIndex(self.rows[column])
         return self._indexes[column]
 
 
 class Parts(Protocol):
-    """A table, perhaps in parts."""
+    """A table, possibly in parts."""
 
     def parts(self, probes: pl.Series | None) -> Iterator[tuple[NDArray[np.int64] | None, LookupTable]]:
-        """Yield parts of the table, with the places of the values that they have the rows for; None for all values.
+        """Yield parts of the table, with the places of the values whose rows they have; None for all values.
 
         Parameters
         ----------
         probes
-            The values that are looked up by equality; None if nothing is.
+            The values that are looked up by equality; None if there are none.
         """
         ...
 
 
 class Tables(Protocol):
-    """Where the tables of lookups come from."""
+    """The source of the tables of lookups."""
 
     def pieces(
         self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
     ) -> Sequence[tuple[int, Parts | PlanError]]:
-        """Return what a table is between two instants: since when, and its rows; the first holds at `first_us`.
+        """Return a table's pieces between two instants, each with its begin and rows; the first holds at `first_us`.
 
-        Where it cannot be read, there is the reason instead of rows.
+        Where the table cannot be read, there is the reason instead of rows.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Tables(Protocol):
         key
             The column that is looked up by equality; None if none is.
         streams
-            By whose time versions of relations begin.
+            The streams whose time determines the beginning of versions.
         first_us, last_us
             The instants.
         """
@@ -110,11 +110,11 @@ class Lookup(Operator):
     Parameters
     ----------
     lookup
-        The table, the condition, and what becomes of a tuple.
+        The table, the condition, and the kind of lookup.
     streams
-        Where the tuples come from.
+        The streams of the tuples.
     tables
-        Where the table comes from; None for an operator that is only tried, not run.
+        The source of the table; None for an operator that is only tried, not run.
     """
 
     def __init__(self, lookup: TableLookup | LookupNode, streams: frozenset[str], tables: Tables | None) -> None:
@@ -151,7 +151,7 @@ class Lookup(Operator):
         return Batch(answers[0] if len(answers) == 1 else pl.concat(answers), batch.watermark_us)
 
     def _nothing(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return no rows, with the columns of the answer."""
+        """Return an empty table with the columns of the answer."""
         return rows.clear().hstack(self._right) if self._lookup.pairs else rows.clear()
 
     def _answer(self, rows: pl.DataFrame, table: Parts) -> pl.DataFrame:
@@ -169,7 +169,7 @@ class Lookup(Operator):
                 return rows.filter(~self._met(rows, table))
 
     def _met(self, rows: pl.DataFrame, table: Parts) -> pl.Series:
-        """Return, for each row, whether the table has a partner for it."""
+        """Return, for each row, whether it has a partner in the table."""
         condition = self._condition
         met = np.zeros(rows.height, np.bool_)
         for probes, part in self._parts(rows.with_row_index(_ROW), table):
@@ -212,7 +212,7 @@ class Lookup(Operator):
 
 
 def _paired(numbered: pl.DataFrame, table: pl.DataFrame, matches: Matches, tests: Sequence[pl.Expr]) -> pl.DataFrame:
-    """Return the pairs that pass all tests; of the others, perhaps many, only what the tests look at is fetched."""
+    """Return the pairs that pass all tests; of the others, perhaps many, only columns that tests read are fetched."""
     if tests:
         looked_at = {name for test in tests for name in test.meta.root_names()}
         left = numbered.select(name for name in numbered.columns if name in looked_at or name == _ROW)

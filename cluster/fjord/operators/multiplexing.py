@@ -1,4 +1,4 @@
-"""Multiplex: hands its input to all its outputs (papers/fjords.md section 2). Sharing a scan is this."""
+"""Multiplex: passes its input to all its outputs (papers/fjords.md section 2). It makes sharing a scan possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Difference and intersection: how often a tuple counts on either side decides how often it is answered.
+"""Difference and intersection: the multiplicities of a tuple on both sides determine that of the answer.
 
 papers/pipes_algebra.md sections 3 and 5.7. Per tuple, both multiplicities are step functions of time; the answer is cut
 wherever one of them steps. A span is emitted once both inputs have passed its end.
@@ -18,15 +18,15 @@ _AT, _LEFT, _RIGHT = "fjord_at", "fjord_left", "fjord_right"
 
 
 class Multiplicities(Operator):
-    """Answers a function of two multiplicities.
+    """Computes a function of two multiplicities.
 
     Parameters
     ----------
     columns
-        No rows, with the columns of the left input; those of the right one take their names, by place. NULL equals
+        No rows, with the columns of the left input; those of the right one get their names, by position. NULL equals
         NULL.
     count
-        The answer's multiplicity from those of both sides.
+        The answer's multiplicity, given those of both sides.
     """
 
     input_count = 2
@@ -79,27 +79,28 @@ class Multiplicities(Operator):
             .explode(START)
             .select(self._names)
         )
-        # Of each tuple the last step that is not after the watermark stays, as the base of what follows.
+        # Of each tuple the last step up to the watermark stays, as the base of later ones.
         rest = spans.filter(pl.col(END).is_null() | (pl.col(END) > watermark_us))
         begins = rest.filter((pl.col(_AT) <= watermark_us) & ((pl.col(_LEFT) != 0) | (pl.col(_RIGHT) != 0)))
         later = ordered.filter(pl.col(_AT) > watermark_us)
         self._steps = pl.concat([begins.select(self._steps.columns), later])
-        # Only where a tuple is answered so far may its next span begin before the watermark.
+        # Only where a tuple has been answered may its next span begin before the watermark.
         answering = begins.filter(self._count(pl.col(_LEFT), pl.col(_RIGHT)) > 0)
         reached = watermark_us
         if answering.height and watermark_us < NEVER:
             reached = min(watermark_us, int(answering.select(pl.col(_AT).min()).item()))
-        # A span that began earlier may still last: what has ended waits for it, so that rows leave in start order.
+        # A span that began earlier may still last: spans that have ended wait for it, so that rows leave in start
+        # order.
         self._output.add(answered)
         return self._output.release(reached)
 
     def save(self) -> State:
-        """Return all steps, what is held, and how far the inputs are."""
+        """Return all steps, the held rows, and the positions of the inputs."""
         left_us, right_us = self._watermarks_us
         return {**self._output.save(), "steps": self._steps, "left_us": left_us, "right_us": right_us}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Restore them."""
         self._output.restore(state)
         self._steps = table_of(state, "steps")
         self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]

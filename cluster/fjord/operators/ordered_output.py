@@ -1,4 +1,4 @@
-"""Rows that are known but may not be emitted yet, because earlier ones may still come."""
+"""Answers that are known but may not be emitted yet, because earlier ones may still come."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ class OrderedOutput:
             self._held = pl.concat([self._held, rows.select(self._held.columns)])
 
     def release(self, watermark_us: int) -> Batch:
-        """Return, in start order, what starts before a watermark (that of the whole output, never less than before)."""
+        """Return, in start order, rows that start before a watermark (of the whole output, which never goes back)."""
         self.watermark_us = max(self.watermark_us, watermark_us)
         ready, self._held = split_at(self._held, self.watermark_us)
         return Batch(ready.sort(START, maintain_order=True), self.watermark_us)
 
     def save(self) -> dict[str, pl.DataFrame | int]:
-        """Return what is held."""
+        """Return the held rows."""
         return {"held": self._held, "output_watermark_us": self.watermark_us}
 
     def restore(self, state: State) -> None:
-        """Hold it again."""
+        """Restore them."""
         self._held = table_of(state, "held")
         self.watermark_us = number_of(state, "output_watermark_us")
 
 
 def split_at(rows: pl.DataFrame, instant_us: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows that start before an instant, and the others; without copying if they are all on one side."""
+    """Return the rows that start before an instant, and the others; without a copy if they are all on one side."""
     if rows.height == 0:
         return rows, rows
     first, last = rows.select(pl.col(START).min().alias("first"), pl.col(START).max().alias("last")).row(0)
@@ -67,7 +67,7 @@ def table_of(state: State, name: str) -> pl.DataFrame:
     Raises
     ------
     StateError
-        If there is none of this name.
+        If it does not exist.
     """
     found = state.get(name)
     if not isinstance(found, pl.DataFrame):
@@ -81,7 +81,7 @@ def number_of(state: State, name: str) -> int:
     Raises
     ------
     StateError
-        If there is none of this name.
+        If it does not exist.
     """
     found = state.get(name)
     if not isinstance(found, int):

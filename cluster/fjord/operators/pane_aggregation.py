@@ -5,8 +5,8 @@
                                      [     3..6            ]
     RANGE 2 SLIDE 1                  [   3,4   ]                       and so on, for every window
 
-Rows are final when emitted: a window's answer is emitted once the watermark has passed its last pane. See
-:mod:`cluster.physical.rules.shared_panes` for what may share panes, and why the answers are those of each query alone.
+Rows are final when emitted: a window's answer is emitted once the watermark has passed its last pane.
+:mod:`cluster.physical.rules.shared_panes` explains which queries share panes, and why each gets its own answers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WindowSubscriber:
 
 
 class PaneAggregate(Operator):
-    """Keeps partial rows of panes as long as a window may need them.
+    """Keeps partial rows of panes while a window may need them.
 
     Parameters
     ----------
@@ -90,14 +90,14 @@ class PaneAggregate(Operator):
         return Batch(answers, self._watermark_us)
 
     def save(self) -> State:
-        """Return the partial rows that still matter."""
+        """Return the partial rows that are still needed."""
         return {"pending": self._pending, "watermark_us": self._watermark_us}
 
     def restore(self, state: State) -> None:
-        """Go on with partial rows saved before, perhaps for other subscribers; drop what none of today's may see."""
+        """Restore saved partial rows, perhaps for other subscribers; drop those that no present subscriber may see."""
         saved, columns = with_scaled_sums(table_of(state, "pending")), self._pending.schema
         oldest = self._subscribers.group_by(QUERY_GROUP.name).agg(pl.col(VISIBLE_FROM.name).min().alias("fjord_oldest"))
-        # An aggregate that the saved rows lack is one that only later queries need, and those do not see these rows.
+        # An aggregate that the saved rows lack is needed only by later queries, and those do not see these rows.
         missing = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in saved.columns]
         seen = saved.join(oldest, on=QUERY_GROUP.name).filter(pl.col(VISIBLE_FROM.name) >= pl.col("fjord_oldest"))
         self._pending = pl.concat([self._pending, seen.with_columns(missing).select(columns.names())])
@@ -114,7 +114,7 @@ class PaneAggregate(Operator):
         self._pending = pl.concat([rest, new.select(self._pending.columns)])
 
     def _due(self, before_us: int) -> pl.DataFrame:
-        """Return the windows of which positions ended since an earlier watermark, and between which instants."""
+        """Return the windows with positions that ended since an earlier watermark, and the instants of these ends."""
         from_us, until_us = _reached(before_us), _reached(self._watermark_us)
         due = self._windows.with_columns(from_us.alias(_FROM), until_us.alias(_UNTIL))
         return due.filter(pl.col(_FROM) < pl.col(_UNTIL))
@@ -136,7 +136,7 @@ class PaneAggregate(Operator):
         by = [START, *self._keys, *_WINDOW, VISIBLE_FROM.name]
         merged = pieces.group_by(by, maintain_order=True).agg(self._merge)
         if SAMPLED in merged.columns:
-            merged = merged.filter(SAMPLED)  # that samples are missing makes no group
+            merged = merged.filter(SAMPLED)  # missing samples alone make no group
         merged = merged.join(visibility, on=[QUERY_GROUP.name, VISIBLE_FROM.name])
         answers = merged.select(
             START,
@@ -154,7 +154,7 @@ class PaneAggregate(Operator):
         return self._pending.select(marks).unique().sort(marks).with_columns(before.alias(SUPERSEDED_UNTIL.name))
 
     def _by_visibility(self, pieces: pl.DataFrame, visibility: pl.DataFrame) -> pl.DataFrame:
-        """Give each row to the queries that see it: once to all that see the same rows."""
+        """Copy each row for the queries that see it: once for all that see the same rows."""
         began = self._subscribers.rename({VISIBLE_FROM.name: "fjord_began"}).join(visibility, on=QUERY_GROUP.name)
         bounds = pl.col(SUPERSEDED_UNTIL.name), pl.col(VISIBLE_FROM.name)
         began = began.filter(pl.col("fjord_began").is_between(*bounds, closed="right"))
@@ -163,7 +163,7 @@ class PaneAggregate(Operator):
         return seen.with_columns(pl.col("fjord_class").alias(VISIBLE_FROM.name)).drop("fjord_class")
 
     def _forget(self) -> None:
-        """Forget panes that have left every window of their group."""
+        """Remove panes that have left every window of their group."""
         if self._pending.height and self._watermark_us > ALWAYS:
             ends = (pl.col(START) + 1 + pl.col(_UNTIL)) > min(self._watermark_us, NEVER)
             self._pending = self._pending.join(self._longest, on=QUERY_GROUP.name).filter(ends).drop(_UNTIL)

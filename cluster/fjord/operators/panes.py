@@ -1,4 +1,4 @@
-"""Panes: tuples of one stretch of time get one stamp, so that an aggregate makes one partial row of them."""
+"""Panes: all tuples of a period get one stamp, so that an aggregate makes one partial row of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Panes(Operator):
     Parameters
     ----------
     width_us
-        Of a pane.
+        The width of a pane.
     """
 
     def __init__(self, width_us: int) -> None:
@@ -24,7 +24,7 @@ class Panes(Operator):
         self._width_us = width_us
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Move the stamps; the watermark stays, as no stamp goes back."""
+        """Move the stamps; the watermark stays, because no stamp moves back."""
         del port
         pane = (pl.col(START).floordiv(self._width_us) + 1) * self._width_us - 1
         return Batch(batch.rows.with_columns(pane.alias(START), (pane + 1).alias(END)), batch.watermark_us)

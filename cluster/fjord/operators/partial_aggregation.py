@@ -11,7 +11,7 @@ from cluster.language.columns import AggregateCall
 
 
 class PartialAggregate(Operator):
-    """Stateless. Rows that share key and interval are what a pane is: they always count together.
+    """Stateless. Rows with equal key and interval form a pane: they always count together.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Reorder: puts rows in start order, as far as the watermark has come.
+"""Reorder: sorts rows by start, up to the watermark.
 
 Disorder is repaired here, at the head of a plan, and nowhere else (papers/pipes_algebra.md section 5.18).
 """
@@ -25,7 +25,7 @@ class Reorder(Operator):
     Attributes
     ----------
     late
-        Rows that came before a watermark had passed them and after: set aside, never merged.
+        Rows that started before the watermark and arrived after it: set aside, never merged.
     """
 
     repairs_disorder = True
@@ -38,7 +38,7 @@ class Reorder(Operator):
         self.late: list[pl.DataFrame] = []
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Emit what the watermark has passed, sorted; equal starts stay in order of arrival."""
+        """Emit rows that the watermark has passed, sorted; equal starts stay in order of arrival."""
         del port
         rows = batch.rows
         late, rows = split_at(rows, self._watermark_us)
@@ -51,11 +51,11 @@ class Reorder(Operator):
         return Batch(ready.sort(START, maintain_order=True), self._watermark_us)
 
     def save(self) -> State:
-        """Return what waits."""
+        """Return the waiting rows."""
         return {"waiting": self._waiting, "watermark_us": self._watermark_us}
 
     def restore(self, state: State) -> None:
-        """Wait for the same rows again."""
+        """Restore them."""
         waiting, watermark_us = state["waiting"], state["watermark_us"]
         assert isinstance(waiting, pl.DataFrame)  # noqa: S101 - written by save()
         assert isinstance(watermark_us, int)  # noqa: S101 - written by save()

@@ -1,7 +1,7 @@
 """Sample: the samples that a query demands (the SAMPLE clause), whatever other queries demand.
 
-Motes sample at whole multiples of their period, as fast as all queries together need; this gives a query exactly its
-own: those stamped at multiples of its period, or, without SAMPLE, those that a mote takes at its default rate.
+Motes sample at whole multiples of their period, as fast as all queries together need; this operator selects the samples
+of one query: those stamped at multiples of its period, or, without SAMPLE, those that a mote takes at its default rate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Sample(Operator):
     Parameters
     ----------
     period_us
-        Rows that start at another instant than a multiple of it go. None keeps those that each mote takes at its
+        Rows that start at other instants than its multiples are removed. None keeps those that each mote takes at its
         default rate; a column of the stream's table marks these.
     """
 

@@ -24,16 +24,16 @@ _ROW, _BEGIN, _UNTIL, _REACHED, _FROM = (
 
 
 class SemiJoin(Operator):
-    """Keeps a left row until both inputs have passed its end; then all that may match it has come.
+    """Keeps a left row until both inputs have passed its end; by then all possible matches have come.
 
     Parameters
     ----------
     left, right
         No rows, with the columns of the inputs; their payloads have different names.
     predicate
-        What a match must satisfy; None for any.
+        The condition on matches; None for any.
     anti
-        True answers the instants without a match.
+        True to answer at the instants without a match.
     """
 
     input_count = 2
@@ -47,7 +47,7 @@ class SemiJoin(Operator):
         self._output = OrderedOutput(left)
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Take rows of one input; answer the left rows that have ended."""
+        """Process rows of one input; answer the left rows that have ended."""
         self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
         if batch.rows.height:
             if port == 0:
@@ -75,7 +75,7 @@ class SemiJoin(Operator):
             .sort(_ROW, _BEGIN)
             .collect()
         )
-        # Up to where the row is covered by the matches before this one.
+        # Up to where earlier matches cover the row.
         before = pl.col(_UNTIL).cum_max().shift(1).over(_ROW)
         covered = matches.with_columns(before.alias(_REACHED))
         if not self._anti:
@@ -98,13 +98,13 @@ class SemiJoin(Operator):
         )
 
     def save(self) -> State:
-        """Return what is kept and held, and how far the inputs are."""
+        """Return the kept and held rows, and the positions of the inputs."""
         left_us, right_us = self._watermarks_us
         kept = {"left": self._left, "right": self._right}
         return {**self._output.save(), **kept, "left_us": left_us, "right_us": right_us}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Restore them."""
         self._output.restore(state)
         self._left, self._right = table_of(state, "left"), table_of(state, "right")
         self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]

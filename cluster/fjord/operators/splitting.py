@@ -3,7 +3,7 @@
 a  |-----------------)          split into pieces of 5
    |----)----)----)--)
 
-What a tuple means does not change by it; what a window above makes of it does: windows take one piece per instant.
+The meaning of a tuple does not change; but windows above take one piece per instant.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from cluster.fjord.operators.ordered_output import split_at, table_of
 
 
 class Split(Operator):
-    """Keeps what the watermark has not passed; of a row that never ends, the rest is one piece when the input ends.
+    """Keeps the pieces after the watermark; of a row that never ends, the rest is one piece when the input ends.
 
     Parameters
     ----------
     columns
         No rows, with the columns of the input.
     length_us
-        Of the pieces; the last one of a row may be shorter.
+        The length of the pieces; the last one of a row may be shorter.
     """
 
     def __init__(self, columns: pl.DataFrame, length_us: int = 1) -> None:
@@ -56,9 +56,9 @@ class Split(Operator):
         return Batch(found.sort(START, maintain_order=True), batch.watermark_us)
 
     def save(self) -> State:
-        """Return what has not been emitted."""
+        """Return the rows that have not been emitted."""
         return {"waiting": self._waiting}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Restore them."""
         self._waiting = table_of(state, "waiting")

@@ -1,4 +1,4 @@
-"""What operators do alike that need their rows in start order from batch to batch, which no queue promises.
+"""Base of operators that need their rows in start order from batch to batch, which queues do not guarantee.
 
 input     rows 10 14            watermark 12      What starts before the watermark is complete and goes on in order;
           rows 12 13            watermark 15      the rest waits for the watermark.
@@ -18,7 +18,7 @@ from cluster.fjord.operators.ordered_output import split_at
 
 
 class StartOrdered(Operator):
-    """Puts its input in start order; equal starts stay in the order in which they came.
+    """Sorts its input by start; equal starts stay in order of arrival.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class StartOrdered(Operator):
         self._early = columns.clear()
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Hand on what the watermark has passed."""
+        """Pass on the rows that the watermark has passed."""
         del port
         rows = batch.rows.select(self._early.columns)
         if self._early.height:
@@ -40,13 +40,13 @@ class StartOrdered(Operator):
 
     @abstractmethod
     def _take(self, batch: Batch) -> Batch:
-        """Take one batch of rows that start before its watermark and no earlier than any row before."""
+        """Process one batch of rows that start before its watermark and no earlier than any previous row."""
 
     def save(self) -> State:
-        """Return what waits for the watermark."""
+        """Return the rows that wait for the watermark."""
         return {"early": self._early}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
-        early = state.get("early")  # a state of before this was kept apart has none
+        """Restore them."""
+        early = state.get("early")  # states of earlier versions may lack them
         self._early = early if isinstance(early, pl.DataFrame) else self._early.clear()

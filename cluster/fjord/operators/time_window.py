@@ -15,7 +15,7 @@ def ceiling_multiple(instant_us: int, step_us: int) -> int:
 
 
 class TimeWindow(Operator):
-    """Stateless. Takes chronon streams, every row valid at its own instant only, or rows of which copies do not matter.
+    """Stateless. Its input is valid at instants only, or has rows whose multiplicity does not matter.
 
     A tuple stamped t is valid on [k0 - 1, k1 - 1), k0 and k1 being the first multiples of the slide that are at least
     t + 1 and t + size + 1. With a slide of 1 that is [t, t + size). A row that lasts until t' is, by definition, in the
@@ -25,9 +25,9 @@ class TimeWindow(Operator):
     Parameters
     ----------
     size_us
-        How long; None for ever.
+        The size; None for ever.
     slide_us
-        At which multiples the window moves.
+        The window slides at its multiples.
     """
 
     def __init__(self, size_us: int | None, slide_us: int = 1) -> None:
@@ -37,7 +37,7 @@ class TimeWindow(Operator):
         self._slide_us = slide_us
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Set the interval of every row; rows whose interval is empty (the slide skips them) go."""
+        """Set the interval of every row; remove rows whose interval is empty (the slide skips them)."""
         del port
         watermark_us = batch.watermark_us
         if ALWAYS < watermark_us < NEVER:

@@ -1,4 +1,4 @@
-"""What operators do alike that pair the rows of two inputs: they keep rows of both, and hold answers back."""
+"""Base of operators that pair the rows of two inputs: they keep rows of both, and hold answers back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, tab
 
 
 class TwoSided(Operator):
-    """Remembers what may still find a partner, and how far both inputs are.
+    """Keeps rows that may still find a partner, and the positions of both inputs.
 
     Parameters
     ----------
@@ -28,13 +28,13 @@ class TwoSided(Operator):
         self._output = OrderedOutput(output)
 
     def save(self) -> State:
-        """Return what is kept and held, and how far the inputs are."""
+        """Return the kept and held rows, and the positions of the inputs."""
         left_us, right_us = self._watermarks_us
         left, right = self._kept
         return {**self._output.save(), "left": left, "right": right, "left_us": left_us, "right_us": right_us}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Restore them."""
         self._output.restore(state)
         self._kept = [table_of(state, "left"), table_of(state, "right")]
         self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]

@@ -10,12 +10,12 @@ from cluster.fjord.operators.ordered_output import OrderedOutput, number_of
 
 
 class Union(Operator):
-    """Holds the input that is ahead until the other has come as far.
+    """Holds the rows of the input that is ahead until the other has come as far.
 
     Parameters
     ----------
     columns
-        No rows, with the columns of the left input; those of the right one take their names, by place.
+        No rows, with the columns of the left input; those of the right one get their names, by position.
     """
 
     input_count = 2
@@ -26,17 +26,17 @@ class Union(Operator):
         self._watermarks_us = [ALWAYS, ALWAYS]
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Take rows of one input and emit what both have passed."""
+        """Process rows of one input and emit those that both have passed."""
         self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
         self._output.add(batch.rows.rename(dict(zip(batch.rows.columns, self._names, strict=True))))
         return self._output.release(min(self._watermarks_us))
 
     def save(self) -> State:
-        """Return what is held, and how far the inputs are."""
+        """Return the held rows, and the positions of the inputs."""
         left_us, right_us = self._watermarks_us
         return {**self._output.save(), "left_us": left_us, "right_us": right_us}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Restore them."""
         self._output.restore(state)
         self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]

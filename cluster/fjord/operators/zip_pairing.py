@@ -1,9 +1,9 @@
-"""Which tuples of two sides a zipper join pairs: arrays of stamps in, pairs of places out (:class:`Zip` there).
+"""The pairing of a zipper join: arrays of stamps in, pairs of places out (:class:`Zip` in `zipping` uses it).
 
     left      u1    u2              upstream: u1 is overtaken by u2 and stays unmatched
     right              d2     d3    downstream, from 0 to 3 later: d2 takes u2, d3 is unmatched
 
-What lies further apart than the bounds are wide can never meet, so sorted stamps fall into blocks. Nearly all blocks
+Tuples further apart than the bounds are wide can never be paired, so sorted stamps fall into blocks. Nearly all blocks
 hold a tuple of each side, or of one side only, or one instant, and are answered all at once; the others one by one.
 """
 
@@ -21,7 +21,7 @@ Stamps = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What must hold of the right stamp minus the left one."""
+    """The bounds on the right stamp minus the left one."""
 
     low_us: int
     high_us: int
@@ -30,27 +30,27 @@ class Bounds:
 def zip_stamps(
     keys: Places, stamps: Stamps, sides: NDArray[np.bool_], bounds: Bounds, known_us: tuple[int, int]
 ) -> tuple[Places, Places, Places]:
-    """Return which tuples are pairs, and which stay unmatched.
+    """Return the pairs of tuples, and those that stay unmatched.
 
     Parameters
     ----------
     keys
         A number for each combination of keys.
     stamps
-        When each was sampled.
+        The stamps.
     sides
         False for left, True for right. Tuples are sorted by key and, within a key and a side, by stamp; and so that
         ``2 * stamp + low + high`` of the left and ``2 * stamp`` of the right are in order.
     bounds
-        What must hold of pairs.
+        The bounds on pairs.
     known_us
-        By side: the stamp before which nothing more will come.
+        By side: the stamp before which all tuples are known.
 
     Returns
     -------
     tuple
         Places of the left tuples of pairs, of their partners, and of those that surely stay unmatched. The rest is
-        not decided yet.
+        undecided.
     """
     if not len(stamps):
         nothing = np.empty(0, np.int64)
@@ -80,7 +80,7 @@ def zip_stamps(
 
 
 def _final(left: Stamps, right: Stamps, bounds: Bounds, known_us: tuple[int, int]) -> NDArray[np.bool_]:
-    """Return for which pairs no nearer partner can come any more."""
+    """Return the pairs for which no nearer partner can come any more."""
     of_left = (left >= right) | (np.minimum(right, right - bounds.low_us) < known_us[0])
     of_right = (right >= left) | (np.minimum(left, left + bounds.high_us) < known_us[1])
     return of_left & of_right
@@ -89,7 +89,7 @@ def _final(left: Stamps, right: Stamps, bounds: Bounds, known_us: tuple[int, int
 def _block(
     stamps: Stamps, sides: NDArray[np.bool_], block: range, bounds: Bounds, known_us: tuple[int, int]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Close the zipper tuple by tuple."""
+    """Pair the tuples of a block one by one."""
     places = np.arange(block.start, block.stop)
     right_ones = sides[block.start : block.stop]
     queues = (places[~right_ones].tolist(), places[right_ones].tolist())

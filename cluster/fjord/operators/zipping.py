@@ -4,7 +4,7 @@
     right    b1             b3  b4       within 2
     answer   a1b1     a2    a3b3         and, in a full zip, b4 two later; a2 is unmatched at the end of its window
 
-What an input has brought before its watermark is known to be all. A tuple is kept until it has been paired, or until
+The tuples of an input before its watermark are complete. A tuple is kept until it has been paired, or until
 both inputs have passed the last instant at which a partner might come.
 """
 
@@ -24,7 +24,7 @@ _PLACE, _SIDE, _POSITION, _KEY, _OTHER_START = (
 
 
 class Zip(TwoSided):
-    """Keeps what may still find a partner.
+    """Keeps tuples that may still find a partner.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class Zip(TwoSided):
     keys
         Columns of left and right that must be equal, of one type.
     bounds_us
-        Least and greatest of the right stamp minus the left one.
+        Least and greatest value of the right stamp minus the left one.
     kind
-        Which tuples without a partner are answered.
+        The sides whose unmatched tuples are answered.
     apart
         The column for the right stamp minus the left one.
     """
@@ -60,7 +60,7 @@ class Zip(TwoSided):
         super().__init__(left, right, columns.with_columns(pl.lit(None, pl.Int64).alias(apart)))
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Take rows of one input; answer the pairs and the unmatched tuples that are sure now."""
+        """Process rows of one input; answer the pairs and unmatched tuples that are certain now."""
         moved = batch.watermark_us > self._watermarks_us[port]
         self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
         if batch.rows.height:
@@ -70,7 +70,7 @@ class Zip(TwoSided):
         return self._output.release(min(self._watermarks_us))
 
     def _close(self) -> None:
-        """Answer what can be decided with the rows that are known to be complete."""
+        """Answer what follows from the rows that are known to be complete."""
         known, later = [], []
         for rows, watermark_us in zip(self._kept, self._watermarks_us, strict=True):
             now, then = split_at(rows, watermark_us)
@@ -98,7 +98,7 @@ class Zip(TwoSided):
             self._kept[side] = pl.concat([kept.drop(_PLACE), later[side]])
 
     def _without_key(self, side: int, rows: pl.DataFrame) -> pl.Series:
-        """Return which rows pair with nothing, as a key is NULL."""
+        """Return the rows without a partner because a key is NULL."""
         missing = pl.any_horizontal(*(pl.col(key).is_null() for key in self._keys[side]), pl.lit(value=False))
         return rows.select(pl.repeat(value=False, n=pl.len()) | missing).to_series()
 
