@@ -1,4 +1,4 @@
 """Simulated motes: phenomena, batteries, radios and the sampling programs they run.
 
-Meets proxies only through ``protocols`` and a broker.
+They communicate with proxies only through ``protocols`` and a broker.
 """

@@ -1,4 +1,4 @@
-"""What live motes have sent and the broker has not received yet: a queue, so that a slow broker delays no sample."""
+"""Messages from live motes to the broker: a queue, so that a slow broker delays no sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocols.wire.frames import encode
 from protocols.wire.packets import Packet
 
 MOST_WAITING = 20_000
-"""Messages that may wait for the broker before motes have to wait as well."""
+"""Most messages that may wait for the broker before motes have to wait as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Air:
     link
         To the broker.
     channel
-        What happens to packets on the way; None for nothing.
+        The radio channel with its faults; None for a perfect one.
     clock
         Radio time in microseconds.
     """
@@ -49,15 +49,15 @@ class Air:
         self._something = asyncio.Event()
         self._less = asyncio.Event()
         self.lost = 0
-        """Messages for which no broker was there."""
+        """Messages that were lost because there was no broker."""
 
     @property
     def next_delivery_us(self) -> int | None:
-        """When a packet that is held up arrives; None if none is."""
+        """The arrival time of the next delayed packet; None if there is none."""
         return self._on_air[0][0] if self._on_air else None
 
     def send(self, mote: Mote, topic: str, sent: SendPacket) -> None:
-        """Put a packet on the air: at once, or as the channel has it. A listen window begins when it has left."""
+        """Send a packet, at once or through the channel. A listen window begins when the packet has been sent."""
         message = Message(topic, encode(sent.packet), qos=0)
         if self._channel is None:
             self._put(_Outgoing(message, mote, sent.packet))
@@ -77,28 +77,28 @@ class Air:
             heapq.heappush(self._on_air, (delivery.at_us, self._deliveries, held_up))
 
     def announce(self, topic: str, payload: bytes) -> None:
-        """Put an announcement on the air."""
+        """Send an announcement."""
         self._put(_Outgoing(Message(topic, payload, qos=0)))
 
     def deliver_due(self) -> None:
-        """Let packets arrive whose time has come."""
+        """Deliver packets whose time has come."""
         while self._on_air and self._on_air[0][0] <= self._clock():
             self._put(_Outgoing(heapq.heappop(self._on_air)[2]))
 
     async def room(self) -> None:
-        """Wait until not too much waits for the broker."""
+        """Wait while too many messages wait for the broker."""
         while len(self._outgoing) > MOST_WAITING:
             self._less.clear()
             await self._less.wait()
 
     async def drain(self) -> None:
-        """Wait until everything that is due has been handed to the broker."""
+        """Wait until all due messages have been passed to the broker."""
         while self._outgoing:
             self._less.clear()
             await self._less.wait()
 
     async def run(self) -> None:
-        """Hand messages to the broker, in order, until cancelled."""
+        """Pass messages to the broker, in order, until cancelled."""
         while True:
             await self._something.wait()
             self._something.clear()
@@ -107,7 +107,7 @@ class Air:
                 try:
                     await self._link.publish(each.message)
                 except LinkError:
-                    self.lost += 1  # no receiver was in range, as happens on the air
+                    self.lost += 1  # no receiver was in range, as happens with real radios
                 if each.mote is not None and each.packet is not None:
                     each.mote.transmitted(each.packet, self._clock())
                 self._outgoing.popleft()

@@ -1,4 +1,4 @@
-"""A mote's own clock: it runs a little fast or slow and is put right now and then."""
+"""A mote's own clock: it runs a little fast or slow and is synchronised now and then."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from firmware_sim.sample_clock import SampleClock
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How wrong a clock runs.
+    """The error of a clock.
 
     Parameters
     ----------
     parts_per_million
-        How much faster than true it runs; negative if slower.
+        How much faster than true time it runs; negative if slower.
     synchronise_every_us
         Radio time between two synchronisations; 0 for none.
     error_after_us
-        How wrong it is right after one.
+        Its error right after a synchronisation.
     """
 
     parts_per_million: float = 0.0
@@ -27,16 +27,16 @@ class Drift:
 
 
 class DriftingClock(SampleClock):
-    """The sample clock as one mote sees it.
+    """The sample clock of one mote.
 
     Parameters
     ----------
     true_clock
-        What its fleet goes by.
+        The clock of its fleet.
     drift
-        How wrong it runs.
+        The error of this clock.
     begins_radio_us
-        When it was right for the first time.
+        Radio time of its first synchronisation.
     """
 
     def __init__(self, true_clock: SampleClock, drift: Drift, *, begins_radio_us: int = 0) -> None:
@@ -53,11 +53,11 @@ class DriftingClock(SampleClock):
         return self._true.held
 
     def release(self, radio_us: int) -> None:
-        """Let the fleet's clock run."""
+        """Start the fleet's clock."""
         self._true.release(radio_us)
 
     def error_us(self, radio_us: int) -> int:
-        """Return by how much it is ahead of the true clock at a radio time."""
+        """Return how far it is ahead of the true clock at a radio time."""
         since_us = radio_us - self._right_us
         if self._drift.synchronise_every_us:
             since_us %= self._drift.synchronise_every_us
@@ -65,7 +65,7 @@ class DriftingClock(SampleClock):
         return round(self._drift.error_after_us + since_us * self._drift.parts_per_million * 1e-6) + moved_us
 
     def adjusted(self, by_us: int, radio_us: int) -> SampleClock:
-        """Move this clock, which is one mote's own, until it is put right next; return it."""
+        """Move this clock, which belongs to one mote, until its next synchronisation; return it."""
         now = self._synchronisations(radio_us)
         self._moved_us = by_us + (self._moved_us if now == self._moved_in else 0)
         self._moved_in = now
@@ -76,7 +76,7 @@ class DriftingClock(SampleClock):
         return (radio_us - self._right_us) // every_us if every_us else 0
 
     def at(self, radio_us: int) -> int:
-        """Return what it shows at a radio time."""
+        """Return the sample time at a radio time."""
         if self.held:
             return self._true.at(radio_us)
         return self._true.at(radio_us) + self.error_us(radio_us)
@@ -93,6 +93,6 @@ class DriftingClock(SampleClock):
         return found_us
 
     def true_time_of(self, sample_us: int) -> int:
-        """Return the true sample time when it shows `sample_us`: what is sensed then is the world of that instant."""
+        """Return the true sample time when the clock shows `sample_us`; the mote senses the world of that instant."""
         radio_us = self.radio_time_of(sample_us)
         return sample_us if radio_us is None else self._true.at(radio_us)

@@ -1,4 +1,4 @@
-"""What the simulator refuses."""
+"""Errors of the simulator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from protocols.errors import FjordError
 
 
 class SimulationError(FjordError):
-    """Anything a simulation cannot do."""
+    """Base of all errors of a simulation."""
 
 
 class TraceError(SimulationError):
@@ -14,4 +14,4 @@ class TraceError(SimulationError):
 
 
 class MissingLibraryError(SimulationError):
-    """Something optional that is not installed."""
+    """An optional library that is not installed."""

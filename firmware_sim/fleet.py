@@ -1,4 +1,4 @@
-"""Many live motes in one process, over one connection: carries out what the mote machines decide."""
+"""Many live motes in one process, over one connection: carries out the instructions of the mote machines."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ log = get_logger(__name__)
 START_SPREAD_US = 1_500_000
 """Motes are switched on one after another over this long, as they would be."""
 LINGER_US = 5_000_000
-"""A fleet that is to exit at the end of its phenomenon stays this much longer."""
+"""A fleet that exits at the end of its phenomenon stays this much longer."""
 BACKOFF_US = 20_000
-"""A packet waits up to this long at random, so that motes that sample together do not send together."""
+"""A packet waits up to this long at random, so that motes that sample together do not all send together."""
 
 
 def radio_clock_us() -> int:
@@ -54,21 +54,21 @@ class FleetSettings:
     proxy
         The proxy that owns the motes.
     broker
-        Where to connect.
+        The address of the broker.
     speed
         Sample time per real time, for a replay.
     hold_us
-        A replay waits until every mote has a program, or until this long after the first one got one.
+        A replay begins when every mote has a program, or this long after the first one got one.
     exit_at_end
         Stop when the phenomenon has ended and every mote has announced it.
     seed
-        Of start-up, backoff and radio.
+        Seed of start-up, backoff and radio.
     preset, battery, temperature_c
-        Device profile of the motes, what feeds them (None for ever), and how warm that is.
+        Device profile of the motes, their battery (None for an endless supply), and its temperature.
     lifetime_us
         How long each battery should last; 0 for any time.
     faults
-        What happens to their packets before they reach the broker.
+        Faults of their packets on the way to the broker.
     """
 
     proxy: str = "roadside"
@@ -90,9 +90,9 @@ class Fleet:
     Parameters
     ----------
     phenomenon
-        Their world; motes in a world that begins (a trace) wait at its beginning until a query demands samples.
+        Their world; in a world with a beginning (a trace) motes wait there until a query demands samples.
     settings
-        How they run.
+        The settings of the fleet.
     clock
         Real time in microseconds.
     """
@@ -140,14 +140,14 @@ class Fleet:
 
     @property
     def ended(self) -> bool:
-        """True when the phenomenon has ended and every mote has sensed its last."""
+        """True when the phenomenon has ended and every mote has taken its last sample."""
         return self.ends_us is not None and all(
             mote.sampling and mote.low_watermark_us > self.ends_us for mote in self.motes
         )
 
     @property
     def packets_lost(self) -> int:
-        """Packets for which no broker was there."""
+        """Packets that were lost because there was no broker."""
         return self._air.lost
 
     @property
@@ -159,7 +159,7 @@ class Fleet:
         return min(max(share, 0.0), 1.0)
 
     def counters(self) -> dict[str, dict[str, Any]]:
-        """Return what every mote has done and spent, by name."""
+        """Return the counters and the energy of every mote, by name."""
         now_us = self._clock()
         for mote in self.motes:
             mote.meter.settle(now_us)
@@ -204,7 +204,7 @@ class Fleet:
             while self._wake_ups and self._wake_ups[0][0] <= now_us:
                 wanted_us, place = heapq.heappop(self._wake_ups)
                 if self._wakes_us[place] != wanted_us:
-                    continue  # it has wished for another time since
+                    continue  # the mote has set another timer since
                 self._wakes_us[place] = None
                 woken_us = self._clock()
                 event = Wake(woken_us) if started[place] else PowerOn(woken_us)
@@ -240,7 +240,7 @@ class Fleet:
         self._changed.set()
 
     def _release_if_ready(self, now_us: int) -> None:
-        """Let a held replay begin once all motes are ready, or have had enough time for it."""
+        """Start a held replay once all motes are ready, or have had enough time."""
         if not self.sample_clock.held or self._first_program_us is None:
             return
         waited_us = now_us - self._first_program_us

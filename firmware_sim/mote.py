@@ -1,7 +1,7 @@
 """A mote as a state machine: events in, instructions out. No radio, no clock of its own, no waiting.
 
-What a real mote's firmware would do: boot, announce itself, sleep and ask now and then; run the sampling program it was
-given; send packets; listen for a moment after some of them.
+It does what a real mote's firmware would do: boot, announce itself, sleep and ask for a program now and then; run the
+sampling program that it received; send packets; listen for a moment after some of them.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from protocols.wire.programs import SLEEP, Panes, SamplingProgram, first_sample_
 from protocols.wire.streams import FieldType
 
 USUAL_PRESET = "telosb"
-"""What a mote is by default."""
+"""The preset of a mote by default."""
 AFTER_THE_END_US = 86_400_000_000
-"""So far beyond the end of its phenomenon is a mote's low watermark, so that open windows can close."""
+"""A mote's low watermark moves so far beyond the end of its phenomenon, so that open windows can close."""
 
 
 Sense = Callable[[int, tuple[str, ...]], tuple[SampleValue, ...]]
@@ -66,21 +66,21 @@ class Mote:
     Parameters
     ----------
     description
-        What it is.
+        The mote's kind, stream, properties and limits.
     clock
         The sample clock it shares with its fleet.
     sense
         Returns the values of fields at an instant.
     ends_us
-        Instant from which there is nothing to sense; None for never.
+        Instant from which there are no values; None for never.
     late_after_us
         A sample taken this much radio time after its instant is a late tick.
     meter
-        Counts what it spends. Once its battery is empty the mote does nothing any more.
+        Counts its energy. Once its battery is empty the mote does nothing any more.
     lifetime_us
         How long its battery should last; 0 for any time.
     replays
-        Whether its clock is that of a recording, and its announcement has that.
+        Whether its clock is that of a recording; its announcement states this.
     """
 
     description: MoteDescription
@@ -107,10 +107,10 @@ class Mote:
     _filtered_before: int = 0
     _suppressed_before: int = 0
     refusal: str = ""
-    """Why the last program that was refused was refused."""
+    """Why the last program was refused."""
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Return what the mote does on an event."""
+        """Return the mote's instructions for an event."""
         self.meter.pass_time(event.radio_us)
         if self.meter.dead:
             return []
@@ -130,11 +130,11 @@ class Mote:
 
     @property
     def low_watermark_us(self) -> int:
-        """It will send no sample stamped before this instant any more."""
+        """The mote will send no more samples stamped before this instant."""
         return self._low_watermark_us
 
     def transmitted(self, packet: Packet, ended_us: int) -> None:
-        """Take note of when a packet had left, where that takes time: its listen window begins only then."""
+        """Record when a packet had been sent, if that takes time: its listen window begins only then."""
         if packet.listen_us:
             self._listens_until_us = ended_us + packet.listen_us
 
@@ -149,7 +149,7 @@ class Mote:
         return [self._announce(), *self._work(radio_us)]
 
     def _work(self, radio_us: int) -> list[Instruction]:
-        """Take the samples that are due, send what is ready, ask for control if it is time, and set the next timer."""
+        """Take due samples, send packets that are ready, ask for control if it is time, and set the next timer."""
         instructions: list[Instruction] = []
         if self.sampling and not self.clock.held:
             self._take_due_samples(radio_us)
@@ -164,7 +164,7 @@ class Mote:
             if not self._waiting:
                 self._impatient_us = None
         if not instructions and radio_us >= self._schedule().asks_at(radio_us):
-            # Where the next record may come at any time, those that wait go along.
+            # Where the next record may come at any time, waiting records go along.
             along: list[Stamped] = []
             if self.sampling and not is_regular(self.program):
                 along, self._waiting = self._waiting, []
@@ -194,7 +194,7 @@ class Mote:
             self._close_execution()
 
     def _close_execution(self) -> None:
-        """Let what is open become records, and take note of what did not."""
+        """Turn open panes and intervals into records, and count records that were left out."""
         if self._execution is not None:
             closed = self._execution.close(self._next_sample_us)
             # Records before the low watermark add nothing: it implies that nothing changed until then.
@@ -265,10 +265,11 @@ class Mote:
         return instructions
 
     def _adjust(self, radio_us: int, by_us: int) -> list[Instruction]:
-        """Move the clock, once in a listen window: what comes twice would move it twice.
+        """Move the clock, once in a listen window: a repeated instruction would move it twice.
 
-        Moved back, the next sample waits until the clock is there. Moved forward, a single instant that it jumps over
-        is sampled at once, and several are not sampled.
+        If it is moved back, the next sample waits until the clock is there. If it is moved forward, a single instant
+        that it
+        jumps over is sampled at once, and several are not sampled.
         """
         if self.clock.held or self._adjusted_in_us == self._window_began_us:
             return []
@@ -294,7 +295,7 @@ class Mote:
             return []
         instructions: list[Instruction] = []
         if self.sampling and not self.clock.held:
-            # It may wake a little late: what is due by now still belongs to the old program.
+            # The mote may wake a little late: samples that are due now still belong to the old program.
             self._take_due_samples(radio_us)
         self._close_execution()
         if self._waiting:
@@ -355,7 +356,7 @@ def check_acceptable(mote: MoteDescription, profile: DeviceProfile, program: Sam
     Raises
     ------
     ProgramError
-        Names what is wrong, and the limit.
+        Gives the reason, and the limit.
     """
     known = {each.name: each.type for each in mote.stream.sampled}
     for name in program.fields:

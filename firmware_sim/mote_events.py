@@ -1,4 +1,4 @@
-"""What a mote is, what happens to it, what it does, and what it has done: the data around the state machine."""
+"""The data around the state machine of a mote: its description, events, instructions and counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocols.wire.streams import StreamSchema
 
 @dataclass(frozen=True, slots=True)
 class MoteDescription:
-    """What a mote is; see :class:`protocols.wire.packets.Announcement`."""
+    """The description of a mote; see :class:`protocols.wire.packets.Announcement`."""
 
     name: str
     kind: str
@@ -34,9 +34,9 @@ class MoteDescription:
         Parameters
         ----------
         boot, device
-            Times it has booted, and the preset it is built like; empty for another device.
+            How often it has booted, and its preset; empty for another device.
         battery_joules, lifetime_us
-            What its battery gives, if known, and how long it should last; 0 for any time.
+            The usable energy of its battery, if known, and how long it should last; 0 for any time.
         replays
             Whether its clock is that of a recording.
         """
@@ -58,7 +58,7 @@ class MoteDescription:
 
 @dataclass(slots=True)
 class MoteCounters:
-    """What a mote has done since it booted. Times are radio time."""
+    """The counters of a mote since it booted. Times are radio time."""
 
     samples: int = 0
     packets: int = 0
@@ -72,28 +72,28 @@ class MoteCounters:
     clock_adjustments: int = 0
     programs_refused: int = 0
     samples_filtered: int = 0
-    """Samples that lay in no band of the program."""
+    """Samples outside the bands of the program."""
     records_suppressed: int = 0
-    """Vehicles that were seen and not sent: more than allowed in a second, or cut off by a new program."""
+    """Vehicles that were detected and not sent: more than allowed in a second, or cut off by a new program."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerOn:
-    """The battery is connected, or the mote rebooted."""
+    """The battery was connected, or the mote rebooted."""
 
     radio_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """The time has come for which the mote set its timer."""
+    """The time for which the mote set its timer."""
 
     radio_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class ControlReceived:
-    """Control is on the air; only a mote that listens receives it."""
+    """Control was sent; only a mote that listens receives it."""
 
     radio_us: int
     control: Control
@@ -104,7 +104,7 @@ Event = PowerOn | Wake | ControlReceived
 
 @dataclass(frozen=True, slots=True)
 class SendPacket:
-    """Put a packet on the air, where a real mote would need so many bits for what is in it."""
+    """Send a packet, for which a real mote would need so many bits."""
 
     packet: Packet
     payload_bits: float = 0.0
@@ -112,7 +112,7 @@ class SendPacket:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Put an announcement on the air."""
+    """Send an announcement."""
 
     announcement: Announcement
 

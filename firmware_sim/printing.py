@@ -1,4 +1,4 @@
-"""Reports as people read them: tables, or JSON."""
+"""Printed reports: tables, or JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALLEST_COST_DAYS = 0.05
 
 
 def print_power(report: PowerReport, *, as_json: bool) -> None:
-    """Print what a program draws."""
+    """Print the draw of a program."""
     if as_json:
         print_json(report.as_json())
         return
@@ -38,7 +38,7 @@ def print_power(report: PowerReport, *, as_json: bool) -> None:
 
 
 def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
-    """Print how long a fleet lasts."""
+    """Print the lifetime of a fleet."""
     if as_json:
         print_json(report.as_json())
         return
@@ -81,7 +81,7 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
 
 
 def days_text(days: float) -> str:
-    """Return a life in words fit for its length.
+    """Return a life in words, in a unit that fits its length.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def days_text(days: float) -> str:
 
 
 def cost_text(days: float) -> str:
-    """Return what a query costs in words; nothing if what it needs is there for others anyway."""
+    """Return the cost of a query in words; "nothing" if others need the same samples anyway."""
     return days_text(days) if days >= SMALLEST_COST_DAYS else "nothing"
 
 

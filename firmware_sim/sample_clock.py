@@ -32,16 +32,16 @@ class SampleClock:
 
     @property
     def held(self) -> bool:
-        """True while it stands still at its origin."""
+        """True while the clock is held at its origin."""
         return self._begins_radio_us is None
 
     def release(self, radio_us: int) -> None:
-        """Let it run from now on; does nothing if it runs already."""
+        """Start the clock; does nothing if it runs already."""
         if self._begins_radio_us is None:
             self._begins_radio_us = radio_us
 
     def adjusted(self, by_us: int, radio_us: int) -> SampleClock:
-        """Return the clock of one of the motes that share this one, once it has been moved at a radio time."""
+        """Return a clock for one of the motes that share this one, moved at a radio time."""
         _ = radio_us
         return AdjustedClock(self, by_us)
 
@@ -62,14 +62,14 @@ class SampleClock:
 
 
 class AdjustedClock(SampleClock):
-    """A shared clock as a mote sees it whose own was moved.
+    """A shared clock for a mote whose own clock was moved.
 
     Parameters
     ----------
     shared
-        What the others go by.
+        The clock of the other motes.
     by_us
-        By how much this one is ahead.
+        How far this one is ahead.
     """
 
     def __init__(self, shared: SampleClock, by_us: int) -> None:
@@ -83,7 +83,7 @@ class AdjustedClock(SampleClock):
         return self._shared.held
 
     def release(self, radio_us: int) -> None:
-        """Let the shared clock run."""
+        """Start the shared clock."""
         self._shared.release(radio_us)
 
     def adjusted(self, by_us: int, radio_us: int) -> SampleClock:

@@ -1,4 +1,4 @@
-"""When a mote wakes next: to sample, or to send a packet only so that the proxy may answer it."""
+"""The next wake-up of a mote: to sample, or to send a packet only so that the proxy may answer it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from protocols.wire.programs import SamplingProgram, Several, first_sample_at_or
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What decides when a mote wakes; the energy model counts by the same rule (:mod:`protocols.power.listening`).
+    """The state on which a wake-up depends; the energy model uses the same rule (:mod:`protocols.power.listening`).
 
     Parameters
     ----------
     program
-        What it runs.
+        The running program.
     clock
-        Sample time against radio time.
+        The clock that maps radio time to sample time.
     window_began_us
         Radio time at which its last listen window began.
     next_sample_us
-        Sample time of its next sample; None if there will be none.
+        Sample time of its next sample; None if there are no more.
     waiting
         How many records wait for a full packet.
     impatient_us
-        Sample time at which they go without one; None if they wait as long as it takes.
+        Sample time at which they are sent without it; None without a limit.
     """
 
     program: SamplingProgram
@@ -52,7 +52,7 @@ class Schedule:
     def asks_at(self, radio_us: int) -> int:
         """Return the radio time at which it sends a packet only to listen after it.
 
-        A packet with samples that is due soon will do as well, and costs nothing more.
+        If a packet with samples is due soon, the mote listens after that, which costs nothing more.
         """
         every_us = self.program.listen.every_us
         ask_us = self.window_began_us + every_us
@@ -64,7 +64,7 @@ class Schedule:
         return ask_us
 
     def _next_packet_at(self) -> int | None:
-        """Return when the next packet with samples is due; None if none is."""
+        """Return when the next packet with samples is due; None if there is none."""
         program, sample_us = self.program, self.next_sample_us
         if program.sleeping or sample_us is None:
             return None
@@ -74,6 +74,6 @@ class Schedule:
         interval_us = program.interval_us
         if interval_us is None:
             return self.clock.radio_time_of(sample_us + missing * program.period_us)
-        # An interval is over with the first sample after it.
+        # An interval ends with the first sample after it.
         ends_us = first_sample_at_or_after(sample_us, interval_us) + missing * interval_us
         return self.clock.radio_time_of(first_sample_at_or_after(ends_us, program.period_us))

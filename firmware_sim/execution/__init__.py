@@ -1,1 +1,1 @@
-"""Sampling programs carried out sample by sample: one file per kind of report."""
+"""Execution of sampling programs, sample by sample: one file per kind of report."""

@@ -1,4 +1,4 @@
-"""Band filters: which samples count."""
+"""Band filters: they select the samples that count."""
 
 from __future__ import annotations
 

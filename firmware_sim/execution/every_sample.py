@@ -7,7 +7,7 @@ from protocols.wire.packets import Sample
 
 
 class EverySample:
-    """Sends samples as they are."""
+    """Sends samples unchanged."""
 
     open_us: int | None = None
     suppressed = 0
@@ -17,6 +17,6 @@ class EverySample:
         return [(instant_us, Sample(0, values))]
 
     def close(self, until_us: int) -> list[Stamped]:
-        """Return nothing: nothing is ever open."""
+        """Return no records: none is ever open."""
         _ = until_us
         return []

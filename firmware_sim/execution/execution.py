@@ -1,4 +1,4 @@
-"""A program at work: filter, then report."""
+"""The execution of a program: filter, then report."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, Severa
 
 
 class Execution:
-    """Carries out one program from its first sample on.
+    """Executes one program from its first sample on.
 
     Parameters
     ----------
     program
-        What to do; not one that sleeps.
+        The program; not one that sleeps.
     began_us
         Instant of the first sample.
     """
@@ -36,12 +36,12 @@ class Execution:
 
     @property
     def open_us(self) -> int | None:
-        """No record to come is stamped before this, unless from samples not yet taken; None if nothing is open."""
+        """No later record of earlier samples is stamped before this; None if no record is open."""
         return self._reporter.open_us
 
     @property
     def suppressed(self) -> int:
-        """Records that were not made although the world gave cause to."""
+        """Records that were left out although events occurred."""
         return self._reporter.suppressed
 
     def take(self, instant_us: int, values: Values) -> list[Stamped]:
@@ -54,7 +54,7 @@ class Execution:
         return []
 
     def close(self, until_us: int) -> list[Stamped]:
-        """Return what is open, cut off at the instant from which no sample is taken any more."""
+        """Return the open record, cut off at the instant from which no more samples are taken."""
         return self._reporter.close(until_us)
 
 

@@ -40,9 +40,9 @@ class _Pane:
 
 
 class PaneReporter:
-    """Aggregates samples pane by pane. A pane that began or ended with the program has the time that is covered.
+    """Aggregates samples pane by pane. A pane that began or ended with the program has the period that it covers.
 
-    A pane is stamped with its last instant, or that of the change of program that ended it, so that an open one does
+    A pane is stamped with its last instant, or that of the change of program that ended it, so that an open pane does
     not hold back watermarks.
 
     Parameters
@@ -50,7 +50,7 @@ class PaneReporter:
     program, report
         The report to make.
     began_us
-        No sample before this is part of it.
+        Samples before this are not part of it.
     """
 
     suppressed = 0
@@ -67,9 +67,9 @@ class PaneReporter:
         return None if self._pane is None else self._pane.ends_us - 1
 
     def pass_by(self, instant_us: int) -> list[Stamped]:
-        """Take note of a sample that does not count; return the pane that ended before it, if one did.
+        """Count a sample outside the bands; return the pane that ended before it, if one did.
 
-        The pane it is in is open from now on: a later sample that counts will be part of it.
+        The pane of the sample is open from now on: a later sample in the bands will be part of it.
         """
         done = self.close(self._pane.ends_us) if self._pane and instant_us >= self._pane.ends_us else []
         if self._pane is None:
@@ -89,7 +89,7 @@ class PaneReporter:
         return done
 
     def close(self, until_us: int) -> list[Stamped]:
-        """Return the open pane, as far as it goes, if a sample counts in it."""
+        """Return the open pane up to now, if it has a sample in the bands."""
         pane, self._pane = self._pane, None
         if pane is None or pane.samples == 0:
             return []

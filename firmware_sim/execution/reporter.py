@@ -1,4 +1,4 @@
-"""What every kind of report offers to the mote."""
+"""The interface of all kinds of reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from protocols.wire.packets import Record, SampleValue
 
 Values = tuple[SampleValue, ...]
 Stamped = tuple[int, Record]
-"""The stamp of a record and the record, whose age is filled in when it is sent."""
+"""The stamp of a record and the record, whose age is set when it is sent."""
 
 
 class Reporter(Protocol):
@@ -16,12 +16,12 @@ class Reporter(Protocol):
 
     @property
     def open_us(self) -> int | None:
-        """No record to come is stamped before this, unless from samples not yet taken; None if nothing is open."""
+        """No later record of earlier samples is stamped before this; None if no record is open."""
         ...
 
     @property
     def suppressed(self) -> int:
-        """How many records were not made although the world gave cause to."""
+        """How many records were left out although events occurred."""
         ...
 
     def take(self, instant_us: int, values: Values) -> list[Stamped]:
@@ -29,5 +29,5 @@ class Reporter(Protocol):
         ...
 
     def close(self, until_us: int) -> list[Stamped]:
-        """Return what is open, cut off at the instant from which no sample is taken any more."""
+        """Return the open record, cut off at the instant from which no more samples are taken."""
         ...

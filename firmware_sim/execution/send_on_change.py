@@ -1,4 +1,4 @@
-"""Send-on-delta: a sample is sent when a field left its dead band, or after the longest silence that is allowed."""
+"""Send-on-delta: a sample is sent when a field has left its dead band, or after the longest allowed silence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from protocols.wire.programs import SamplingProgram, SendOnChange
 
 
 class ChangeReporter:
-    """Sends samples that differ from the last one sent; and in the end the last one, which stands for all before it."""
+    """Sends samples that differ from the last one sent, and finally the last one, which stands for all before it."""
 
     open_us: int | None = None
     suppressed = 0
@@ -22,7 +22,7 @@ class ChangeReporter:
         self._latest: tuple[int, Values] | None = None
 
     def take(self, instant_us: int, values: Values) -> list[Stamped]:
-        """Return the sample if it is news, or the last chance within the silence."""
+        """Return the sample if it differs enough, or if the longest silence ends."""
         self._latest = (instant_us, values)
         if self._sent is not None:
             sent_us, before = self._sent
@@ -40,7 +40,7 @@ class ChangeReporter:
 
 
 def _left(before: SampleValue, now: SampleValue, width: float) -> bool:
-    """Return whether a value left the dead band around the one before."""
+    """Return whether a value has left the dead band around the previous one."""
     if isinstance(before, int | float) and isinstance(now, int | float):
         return abs(now - before) > width
     return before != now

@@ -1,4 +1,4 @@
-"""Several parts at work on the same samples: what more than one would send of a sample goes out once."""
+"""Several parts of a program over the same samples: a sample that more than one of them sends goes out once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocols.wire.programs import SamplingProgram, parts_of
 
 
 class PartExecution(Protocol):
-    """One part at work."""
+    """The execution of one part."""
 
     @property
     def filtered(self) -> int:
@@ -35,21 +35,21 @@ class PartExecution(Protocol):
         ...
 
     def close(self, until_us: int) -> list[Stamped]:
-        """Return what is open."""
+        """Return the open record."""
         ...
 
 
 class SeveralReporter:
-    """Hands each sample to the parts that look at it.
+    """Passes each sample to the parts that use it.
 
     Parameters
     ----------
     program
-        With its parts.
+        The program with its parts.
     began_us
-        No sample before this is part of it.
+        Samples before this are not part of it.
     execute
-        Begins one part.
+        Returns the execution of one part.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SeveralReporter:
 
     @property
     def open_us(self) -> int | None:
-        """Begin of the oldest thing that is open."""
+        """Begin of the oldest open record."""
         begun = [execution.open_us for _, execution, _ in self._parts]
         return min((each for each in begun if each is not None), default=None)
 
@@ -97,7 +97,7 @@ class SeveralReporter:
         return found
 
     def close(self, until_us: int) -> list[Stamped]:
-        """Return what is open in any part."""
+        """Return the open records of all parts."""
         found = [
             _of_part(stamped, number)
             for number, (_, execution, _) in enumerate(self._parts)

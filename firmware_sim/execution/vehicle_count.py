@@ -1,4 +1,4 @@
-"""The paper's counter: how many vehicles arrived in each interval."""
+"""The paper's counter: the number of vehicles that arrived in each interval."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from protocols.wire.vehicles import VehicleDetector
 
 
 class VehicleCountReporter:
-    """Sends one number per interval, also when it is zero, stamped with its last instant.
+    """Sends one number per interval, even if it is zero, stamped with its last instant.
 
     Parameters
     ----------
     program, report
         The report to make.
     began_us
-        No sample before this is part of it.
+        Samples before this are not part of it.
     """
 
     suppressed = 0
@@ -38,7 +38,7 @@ class VehicleCountReporter:
         """Count; return the interval that ended before this sample, if one did."""
         arrived, _ = self._detector.take(instant_us, values[self._place])
         front_us = self._detector.front_us
-        # Its front may have passed after the sample before, when this interval had not yet begun.
+        # Its front may have passed after the previous sample, before this interval began.
         before = arrived and front_us is not None and front_us < self._ends_us <= instant_us
         self._vehicles += before
         done: list[Stamped] = []

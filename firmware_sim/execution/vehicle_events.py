@@ -9,7 +9,7 @@ from protocols.wire.vehicles import VehicleDetector
 
 
 class VehicleEventReporter:
-    """Sends when each vehicle's front arrived and how long it took to pass; at most so many a second."""
+    """Sends the arrival of each vehicle's front and how long it took to pass; at most so many a second."""
 
     def __init__(self, program: SamplingProgram, report: VehicleEvents) -> None:
         self._place = program.fields.index(report.threshold.field)
@@ -21,7 +21,7 @@ class VehicleEventReporter:
 
     @property
     def open_us(self) -> int | None:
-        """When the vehicle over the sensor arrived, or the last sample without one."""
+        """The arrival of the vehicle over the sensor, or the last sample without one."""
         return self._detector.open_us
 
     def take(self, instant_us: int, values: Values) -> list[Stamped]:
@@ -39,7 +39,7 @@ class VehicleEventReporter:
         return [(passing.front_us, VehicleEvent(0, passing.rear_us - passing.front_us))]
 
     def close(self, until_us: int) -> list[Stamped]:
-        """Return nothing: a vehicle that is still over the sensor has no second time."""
+        """Return no records: a vehicle that is still over the sensor has no second time."""
         _ = until_us
         self.suppressed += self._detector.front_us is not None
         return []

@@ -1,1 +1,1 @@
-"""How long a fleet lasts under a set of queries, which mote dies first and why, and what each query costs."""
+"""The lifetime of a fleet under a set of queries: which mote dies first and why, and the cost of each query."""

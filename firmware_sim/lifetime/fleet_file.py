@@ -1,4 +1,4 @@
-"""A fleet as people write it: a world, how its motes report, and groups of motes that are alike."""
+"""Fleet files: a world, the settings of reports, and groups of equal motes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _FleetTable(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedMote:
-    """A mote of the fleet with everything its life depends on, but for its program."""
+    """A mote of the fleet with everything on which its life depends, except its program."""
 
     description: MoteDescription
     group: str
@@ -74,17 +74,17 @@ class FleetPlan:
     Parameters
     ----------
     name
-        Of the fleet.
+        The fleet's name.
     motes
         All of them.
     begins_day
         Day of the year on which it is switched on.
     default_period_us
-        Sample period for queries that ask for none.
+        Sample period for queries without one.
     samples_per_packet, listen
-        How its proxy lets the motes report.
+        The settings of its proxy for reports.
     observed
-        What the values in its world are like: on it depends which programs are the cheapest.
+        Statistics of the values in its world, on which the cheapest programs depend.
     """
 
     name: str
@@ -170,16 +170,16 @@ def read_fleet(text: str, origin: str) -> FleetPlan:
 
 
 def observe(world: Phenomenon, *, over_us: int, looks: int = 512) -> Observed:
-    """Return what values in a world are like, looked at here and there for a while.
+    """Return statistics of the values in a world, from samples taken now and then.
 
     Parameters
     ----------
     world
         The world.
     over_us
-        How long; a world that has to be acted out vehicle by vehicle is not looked at for a day.
+        The period; a world that has to be simulated vehicle by vehicle is not observed for a day.
     looks
-        How often.
+        The number of samples.
     """
     observed = Observed(spacing_us=world.motes[0].default_period_us)
     for number in range(looks):

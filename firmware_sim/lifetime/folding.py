@@ -1,4 +1,4 @@
-"""The sampling programs that answer a set of queries, as the proxy chooses them (:mod:`protocols.acquisition`)."""
+"""The sampling programs for a set of queries, chosen as the proxy chooses them (:mod:`protocols.acquisition`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocols.power.estimate import Workload
 from protocols.wire.programs import SamplingProgram
 
 ONLY_SAMPLES = Abilities(filters=False, sends_on_change=False, aggregates=False, detects_events=False, several=False)
-"""What motes can do that send every sample as it was taken."""
+"""The abilities of motes that send every sample unchanged."""
 
 
 class FleetFolding:
@@ -39,7 +39,7 @@ class FleetFolding:
         self._abilities = Abilities() if pushed_down else ONLY_SAMPLES
 
     def merged(self, mote: PlacedMote) -> MergedProgram:
-        """Return what a mote runs, and why."""
+        """Return the program of a mote, and the reasons for it."""
         traits = SensorTraits(
             self._fleet.default_period_us,
             mote.description.minimum_period_us,
@@ -50,5 +50,5 @@ class FleetFolding:
         return self._merger.merge(traits, mote.description.properties)
 
     def workload(self, mote: PlacedMote, program: SamplingProgram) -> Workload:
-        """Return what a mote meets with that program."""
+        """Return the workload of a mote with that program."""
         return workload_for(program, self._fleet.observed, loss=mote.loss)

@@ -1,4 +1,4 @@
-"""The lifetime report as a picture."""
+"""Plots of the lifetime report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocols.power.component import COMPONENTS
 
 
 def plot_lifetime(report: LifetimeReport, path: Path) -> None:
-    """Draw every battery over time, what the groups spend, and what each query costs."""
+    """Draw every battery over time, the energy of the groups, and the cost of each query."""
     figure, (batteries, components, queries) = new_figure(15.0, 4.6, 3)
     outcome = report.outcome
     groups = list(dict.fromkeys(mote.group for mote in report.fleet.motes))

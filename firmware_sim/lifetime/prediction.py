@@ -15,7 +15,7 @@ _HOURS = np.arange(0.0, YEAR_DAYS * DAY_SECONDS, 3600.0)
 
 
 def predicted_days(mote: VirtualMote) -> float:
-    """Return how long a mote lives, from the means over a day and a year of its surroundings."""
+    """Return how long a mote lives, from the daily and yearly means of its surroundings."""
     profile, battery, climate = mote.profile, mote.battery, mote.climate
     milliwatts = float(draw_mw(profile, mote.program, mote.workload).sum())
     if mote.solar is not None:
@@ -28,13 +28,13 @@ def predicted_days(mote: VirtualMote) -> float:
 
 @lru_cache(maxsize=1024)
 def _mean_loss(battery: Battery, climate: Climate) -> float:
-    """Return the share that a battery loses each second, over a year of warm and cold hours."""
+    """Return the share that a battery loses by itself each second, over a year of warm and cold hours."""
     degrees = np.array([climate.temperature_c(each) for each in _HOURS])
     return float(battery.loss_per_second(degrees).mean())
 
 
 @lru_cache(maxsize=1024)
 def _mean_sun_mw(solar: Solar, most_mw: float) -> float:
-    """Return what a panel gives over a year, if more than `most_mw` is of no use."""
+    """Return the mean power of a panel over a year, if more than `most_mw` cannot be used."""
     sun = np.array([solar.clear_sky_mw(each) for each in _HOURS]) * (1 - solar.cloud_share)
     return float(np.minimum(sun, most_mw).mean())

@@ -1,6 +1,6 @@
-"""Queries in a file, and what they ask of the sensors.
+"""Queries in a file, and their demands on sensors.
 
-The language is the cluster's: this package never imports it, it finds it through entry points (group
+The language is the cluster's. This package never imports it, but finds it through entry points (group
 ``fjord.language``), as the command line finds its commands. Where the cluster is not installed, there is an error.
 """
 
@@ -31,11 +31,11 @@ class NamedQuery:
     Parameters
     ----------
     name
-        From a comment ``-- name: ...`` before it; q1, q2, ... unless there is one.
+        From a comment ``-- name: ...`` before it; otherwise q1, q2, ...
     sql
         Its text.
     line
-        Where it begins.
+        The line where it begins.
     """
 
     name: str
@@ -57,7 +57,7 @@ def split_queries(text: str, origin: str) -> list[NamedQuery]:
     Raises
     ------
     SettingsError
-        If there is none, or two have one name.
+        If there are no queries, or two have the same name.
     """
     found: list[NamedQuery] = []
     for line, statement in _statements(text):
@@ -108,7 +108,7 @@ def load_queries(path: Path, schema: StreamSchema) -> list[AskingQuery]:
 
 
 class _Language:
-    """The cluster's language, if it is there."""
+    """The cluster's language, if it is installed."""
 
     def __init__(self, schema: StreamSchema) -> None:
         self._stream = schema.name
@@ -118,7 +118,7 @@ class _Language:
         self._catalog = catalog.of([schema])
 
     def demands(self, query: NamedQuery) -> tuple[QueryDemand, ...]:
-        """Return what a query demands of the stream."""
+        """Return the demands of a query on the stream."""
         node = self._translate(query.sql, self._catalog).node
         demands: tuple[QueryDemand, ...] = self._demands_of(query.name, node)[self._stream]
         return demands

@@ -25,12 +25,12 @@ from protocols.wire.programs import SamplingProgram
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
-    """What one query costs.
+    """The cost of one query.
 
     Parameters
     ----------
     name
-        Of the query.
+        The query's name.
     asks
         What it demands of the motes, in words.
     first_days_without
@@ -57,7 +57,7 @@ class QueryCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LifetimeReport:
-    """The report; `predicted_days` is each mote's life in closed form, `outcome` what the simulation found."""
+    """The report; `predicted_days` is each mote's life in closed form, `outcome` the result of the simulation."""
 
     fleet: FleetPlan
     programs: tuple[SamplingProgram, ...]
@@ -72,11 +72,11 @@ class LifetimeReport:
 
     @property
     def uncertainty(self) -> float:
-        """By how much draw and lives may be wrong, as a share: that of the first mote's profile."""
+        """The relative error of draw and lives: that of the first mote's profile."""
         return self.fleet.motes[self.first].profile.uncertainty
 
     def why(self) -> str:
-        """Say in words why the first mote dies first."""
+        """Return in words why the first mote dies first."""
         mote, place = self.fleet.motes[self.first], self.first
         component, share = self.outcome.dearest(place)
         lost = float(self.outcome.lost[place]) / max(
@@ -148,7 +148,7 @@ def make_report(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> LifetimeReport:
-    """Simulate a fleet under queries, and work out what each of them costs.
+    """Simulate a fleet under queries, and compute the cost of each query.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def make_report(
     motes = virtual_motes(fleet, queries)
     outcome = run_motes(motes, days=days, seed=seed, begins_day=fleet.begins_day, progress=progress)
     predicted = tuple(predicted_days(mote) for mote in motes)
-    # What chance and weather made of the lives stays as it is when a query is dropped.
+    # The effects of chance and weather on the lives stay the same when a query is dropped.
     scale = np.divide(outcome.expected_days, predicted, out=np.ones(len(motes)), where=np.isfinite(predicted))
     mean_mw = _mean_mw(motes)
     costs: list[QueryCost] = []

@@ -1,1 +1,1 @@
-"""What motes sense: generated traffic, recorded traces."""
+"""The worlds of motes: generated traffic, recorded traces."""

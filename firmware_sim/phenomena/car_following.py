@@ -1,7 +1,7 @@
 """One lane of vehicles that follow each other: the intelligent driver model (Treiber, Hennecke, Helbing 2000).
 
-Each driver accelerates towards a speed of their own and brakes for the vehicle ahead. Where more vehicles come than a
-slow stretch lets through, a jam forms by itself and travels upstream.
+Each driver accelerates towards a preferred speed and brakes for the vehicle ahead. Where more vehicles come than a
+slow stretch can carry, a jam forms by itself and travels upstream.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ TRUCK_METRES = (13.0, 1.5)
 
 @dataclass(frozen=True, slots=True)
 class LaneSettings:
-    """What a lane is like.
+    """The properties of a lane.
 
     Parameters
     ----------
     length_metres
-        Of the road; vehicles enter at 0 and leave there.
+        Length of the road; vehicles enter at 0 and leave at the end.
     wanted_mph, wanted_spread_mph
-        Speed that drivers want to go: mean and standard deviation.
+        Preferred speed of drivers: mean and standard deviation.
     truck_share
         Share of vehicles that are trucks.
     slow_from_metres, slow_share
-        From here on drivers want only this share of their speed: a bottleneck. A share of 1 is none.
+        From here on drivers prefer only this share of their speed: a bottleneck. With a share of 1 there is none.
     """
 
     length_metres: float = 2000.0
@@ -55,7 +55,7 @@ class LaneSettings:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A vehicle passes a place: its front and its rear, in seconds, and what it is."""
+    """A vehicle passes a place: times of its front and its rear, in seconds, and its kind."""
 
     front: float
     rear: float
@@ -69,11 +69,11 @@ class Lane:
     Parameters
     ----------
     settings
-        What the lane is like.
+        The properties of the lane.
     sensors
         Places in metres.
     generator
-        Source of chance.
+        The random generator.
     begins
         Time of the empty road, in seconds.
     """
@@ -97,11 +97,11 @@ class Lane:
 
     @property
     def vehicles(self) -> int:
-        """How many are on the road."""
+        """The number of vehicles on the road."""
         return len(self._front)
 
     def step(self, vehicles_per_hour: float) -> list[tuple[int, Passage]]:
-        """Move on by one step; return which vehicles have passed which sensor completely."""
+        """Move on by one step; return the vehicles that have passed a sensor completely."""
         self._enter(vehicles_per_hour)
         before, speed = self._front, self._speed
         acceleration = self._accelerations()
@@ -131,7 +131,7 @@ class Lane:
         return np.asarray(np.clip(ACCELERATION * (free - (kept / gap) ** 2), -HARDEST_BRAKING, ACCELERATION))
 
     def _enter(self, vehicles_per_hour: float) -> None:
-        """Let the next vehicle in when it is due and there is room for it."""
+        """Let the next vehicle in when it is due and there is space for it."""
         if vehicles_per_hour <= 0:
             self._next_arrival = max(self._next_arrival, self.seconds)
             return

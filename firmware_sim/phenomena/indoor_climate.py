@@ -17,11 +17,11 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 
 DAY_SECONDS = 86_400.0
 SLOT_SECONDS = 600.0
-"""A door opens at most once in each."""
+"""A door opens at most once in each period."""
 OPEN_SHARE = 0.25
-"""Share of slots by day in which it does."""
+"""Share of the periods by day in which a door opens."""
 RECOVERS_IN_SECONDS = 700.0
-"""Time constant of a room's air after a door closed."""
+"""Time constant of a room's air after a door has closed."""
 RIPPLE_SECONDS = 900.0
 
 INDOOR_CLIMATE = StreamSchema(
@@ -45,7 +45,7 @@ class IndoorClimate:
     motes
         How many rooms.
     seed
-        Decides everything.
+        The seed of all random values.
     default_period_us
         Their sample period if no query demands another.
     """
@@ -77,7 +77,7 @@ class IndoorClimate:
         )
 
     def sense(self, mote: int, instant_us: int, fields: tuple[str, ...]) -> tuple[SampleValue, ...]:
-        """Return the values of the fields that are sampled."""
+        """Return the values of the sampled fields."""
         seconds = instant_us / 1e6
         draught, is_open = self._draught(mote, seconds)
         outside = outside_c(seconds)
@@ -94,7 +94,7 @@ class IndoorClimate:
         return tuple(values[name] for name in fields)
 
     def _draught(self, mote: int, seconds: float) -> tuple[float, bool]:
-        """Return how much of the outside is in the room, 0 to 1, and whether its door is open."""
+        """Return the share of outside air in the room, 0 to 1, and whether its door is open."""
         slot = math.floor(seconds / SLOT_SECONDS)
         draught, is_open = 0.0, False
         for each in range(slot - 7, slot + 1):
@@ -108,7 +108,7 @@ class IndoorClimate:
         return min(draught, 0.9), is_open
 
     def _draw_door(self, mote: int, slot: int) -> tuple[float, float]:
-        """Return when the door opens in a slot, and for how long; for 0 s if it does not."""
+        """Return when the door opens in a period, and for how long; 0 s if it does not."""
         chance = random.Random(f"{self._seed}/{mote}/door/{slot}")  # noqa: S311 - a simulation, not a secret
         begin = slot * SLOT_SECONDS + chance.uniform(0.0, SLOT_SECONDS - 120.0)
         by_day = 8 <= begin / 3600 % 24 < 18  # noqa: PLR2004 - office hours

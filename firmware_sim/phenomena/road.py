@@ -1,4 +1,4 @@
-"""A road of several lanes with stations of two sensors each: vehicles pass, and the sensors see how much is over them.
+"""A road of several lanes with stations of two sensors each: vehicles pass, and each sensor sees what covers it.
 
 Two motes of a station stand less than a car's length apart in one lane (papers/fjords.md section 6). Their event pairs
 give each vehicle's speed and length.
@@ -20,12 +20,12 @@ from protocols.wire.packets import SampleValue
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 LANE_MPH = (68.0, 65.0, 62.0, 58.0)
-"""What drivers want, from the median to the shoulder."""
+"""Preferred speed of drivers, from the median to the shoulder."""
 SENSOR_METRES = 0.6
-"""Length of road that a sensor looks at; its level is the share of it that a vehicle covers."""
+"""Length of road in the range of a sensor; its level is the share of it that a vehicle covers."""
 WARM_UP_SECONDS = 120.0
 LOOK_AHEAD_SECONDS = 60.0
-"""A vehicle is known when it has left; one that takes longer than this is overlooked until then."""
+"""A vehicle is known when it has left; one that takes longer than this is missing until then."""
 REMEMBERED_SECONDS = 600.0
 DEFAULT_PERIOD_US = 5_556
 """180 Hz, which the paper needs for lengths to one foot."""
@@ -44,12 +44,12 @@ ROAD = StreamSchema(
 
 @dataclass(frozen=True, slots=True)
 class RoadSettings:
-    """What the road is like.
+    """The properties of the road.
 
     Parameters
     ----------
     stations, lanes
-        How many; each station has two motes in each lane.
+        Their numbers; each station has two motes in each lane.
     apart_feet
         Distance of the two motes of a station.
     station_every_metres
@@ -59,7 +59,7 @@ class RoadSettings:
     rush
         Whether traffic follows the time of day.
     bottleneck_share
-        After the last station drivers want only this share of their speed; 1 for no bottleneck.
+        After the last station drivers prefer only this share of their speed; 1 for no bottleneck.
     """
 
     stations: int = 2
@@ -77,11 +77,11 @@ class Road:
     Parameters
     ----------
     settings
-        What it is like.
+        The properties of the road.
     seed
-        Decides everything random.
+        The seed of all random values.
     origin_us
-        Instant at which the first vehicles have spread over it; None takes the first instant that is sensed.
+        Instant at which the first vehicles have spread over it; None for the first instant of a sample.
     default_period_us
         Sample period of its motes if no query demands another; 180 Hz if None.
     """
@@ -155,7 +155,7 @@ class Road:
         return tuple(level if name == "level" else None for name in fields)
 
     def level(self, mote: int, instant_us: int) -> float:
-        """Return how much of the stretch that a mote looks at is covered."""
+        """Return the covered share of the range of a mote."""
         lane, sensor = divmod(mote, len(self._places))
         seconds = self._until(instant_us)
         level = 0.0
@@ -170,12 +170,12 @@ class Road:
         return max(level, 0.0)
 
     def passages(self, mote: int) -> list[Passage]:
-        """Return the truth: which vehicles passed a mote, in seconds since the origin, as far back as that is kept."""
+        """Return the true passages of vehicles at a mote, in seconds since the origin, as far back as they are kept."""
         lane, sensor = divmod(mote, len(self._places))
         return list(self._passages[lane][sensor])
 
     def _until(self, instant_us: int) -> float:
-        """Move all vehicles far enough to know which is over a sensor at an instant; return it in seconds."""
+        """Move all vehicles far enough to know which is over a sensor at an instant; return the instant in seconds."""
         if self._origin_us is None:
             self._origin_us = instant_us
         seconds = (instant_us - self._origin_us) / 1e6

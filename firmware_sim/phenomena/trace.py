@@ -1,4 +1,4 @@
-"""Replay of recorded readings: every sensor of a CSV or Parquet file becomes a mote that senses what was recorded."""
+"""Replay of recorded readings: every sensor of a CSV or Parquet file becomes a mote that senses the recording."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from protocols.wire.streams import Field, FieldName, FieldType, StreamSchema
 
 MAX_SENSORS = 100_000
 LATEST_US = 2**61
-"""No instant of a trace is further from 1970."""
+"""All instants of a trace are within this distance of 1970."""
 LONGEST_TEXT = 1_024
-"""Characters of a text that packets take."""
+"""Most characters of a text in a packet."""
 SHOWN = 80
-"""Characters of a value that are shown."""
+"""Most characters of a value that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """What the columns of a trace mean.
+    """The meaning of the columns of a trace.
 
     Parameters
     ----------
@@ -51,15 +51,15 @@ class TraceColumns:
 class Trace:
     """A recorded phenomenon.
 
-    A mote senses at an instant what was read then or less than one interval before: a reading holds until the next
-    one. Where a reading is missing it senses NULL.
+    At an instant a mote senses the reading of that instant or of less than one interval before: a reading holds until
+    the next one. Where a reading is missing it senses NULL.
 
     Parameters
     ----------
     path
         CSV or Parquet file.
     columns
-        What its columns mean.
+        The meaning of its columns.
     stream
         Name of the stream its motes feed.
 
@@ -111,7 +111,7 @@ class Trace:
 
     @property
     def readings(self) -> int:
-        """How many readings it holds."""
+        """The number of its readings."""
         return sum(len(instants) for instants in self._instants)
 
     @cached_property
@@ -155,7 +155,7 @@ class Trace:
                     *(Field(name, _field_type(rows.schema[name]), units.get(name, "")) for name in self._fields),
                 ),
             )
-            # Proxies would reject what does not fit the protocol, without an error here.
+            # Proxies would reject invalid values, but no error would appear here.
             return msgspec.convert(msgspec.to_builtins(schema), StreamSchema)
         except (SchemaError, msgspec.ValidationError) as error:
             raise TraceError(f"the trace {self._path} cannot be a stream: {error}") from error
@@ -222,9 +222,9 @@ def _typed(rows: pl.DataFrame, columns: TraceColumns, path: Path) -> pl.DataFram
 def _instants(column: pl.Series, path: Path) -> pl.Series:
     try:
         found = _microseconds(column)
-    except PolarsError:  # not even like a time
+    except PolarsError:  # no time in any form
         found = pl.Series([None] * column.len(), dtype=pl.Int64)
-    # What is beyond would leave the stamps of the protocol.
+    # Instants beyond would leave the stamps of the protocol.
     unclear = ~found.is_between(-LATEST_US, LATEST_US).fill_null(value=False)
     if unclear.any():
         row = int(unclear.arg_true()[0])
@@ -260,7 +260,7 @@ def _as_field(column: pl.Series, path: Path) -> pl.Series:
         return _converted(column, pl.Int64(), path)
     if kind.is_float() or isinstance(kind, pl.Decimal | pl.Null):
         reals = _converted(column, pl.Float64(), path)
-        return reals.set(~reals.is_finite(), None)  # as everywhere, what is infinite or no number is NULL
+        return reals.set(~reals.is_finite(), None)  # as everywhere, infinite values and NaN are NULL
     if isinstance(kind, pl.String) and (long := column.str.len_chars() > LONGEST_TEXT).any():
         row = int(long.arg_true()[0])
         raise TraceError(
@@ -272,7 +272,7 @@ def _as_field(column: pl.Series, path: Path) -> pl.Series:
 
 
 def _converted(column: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
-    """Return a column of another type, of which nothing is lost."""
+    """Return a column converted to another type without loss."""
     try:
         found = column.cast(kind, strict=False)
     except PolarsError as error:
@@ -290,7 +290,7 @@ def _converted(column: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
 
 
 def _shown(column: pl.Series, row: int) -> str:
-    """Return a value in words; an instant that is out of range could not even be shown."""
+    """Return a value in words; an instant that is out of range could not be formatted."""
     value = column.to_physical()[row] if column.dtype.is_temporal() else column[row]
     return repr(value)[:SHOWN]
 

@@ -1,7 +1,7 @@
 """Traffic on a road of several lanes: loops that report speed and flow, with rush hours and jams that travel upstream.
 
-What a loop senses is a function of (seed, mote, instant) alone, so that every run of a seed is the same and no history
-is kept. It resembles traffic, and does not model drivers.
+A loop's values are a function of (seed, mote, instant) alone, so that every run of a seed is the same and no history
+is kept. They resemble traffic, but do not model drivers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LANES = 4
 FREE_SPEED_MPH = (68.0, 65.0, 62.0, 58.0)
 """By lane, from the median to the shoulder."""
 LARGEST_FLOW_PER_HOUR = 2_000.0
-"""What one lane carries at most (Highway Capacity Manual: about 2,000 to 2,400 vehicles an hour)."""
+"""Largest flow of one lane (Highway Capacity Manual: about 2,000 to 2,400 vehicles an hour)."""
 JAM_SPEED_MPH = 12.0
 JAM_EVERY_SECONDS = 180.0
 JAM_PASSES_SEGMENT_SECONDS = 12.0
@@ -49,7 +49,7 @@ class Traffic:
     motes
         How many loops there are.
     seed
-        Decides everything.
+        The seed of all random values.
     default_period_us
         Their sample period if no query demands another.
     """
@@ -85,7 +85,7 @@ class Traffic:
         )
 
     def sense(self, mote: int, instant_us: int, fields: tuple[str, ...]) -> tuple[SampleValue, ...]:
-        """Return those of speed (mph) and flow (vehicles an hour) that are sampled."""
+        """Return the sampled ones of speed (mph) and flow (vehicles an hour)."""
         segment, lane = divmod(mote, LANES)
         seconds = instant_us / 1e6
         chance = random.Random(f"{self._seed}/{mote}/{instant_us}")  # noqa: S311 - a simulation, not a secret
@@ -99,7 +99,7 @@ class Traffic:
         return tuple(values[name] for name in fields)
 
     def _jam(self, segment: int, seconds: float) -> float:
-        """Return how jammed a segment is, 0 to 1; the same jam reaches the segment before it a little later."""
+        """Return how jammed a segment is, 0 to 1; the same jam reaches the next segment upstream a little later."""
         phase = (seconds + segment * JAM_PASSES_SEGMENT_SECONDS + self._seed * 37.0) % JAM_EVERY_SECONDS
         share = phase / JAM_EVERY_SECONDS
         return math.sin(math.pi * share / JAM_SHARE) if share < JAM_SHARE else 0.0

@@ -22,16 +22,16 @@ def make_world(name: str, *, motes: int, seed: int = 1, default_period_us: int |
     name
         ``traffic``, ``road`` or ``climate``.
     motes
-        How many stand in it; a road takes as many as its stations have.
+        The number of motes; a road rounds it up to full stations.
     seed
-        Decides everything random.
+        The seed of all random values.
     default_period_us
-        Sample period for queries that ask for none; None takes the world's own.
+        Sample period for queries without one; None for the world's own.
 
     Raises
     ------
     SettingsError
-        If there is no such world.
+        If there is no world of this name.
     """
     if name not in WORLDS:
         raise SettingsError(f"there is no world {name!r}", hint=f"there are {', '.join(WORLDS)}")
@@ -47,7 +47,7 @@ def _climate(motes: int, seed: int, period_us: int | None) -> Phenomenon:
 
 
 def _road(motes: int, seed: int, period_us: int | None) -> Phenomenon:
-    """Return a road with the stations that so many motes fill, two motes in each lane of each."""
+    """Return a road with enough stations for so many motes, two motes in each lane of each station."""
     lanes = min(len(LANE_MPH), max(1, motes // 2))
     settings = RoadSettings(stations=max(1, motes // (2 * lanes)), lanes=lanes, rush=True)
     return Road(settings, seed=seed, default_period_us=period_us)
@@ -63,7 +63,7 @@ class Phenomenon(Protocol):
 
     @property
     def motes(self) -> Sequence[MoteDescription]:
-        """The motes that stand in it."""
+        """The motes in it."""
         ...
 
     @property
@@ -73,9 +73,9 @@ class Phenomenon(Protocol):
 
     @property
     def ends_us(self) -> int | None:
-        """Instant from which there is nothing more to sense; None if it never ends."""
+        """Instant from which there are no values; None if the world never ends."""
         ...
 
     def sense(self, mote: int, instant_us: int, fields: tuple[str, ...]) -> tuple[SampleValue, ...]:
-        """Return what a mote (by its position in `motes`) senses at an instant; None where it senses nothing."""
+        """Return the values that a mote (by position in `motes`) senses at an instant; None where there is none."""
         ...

@@ -1,1 +1,1 @@
-"""What sampling spends: batteries, the sun, and motes in virtual time."""
+"""The energy of sampling: batteries, the sun, and motes in virtual time."""

@@ -28,7 +28,7 @@ def find_battery(name: str) -> Battery:
     Raises
     ------
     SettingsError
-        If there is none of this name; the error lists those there are.
+        If there is no battery of this name; the error lists the known ones.
     """
     kind, _, capacity = name.partition(":")
     if kind == "ideal":

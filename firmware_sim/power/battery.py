@@ -1,4 +1,4 @@
-"""What a battery holds, loses by itself, and gives before the mote stops.
+"""Batteries: their charge, their self-discharge, and the part that a mote can use.
 
 Capacity is charge, as in data sheets: the energy a mote gets from it is that charge at the mote's supply voltage.
 """
@@ -15,7 +15,7 @@ from msgspec import Meta
 
 YEAR_SECONDS = 365.25 * 86_400
 RATED_C = 20.0
-"""Temperature for which self-discharge is given."""
+"""Temperature at which self-discharge is given."""
 _MAH_COULOMBS = 3.6
 
 Floats = npt.NDArray[np.float64]
@@ -28,21 +28,21 @@ class Battery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     Parameters
     ----------
     title
-        What it is.
+        Its description.
     capacity_mah
         Charge from full until the cut-off voltage at 20 degC and a light load.
     voltage_at_depth
         Voltage by depth of discharge (0 full, 1 empty), points in order.
     cut_off_v
-        It is empty at this voltage.
+        The voltage at which it is empty.
     self_discharge_per_year
-        Share of what is left that it loses in a year at 20 degC.
+        Share of the remaining charge that it loses in a year at 20 degC.
     doubles_every_c
         Self-discharge doubles with every so many degrees.
     capacity_at_c
         Share of its capacity that it has at a temperature, points in order.
     rechargeable
-        Whether the sun can fill it up again; if not, it can only spare it.
+        Whether the sun can recharge it; if not, it can only relieve it.
     """
 
     title: str
@@ -61,7 +61,7 @@ class Battery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.capacity_mah * _MAH_COULOMBS * supply_v * share
 
     def usable_share(self, minimum_v: float) -> float:
-        """Return the share of its charge that it gives before its voltage is below what the mote needs."""
+        """Return the share of its charge that it gives before its voltage is too low for the mote."""
         lowest_v = max(minimum_v, self.cut_off_v)
         depths, volts = zip(*self.voltage_at_depth, strict=True)
         if lowest_v <= volts[-1]:
@@ -71,7 +71,7 @@ class Battery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return float(np.interp(-lowest_v, [-each for each in volts], depths))
 
     def loss_per_second(self, temperature_c: float | Floats) -> Floats:
-        """Return the share of what is left that it loses by itself each second."""
+        """Return the share of the remaining charge that it loses by itself each second."""
         rate = -math.log1p(-self.self_discharge_per_year) / YEAR_SECONDS
         exponent = (np.asarray(temperature_c, dtype=np.float64) - RATED_C) / self.doubles_every_c
         return np.asarray(rate * np.exp2(exponent), dtype=np.float64)
@@ -79,7 +79,7 @@ class Battery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def life_seconds(
         self, draw_mw: float, *, supply_v: float, minimum_v: float = 0.0, temperature_c: float = RATED_C
     ) -> float:
-        """Return how long it feeds a steady draw; infinite if there is none and it loses nothing.
+        """Return how long it supplies a steady draw; infinite without draw and self-discharge.
 
         Solves dq/dt = -draw - loss q from full down to the charge at which the voltage is too low.
         """
@@ -93,7 +93,7 @@ class Battery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def seconds_until(charge: float, floor: float, watts: float, loss_per_second: float) -> float:
-    """Return when a charge in joules, drawn on steadily and losing a share by itself, is down to `floor`."""
+    """Return when a charge in joules, with a steady draw and self-discharge, is down to `floor`."""
     if charge <= floor:
         return 0.0
     if loss_per_second <= 0:
@@ -105,5 +105,5 @@ def seconds_until(charge: float, floor: float, watts: float, loss_per_second: fl
 
 
 def ideal(capacity_mah: float) -> Battery:
-    """Return a battery that gives all its charge at any temperature and loses none."""
+    """Return a battery that gives all its charge at any temperature and has no self-discharge."""
     return Battery(title=f"ideal {capacity_mah:g} mAh", capacity_mah=capacity_mah)

@@ -1,4 +1,4 @@
-"""The charge of many batteries through time: what motes draw, what is lost by itself, what the sun gives."""
+"""The charge of many batteries over time: draw of motes, self-discharge, and power from the sun."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from protocols.power.profile import DeviceProfile
 
 Floats = npt.NDArray[np.float64]
 _LEAST_LOSS = 1e-18
-"""Share per second; stands for none where a formula divides by it."""
+"""Share per second; replaces zero where a formula divides by it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Supply:
-    """How one mote is fed: its profile's voltages, its battery, and the mean temperature there."""
+    """The supply of one mote: its profile's voltages, its battery, and the mean temperature there."""
 
     profile: DeviceProfile
     battery: Battery
@@ -26,7 +26,7 @@ class Supply:
 
 
 class Charges:
-    """Batteries of many motes, each with what has gone in and out of it, in joules at the mote's supply voltage.
+    """Batteries of many motes, each with its energy in and out, in joules at the mote's supply voltage.
 
     ``begun - left == drawn + lost - harvested`` holds for each to rounding.
     """
@@ -50,24 +50,25 @@ class Charges:
         Parameters
         ----------
         drawn
-            What each mote would draw in this time.
+            The draw of each mote in this time.
         seconds
-            How long.
+            The length of this time.
         temperature_c
-            How warm each battery is.
+            The temperature of each battery.
         harvested
-            What the sun offers each. A battery that cannot be recharged takes no more of it than is drawn.
+            The energy that the sun offers each mote. A battery that cannot be recharged uses at most as much as is
+            drawn.
 
         Returns
         -------
         Floats
-            The share of this time through which each mote lived: 1 if it still does, 0 if it was dead before.
+            The share of this time in which each mote lived: 1 if it still lives, 0 if it was dead before.
         """
         offered = np.broadcast_to(np.asarray(harvested, dtype=np.float64), drawn.shape)
         taken = np.where(self._rechargeable, offered, np.minimum(offered, drawn))
         loss = np.maximum(self._loss * np.exp2((temperature_c - RATED_C) / self._doubles), _LEAST_LOSS)
         level = (drawn - taken) / seconds / loss
-        # dq/dt = -watts - loss q. expm1 and log1p keep what tiny losses would round away.
+        # dq/dt = -watts - loss q. expm1 and log1p keep the digits of tiny losses.
         after = self.left + (self.left + level) * np.expm1(-loss * seconds)
         dies = self.alive & (after < self.floor)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -87,7 +88,7 @@ class Charges:
 
     @property
     def share_left(self) -> Floats:
-        """Usable charge that is left, as a share of what there was at the beginning."""
+        """Remaining usable charge, as a share of that at the beginning."""
         usable = self.begun - self.floor
         return np.divide(self.left - self.floor, usable, out=np.zeros_like(usable), where=usable > 0)
 

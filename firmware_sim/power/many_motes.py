@@ -1,7 +1,7 @@
-"""Many motes for months, energy only: what happens in each hour is counted, not acted out one by one.
+"""Many motes for months, energy only: the activities of each hour are counted, not simulated one by one.
 
 Counts that depend on the world (vehicles, values in a band, lost packets) are drawn at random; those that depend on the
-program are exact. The same costs as everywhere, so that this and motes that run sample by sample agree.
+program are exact. The costs are the same as everywhere, so that this and motes that run sample by sample agree.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VirtualMote:
-    """A mote as the energy model sees it.
+    """A mote in the energy model.
 
     Parameters
     ----------
     name
-        Of the mote.
+        The mote's name.
     profile, program, battery
-        What it is, runs and is fed by.
+        Its device, program and battery.
     workload
-        What it meets, on average.
+        Its mean workload.
     climate, solar
-        How warm it is where it stands; its panel, if it has one.
+        The temperature at its place; its panel, if it has one.
     """
 
     name: str
@@ -58,7 +58,7 @@ class VirtualMote:
 
 
 class Activities:
-    """Random and exact counts of what many motes do in a stretch of time, and what that costs them."""
+    """Random and exact counts of the activities of many motes in a period, and their costs."""
 
     def __init__(self, motes: Sequence[VirtualMote], generator: np.random.Generator) -> None:
         self._generator = generator
@@ -87,7 +87,7 @@ class Activities:
         self.totals = np.zeros((len(motes), len(_ACTIVITIES)))
 
     def step(self, begin_us: int, end_us: int) -> Floats:
-        """Return what each mote spends from one instant to another, by component, in joules."""
+        """Return the energy of each mote from one instant to another, by component, in joules."""
         seconds = (end_us - begin_us) / 1e6
         counts = np.empty((len(self._periods_us), len(_ACTIVITIES)))
         samples = end_us // self._periods_us - begin_us // self._periods_us
@@ -122,7 +122,7 @@ class Activities:
         return np.asarray(found, dtype=np.int64)
 
     def _repeats(self, packets: npt.NDArray[np.int64]) -> Floats:
-        """Draw how many packets are sent again because no acknowledgement came."""
+        """Draw how many packets are repeated because no acknowledgement came."""
         repeats = np.zeros(len(packets))
         failed = packets
         for attempt in range(1, int(self._attempts.max(initial=1))):
@@ -137,7 +137,7 @@ _ACTIVITIES = ("samples", "packets", "repeats", "asks", "ask_repeats", "listens"
 
 
 def _cost_table(motes: Sequence[VirtualMote]) -> tuple[Floats, Floats]:
-    """Return joules (mote, activity, component) and busy microseconds (mote, activity) of one of each activity."""
+    """Return joules (mote, activity, component) and busy microseconds (mote, activity) per activity."""
     costs = np.zeros((len(motes), len(_ACTIVITIES), len(COMPONENTS)))
     busy = np.zeros((len(motes), len(_ACTIVITIES)))
     for place, mote in enumerate(motes):

@@ -1,4 +1,4 @@
-"""The meter of one mote: adds up what it does as it does it, and draws that from its battery."""
+"""The meter of one mote: adds up the energy of its activities as they happen, and draws it from its battery."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from protocols.power.profiles import find_profile, preset_names
 from protocols.wire.programs import SLEEP, SamplingProgram
 
 SETTLES_AFTER_US = 60_000_000
-"""The battery is looked at this often."""
+"""How often the battery is checked."""
 
 
 class Meter:
@@ -32,11 +32,11 @@ class Meter:
     Parameters
     ----------
     profile
-        What kind of mote it is.
+        The device profile of the mote.
     battery
-        What feeds it; None feeds it for ever.
+        Its battery; None for an endless supply.
     temperature_c
-        Of the battery.
+        The temperature of the battery.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Meter:
         self._busy_us = 0.0
         self._since_us: int | None = None
         self.died_us: int | None = None
-        """When the battery was empty; None if it is not."""
+        """When the battery became empty; None if it is not."""
         self._program = SLEEP
         self._sample = sample_cost(profile, 1, 1)
         self.run(SLEEP)
@@ -63,28 +63,28 @@ class Meter:
 
     @property
     def device(self) -> str:
-        """The preset it has, by name; empty if its profile is its own."""
+        """The name of its preset; empty if its profile is another one."""
         name = self.profile.name
         return name if name in preset_names() and find_profile(name) == self.profile else ""
 
     @property
     def usable_joules(self) -> float | None:
-        """What a full battery gives at 20 degC before the mote stops; None without one, or if it gives nothing."""
+        """The energy of a full battery at 20 degC before the mote stops; None without one, or if it gives none."""
         return self._usable_joules or None
 
     @property
     def joules(self) -> Energy:
-        """All that was spent up to the last time it was settled, by component."""
+        """All energy up to the last settlement, by component."""
         return self._settled.copy()
 
     @property
     def drained_joules(self) -> float | None:
-        """What the battery gave to the mote; None without a battery."""
+        """The energy that the battery gave to the mote; None without a battery."""
         return None if self._charges is None else float(self._charges.drawn[0])
 
     @property
     def battery_share(self) -> float | None:
-        """Usable charge that is left, 0 to 1; None without a battery."""
+        """Remaining usable charge, 0 to 1; None without a battery."""
         return None if self._charges is None else min(1.0, max(0.0, float(self._charges.share_left[0])))
 
     def by_name(self) -> dict[str, float]:
@@ -92,7 +92,7 @@ class Meter:
         return named(self._settled)
 
     def run(self, program: SamplingProgram) -> None:
-        """Take note of the program that runs from now on; settle first."""
+        """Switch to a program; settle first."""
         self._program = program
         fields = max(1, len(program.fields))
         self._sample = sample_cost(self.profile, fields, max(program.period_us, 1))
@@ -103,7 +103,7 @@ class Meter:
         self._busy_us += self._sample.busy_us
 
     def sent(self, payload_bits: float, *, repeats: int = 0) -> int:
-        """Count one packet and, apart from it, repeats of it; return how long one is on the air, in microseconds."""
+        """Count one packet and, separately, its repeats; return how long one is on the air, in microseconds."""
         cost = packet_cost(self.profile, payload_bits)
         self._waiting += cost.joules
         self._busy_us += cost.busy_us
@@ -131,7 +131,7 @@ class Meter:
             self.settle(radio_us)
 
     def settle(self, radio_us: int) -> None:
-        """Add what was drawn while resting, and take everything from the battery."""
+        """Add the energy of rest, and draw all energy from the battery."""
         if self._since_us is None:
             self._since_us = radio_us
         elapsed_us = radio_us - self._since_us

@@ -18,7 +18,7 @@ SLOWEST_HZ, FASTEST_HZ = 1e-9, 1e6
 """One sample in thirty years, and in the shortest period there is."""
 """Periods are whole microseconds."""
 FIELD = "level"
-"""What the sensor of the paper measures: how much of a vehicle is over it."""
+"""The field of the paper's sensor: how much of a vehicle is over it."""
 OVER = Threshold(FIELD, above=0.6, below=0.4)
 PAPER_PROGRAMS = ("raw", "events", "count")
 VEHICLES_PER_SECOND = 5.0
@@ -32,7 +32,7 @@ def paper_program(
 ) -> SamplingProgram:
     """Return one of the paper's programs.
 
-    Raw samples travel as many to a packet as fit, but none waits for more than a second.
+    As many raw samples as fit travel in a packet, but none waits for more than a second.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def period_of(rate_hz: float) -> int:
     Raises
     ------
     SettingsError
-        If it is no rate that anything samples at.
+        If it is not a possible sample rate.
     """
     if not SLOWEST_HZ <= rate_hz <= FASTEST_HZ:
         raise SettingsError(f"{rate_hz:g} Hz is no rate", hint=f"give one from {SLOWEST_HZ:g} to {FASTEST_HZ:,.0f} Hz")

@@ -1,4 +1,4 @@
-"""Plots of draw and of battery curves. The drawing library is optional and imported when something is drawn."""
+"""Plots of draw and of battery curves. The plotting library is optional and imported when it is needed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, li
 
 
 def plot_power(report: PowerReport, path: Path) -> None:
-    """Draw what a program draws against its rate, split by component; all three for a program of the paper."""
+    """Plot the draw of a program against its rate, split by component; for a program of the paper, all three."""
     names = PAPER_PROGRAMS if report.question.program in PAPER_PROGRAMS else (report.question.program,)
     figure, panels = new_figure(4.6 * len(names) + 1.4, 4.2, len(names))
     handles: dict[str, Artist] = {}

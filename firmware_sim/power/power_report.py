@@ -1,4 +1,4 @@
-"""What one program costs on one device, at one rate and at others."""
+"""The draw of one program on one device, at one rate and at others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS = 0.1, 1000.0, 41
 
 @dataclass(frozen=True, slots=True)
 class PowerQuestion:
-    """What the report is about.
+    """The question that the report answers.
 
     Parameters
     ----------
@@ -36,13 +36,13 @@ class PowerQuestion:
     program
         One of the paper's programs, or a file.
     rate_hz
-        Samples a second; None takes that of the file.
+        Samples a second; None for that of the file.
     battery
-        Its name; None takes the profile's usual one.
+        Its name; None for the profile's usual one.
     temperature_c
-        Of the battery.
+        The temperature of the battery.
     workload
-        What the mote meets.
+        The workload of the mote.
     listen
         Listen schedule of the paper's programs; None for none, as in the paper's figure.
     """
@@ -58,7 +58,7 @@ class PowerQuestion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerReport:
-    """The answer. Powers in milliwatts by component, lives in days."""
+    """The report. Powers in milliwatts by component, lives in days."""
 
     question: PowerQuestion
     profile: DeviceProfile
@@ -110,7 +110,7 @@ def finite(value: float) -> float | None:
 
 
 def answer(question: PowerQuestion) -> PowerReport:
-    """Work out a question.
+    """Compute the report for a question.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def answer(question: PowerQuestion) -> PowerReport:
 
 
 def program_at(question: PowerQuestion, profile: DeviceProfile, rate_hz: float | None) -> SamplingProgram:
-    """Return the program that a question is about, at a rate."""
+    """Return the program of a question, at a rate."""
     if question.program in PAPER_PROGRAMS:
         if rate_hz is None:
             raise SettingsError(f"the program {question.program!r} has no rate of its own", hint="give --rate HZ")
@@ -150,7 +150,7 @@ def program_at(question: PowerQuestion, profile: DeviceProfile, rate_hz: float |
 
 
 def curve(question: PowerQuestion, profile: DeviceProfile) -> tuple[tuple[float, ...], tuple[Power, ...]]:
-    """Return rates and what the program draws at each; rates that the device cannot do are left out."""
+    """Return rates and the draw of the program at each; rates that the device cannot reach are left out."""
     hertz: list[float] = []
     draws: list[Power] = []
     for rate in np.geomspace(SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS):

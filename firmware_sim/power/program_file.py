@@ -1,4 +1,4 @@
-"""Sampling programs as people write them: TOML with durations in words."""
+"""Files of sampling programs: TOML with durations in words."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def load_program(path: Path) -> SamplingProgram:
     SettingsError
         If the file cannot be read or understood; the error has the place.
     ProgramError
-        If no mote could run it.
+        If no mote could run the program.
     """
     text = read_text_file(path, "the program", hint="name a file, or one of raw, events, count")
     return read_program(text, str(path))

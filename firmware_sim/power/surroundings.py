@@ -1,4 +1,4 @@
-"""Where a mote stands: how warm it is, and how much sun its panel gets."""
+"""The surroundings of a mote: its temperature, and the sun on its panel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firmware_sim.power.battery import RATED_C
 DAY_SECONDS = 86_400.0
 YEAR_DAYS = 365.25
 TILT_DEGREES = 23.44
-"""Of the earth's axis."""
+"""Tilt of the earth's axis."""
 WARMEST_HOUR = 15.0
 WARMEST_DAY = 200.0
 """About the 19th of July."""
@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Climate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Temperature by day and season: a mean, and how far it swings to either side."""
+    """Temperature by day and season: a mean, and the swing to either side."""
 
     mean_c: float = RATED_C
     day_swing_c: Annotated[float, Meta(ge=0)] = 0.0
@@ -47,9 +47,9 @@ class Solar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     Parameters
     ----------
     peak_mw
-        What reaches the battery with the sun overhead and no cloud.
+        Power into the battery with the sun overhead and no cloud.
     latitude_deg
-        Where it is.
+        Its latitude.
     cloud_share
         Mean share of the light that clouds take; each day has its own.
     """
@@ -63,7 +63,7 @@ class Solar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.peak_mw * max(0.0, sine_of_elevation(seconds, self.latitude_deg))
 
     def day_clearness(self, generator: np.random.Generator) -> float:
-        """Draw which share of the light a day lets through."""
+        """Draw the share of the light that a day lets through."""
         if self.cloud_share == 0:
             return 1.0
         return float(generator.beta(2 * (1 - self.cloud_share), 2 * self.cloud_share))

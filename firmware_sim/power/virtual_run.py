@@ -19,27 +19,27 @@ from protocols.power.component import COMPONENTS, Component
 Floats = npt.NDArray[np.float64]
 HOUR_US = 3_600_000_000
 MOST_POINTS = 200
-"""Points of a battery's curve that are kept; a longer run keeps them further apart, so memory is flat in time."""
+"""Most points of a battery's curve; in a longer run they are further apart, so memory does not grow with time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What became of the motes.
+    """The outcome of a run for its motes.
 
     Parameters
     ----------
     motes
-        As given.
+        The given motes.
     days
-        How long the run was.
+        The length of the run.
     joules
-        Spent, by mote and component.
+        Energy by mote and component.
     drawn, lost, harvested, left, begun
         Joules through each battery: drawn by the mote, lost by itself, taken from the sun, left, and at the beginning.
     died_days
-        When each mote stopped; infinite if it still runs.
+        The end of each mote; infinite if it still runs.
     expected_days
-        Life of each: when it stopped, or will if it goes on as it did.
+        The life of each mote: until its end, or extrapolated if it still runs.
     curve_days, curve
         Instants, and each battery's usable charge then (instant, mote) as a share.
     """
@@ -68,7 +68,7 @@ class Outcome:
         return np.asarray(self.joules[place] / max(seconds, 1e-9) * 1e3, dtype=np.float64)
 
     def dearest(self, place: int) -> tuple[Component, float]:
-        """Return on what a mote spends most, and the share of all it spends."""
+        """Return the component on which a mote spends most, and its share of the total."""
         spent = self.joules[place]
         component = int(np.argmax(spent))
         return COMPONENTS[component], float(spent[component] / max(float(spent.sum()), 1e-300))
@@ -87,15 +87,15 @@ def run_motes(
     Parameters
     ----------
     motes
-        Which.
+        The motes.
     days
-        How long.
+        The number of days.
     seed
-        Decides everything random.
+        The seed of all random values.
     begins_day
         Day of the year on which the run begins, for sun and season.
     progress
-        Called with the share that is done, now and then.
+        Called now and then with the completed share.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def run_motes(
 
 
 def _expected(charges: Charges, place: int, days: float, died_days: float) -> float:
-    """Return a mote's life in days: as it happened, or if draw and losses go on as they were on average."""
+    """Return a mote's life in days: the actual one, or extrapolated from mean draw and losses."""
     if died_days < math.inf:
         return died_days
     seconds = days * DAY_SECONDS
@@ -179,7 +179,7 @@ class _World:
         return found
 
     def sun_mw(self, seconds: float) -> Floats:
-        """Return what each mote's panel gives."""
+        """Return the power of each mote's panel."""
         found = np.zeros(len(self._motes))
         if not self._panels:
             return found

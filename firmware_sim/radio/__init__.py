@@ -1,1 +1,1 @@
-"""What happens to packets between mote and proxy."""
+"""The radio between mote and proxy."""

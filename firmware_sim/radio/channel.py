@@ -20,12 +20,12 @@ SECOND_US = 1_000_000
 
 
 class RadioFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How bad a radio is; the default is perfect.
+    """The faults of a radio; by default there are none.
 
     Parameters
     ----------
     loss
-        How transmissions are lost; with `kind = "bernoulli"` or `kind = "gilbert_elliott"`.
+        How transmissions are lost: `kind = "bernoulli"` or `kind = "gilbert_elliott"`.
     garbled
         Share of delivered packets with a few wrong bits.
     duplicated
@@ -33,11 +33,11 @@ class RadioFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reordered
         Share held back for `reordered_by_us`, so that later ones overtake them.
     latency_us, jitter_us
-        Every packet takes this long, and at random up to that much longer.
+        The delay of every packet, and the most that is added at random.
     collisions_above_load
         Share of time for which the channel may be busy before packets begin to collide; None for no collisions.
     maximum_attempts
-        How often a mote sends a packet that was lost; None takes its radio's habit.
+        How often a mote repeats a lost packet; None for the number of its radio.
     """
 
     loss: LossModel = Bernoulli()
@@ -53,7 +53,7 @@ class RadioFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A packet arrives, perhaps not as it was sent."""
+    """A packet that arrives, perhaps changed."""
 
     at_us: int
     payload: bytes
@@ -61,7 +61,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What became of a packet: how often it was sent, and what arrives."""
+    """The fate of a packet: how often it was sent, and what arrives."""
 
     attempts: int
     deliveries: tuple[Delivery, ...]
@@ -69,7 +69,7 @@ class Carried:
 
 @dataclass(slots=True)
 class ChannelCounters:
-    """What the channel has done to packets; attempts count each transmission."""
+    """The channel's counts of faults; attempts count each transmission."""
 
     attempts: int = 0
     packets: int = 0
@@ -86,9 +86,9 @@ class Channel:
     Parameters
     ----------
     faults
-        How bad it is.
+        The faults of the channel.
     seed
-        Decides everything random.
+        The seed of all random values.
     """
 
     def __init__(self, faults: RadioFaults, *, seed: int = 1) -> None:
@@ -101,22 +101,22 @@ class Channel:
 
     @property
     def load(self) -> float:
-        """Share of the last second for which any mote sent."""
+        """The share of the last second in which a mote sent."""
         return self._busy_us / SECOND_US
 
     def carry(self, mote: str, payload: bytes, *, at_us: int, airtime_us: float, maximum_attempts: int = 1) -> Carried:
-        """Return what becomes of a packet that a mote begins to send at an instant.
+        """Return the fate of a packet that a mote begins to send at an instant.
 
         Parameters
         ----------
         mote
-            Whose link it takes.
+            The mote that sends.
         payload
-            What is sent.
+            The bytes that are sent.
         at_us, airtime_us
-            When, and how long one transmission takes.
+            The instant, and how long one transmission takes.
         maximum_attempts
-            After so many transmissions the mote gives up, unless the faults have another number.
+            Most transmissions before the mote gives up, unless the faults have another number.
         """
         faults = self._faults
         most = faults.maximum_attempts or maximum_attempts

@@ -14,13 +14,13 @@ Probability = Annotated[float, Meta(ge=0, le=1)]
 class Bernoulli(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="bernoulli"
 ):
-    """Each transmission is lost with one probability, whatever became of the one before."""
+    """Each transmission is lost with the same probability, independently of the one before."""
 
     share: Probability = 0.0
 
     @property
     def mean(self) -> float:
-        """Share that is lost in the long run."""
+        """The lost share in the long run."""
         return self.share
 
 
@@ -34,7 +34,7 @@ class GilbertElliott(
     turns_bad, turns_good
         Probability of changing from good to bad, and back, before each transmission.
     lost_when_good, lost_when_bad
-        Share lost in each state.
+        The lost share in each state.
     """
 
     turns_bad: Annotated[float, Meta(gt=0, le=1)]
@@ -44,7 +44,7 @@ class GilbertElliott(
 
     @property
     def mean(self) -> float:
-        """Share that is lost in the long run."""
+        """The lost share in the long run."""
         bad = self.turns_bad / (self.turns_bad + self.turns_good)
         return bad * self.lost_when_bad + (1 - bad) * self.lost_when_good
 
@@ -53,14 +53,14 @@ LossModel = Bernoulli | GilbertElliott
 
 
 class Link:
-    """One mote's link: what it loses next depends on the state it is in.
+    """The link of one mote: the next loss depends on its state.
 
     Parameters
     ----------
     model
-        How it loses.
+        The model of losses.
     generator
-        Source of chance.
+        The random generator.
     """
 
     def __init__(self, model: LossModel, generator: np.random.Generator) -> None:

@@ -1,1 +1,1 @@
-"""The same motes as live ones, sample by sample, in virtual time: no broker, no waiting."""
+"""The state machines of live motes, sample by sample, in virtual time: no broker, no waiting."""

@@ -25,7 +25,7 @@ from protocols.wire.packets import Packet, SampleValue
 from protocols.wire.programs import SamplingProgram
 
 ANSWER_US = 2_000
-"""A proxy's control is on the air this long after the packet that announced the listen window."""
+"""A proxy's control is sent this long after the packet that announced the listen window."""
 START_SPREAD_US = 1_500_000
 BACKOFF_US = 20_000
 """As live motes do; see :mod:`firmware_sim.fleet`."""
@@ -33,20 +33,20 @@ BACKOFF_US = 20_000
 
 @dataclass(frozen=True, slots=True)
 class VirtualSettings:
-    """How a fleet runs in virtual time.
+    """The settings of a fleet in virtual time.
 
     Parameters
     ----------
     profile, battery, temperature_c
-        What kind of motes they are, and what feeds them.
+        The device and the battery of the motes.
     faults
-        Of the radio.
+        Faults of the radio.
     drifting
-        Whether their clocks are as wrong as the profile's.
+        Whether their clocks have the error of the profile.
     begins_us
-        When the run begins, in a world that is always there.
+        The beginning of the run, in a world without a beginning.
     seed
-        Decides everything random.
+        The seed of all random values.
     """
 
     profile: DeviceProfile
@@ -71,9 +71,9 @@ class VirtualFleet:
     phenomenon
         Their world.
     programs
-        What each mote has to do, by name.
+        The program of each mote, by name.
     settings
-        How they run.
+        The settings of the fleet.
     listener
         Called with every packet that arrives, and the time.
     """
@@ -102,7 +102,7 @@ class VirtualFleet:
             self._put(begins_us + place * spread, place, PowerOn(begins_us + place * spread))
 
     def run(self, until_us: int, progress: Callable[[int], None] | None = None) -> None:
-        """Run up to an instant; may be called again to go on."""
+        """Run up to an instant; may be called again to continue."""
         while self._queue and self._queue[0][0] <= until_us:
             at_us, _, place, event = heapq.heappop(self._queue)
             if progress is not None and at_us // 3_600_000_000 != self._now_us // 3_600_000_000:
@@ -110,7 +110,7 @@ class VirtualFleet:
             self._now_us = at_us
             match event:
                 case Wake() if self._wakes_us[place] != at_us:
-                    continue  # it has wished for another time since
+                    continue  # the mote has set another timer since
                 case _Arrival():
                     self._arrive(at_us, place, event.payload)
                 case _:

@@ -1,4 +1,4 @@
-"""The other end of the radio in virtual time: hands out programs in listen windows, keeps account of what arrives."""
+"""The other end of the radio in virtual time: sends programs in listen windows, and counts the packets that arrive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOWEST_US = -(2**62)
 
 @dataclass(slots=True)
 class Received:
-    """What arrived from one mote. A sequence number that is missing is a loss; one seen before, a repeat."""
+    """The packets from one mote. A missing sequence number is a loss; a repeated one, a repeat."""
 
     packets: int = 0
     repeated: int = 0
@@ -24,19 +24,19 @@ class Received:
 
     @property
     def missing(self) -> int:
-        """How many packets up to the latest never arrived."""
+        """How many packets before the latest never arrived."""
         return self.highest_sequence + 1 - len(self.seen)
 
 
 class Gateway:
-    """Answers motes as a proxy would whose queries do not change.
+    """Answers motes like a proxy with constant demands.
 
     Parameters
     ----------
     wanted
         The program of each mote, by name; others sleep.
     listener
-        Called with every packet that is understood and new, and the time at which it arrived.
+        Called with every new packet that can be read, and the time of its arrival.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Gateway:
         self._wanted = dict(wanted)
         self._listener = listener
         self.rejected = 0
-        """Packets that could not be understood."""
+        """Packets that could not be read."""
         self.received: dict[str, Received] = {}
 
     def receive(self, at_us: int, payload: bytes) -> Control | None:
-        """Take what arrived; return what to answer, if the mote listens and runs another program than it should."""
+        """Process a packet; return control, if the mote listens and runs another program than it should."""
         try:
             packet = decode_packet(payload)
         except FrameError:
