@@ -1,4 +1,4 @@
-"""``fjord motes``: simulated motes that speak to a proxy."""
+"""``fjord motes``: simulated motes, connected to a proxy."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def run(
         int | None,
         duration_option(
             "--period",
-            help="Sample period for queries that ask for none.",
+            help="Sample period for queries without SAMPLE.",
             shown_default="the world's",
             least_us=1_000,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of all random values.")] = 1,
     trace: Annotated[
         Path | None, typer.Option(help="Replay this CSV or Parquet file instead of generating traffic.")
     ] = None,
@@ -81,13 +81,13 @@ def run(
     ] = None,
     preset: Annotated[str, typer.Option(help="Device profile of the motes: a name, or a TOML file.")] = "telosb",
     battery: Annotated[
-        str | None, typer.Option(help="What feeds each: a name, or ideal:MAH; unless given, it lasts for ever.")
+        str | None, typer.Option(help="Battery of each mote: a name, or ideal:MAH; an endless one unless given.")
     ] = None,
     lifetime: Annotated[
         int | None,
         duration_option(
             "--lifetime",
-            help="How long each battery must last, whatever queries ask.",
+            help="How long each battery must last, whatever queries demand.",
             shown_default="no limit",
             most_us=LONGEST_LIFETIME_US,
         ),
@@ -183,7 +183,7 @@ def power(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw draw against rate into this file.")] = None,
 ) -> None:
-    """Say what a sampling program draws on a device, component by component, and how long the battery lasts."""
+    """Show the draw of a sampling program on a device, component by component, and how long the battery lasts."""
     from firmware_sim.power.power_report import PowerQuestion, answer
     from firmware_sim.printing import print_power
     from protocols.power.estimate import Workload
@@ -205,11 +205,11 @@ def lifetime(
     fleet: Annotated[Path, typer.Option(dir_okay=False, help="The fleet: a TOML file.")],
     queries: Annotated[Path, typer.Option(dir_okay=False, help="Queries, each ended by a semicolon.")],
     days: Annotated[float, typer.Option(min=0.1, max=36_500, help="How many days to simulate.")] = 90.0,
-    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of all random values.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw the report into this file.")] = None,
 ) -> None:
-    """Say which mote of a fleet dies first and why, and what each query costs in days of life."""
+    """Show which mote of a fleet dies first and why, and what each query costs in days of life."""
     from rich.console import Console
     from rich.progress import Progress
 
