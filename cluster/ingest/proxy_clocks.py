@@ -42,13 +42,13 @@ class ProxyClocks:
     ----------
     tolerance_us
         A clock may be wrong by so much, in either direction.
-    most_proxies
+    max_proxies
         How many are observed.
     """
 
-    def __init__(self, tolerance_us: int = TOLERANCE_US, *, most_proxies: int = MOST_PROXIES) -> None:
+    def __init__(self, tolerance_us: int = TOLERANCE_US, *, max_proxies: int = MOST_PROXIES) -> None:
         self.tolerance_us = tolerance_us
-        self._most_proxies = most_proxies
+        self._most_proxies = max_proxies
         self._clocks: dict[str, _Clock] = {}
 
     def note(self, proxy: str, clock_us: int, now_us: int) -> ClockChange | None:

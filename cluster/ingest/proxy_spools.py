@@ -32,12 +32,12 @@ class ProxySpools:
 
     Parameters
     ----------
-    most_proxies
+    max_proxies
         How many are kept.
     """
 
-    def __init__(self, *, most_proxies: int = MOST_PROXIES) -> None:
-        self._most_proxies = most_proxies
+    def __init__(self, *, max_proxies: int = MOST_PROXIES) -> None:
+        self._most_proxies = max_proxies
         self._spools: dict[str, ReportedSpool] = {}
 
     def note(self, report: ProxySpool, now_us: int) -> None:

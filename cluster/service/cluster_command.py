@@ -14,7 +14,7 @@ from protocols.text.durations import LONGEST_PAUSE_US
 if TYPE_CHECKING:
     from cluster.service.settings import ClusterSettings
 
-cluster = typer.Typer(help="Run the cluster: ingest, Fjord on Spark, HTTP API, publisher.")
+cluster = typer.Typer(help="Run the cluster: ingest, engine on Spark, HTTP API, publisher.")
 
 MOST_ROWS = 10**12
 
@@ -41,12 +41,17 @@ def run_cluster(
     history_rows: Annotated[
         int,
         typer.Option(
-            min=1, max=MOST_ROWS, help="Rows of history that one micro-batch reads, about, for all queries with SINCE."
+            min=1,
+            max=MOST_ROWS,
+            help="About how many rows of history one micro-batch reads, for all queries with SINCE.",
         ),
     ] = 500_000,
-    max_queries: Annotated[int, typer.Option(min=1, help="More queries are refused.")] = 10_000,
+    max_queries: Annotated[int, typer.Option(min=1, help="Further queries are refused.")] = 10_000,
     max_state: Annotated[
-        int, byte_size_option("--max-state", help="Queries that would keep more are refused.", shown_default="4GiB")
+        int,
+        byte_size_option(
+            "--max-state", help="Queries with which operators would keep more state are refused.", shown_default="4GiB"
+        ),
     ] = 4 * 1024**3,
     max_rows_per_tuple: Annotated[
         int, typer.Option(min=1, help="Queries that would make more rows of one tuple are refused.")
@@ -85,7 +90,7 @@ def run_cluster(
         int,
         duration_option(
             "--broker-silence",
-            help="A broker that sends nothing for so long has hung.",
+            help="A broker that sends nothing for so long counts as hung.",
             shown_default="15s",
             least_us=1_000_000,
         ),
@@ -93,20 +98,22 @@ def run_cluster(
     silence_after: Annotated[
         int,
         duration_option(
-            "--silence-after", help="A proxy offline for this long holds back nothing.", shown_default="30s"
+            "--silence-after",
+            help="A proxy that is offline for so long no longer holds back watermarks.",
+            shown_default="30s",
         ),
     ] = 30_000_000,
     clock_tolerance: Annotated[
         int,
         duration_option(
-            "--clock-tolerance", help="A proxy's clock further from the cluster's is reported.", shown_default="1m"
+            "--clock-tolerance", help="Clocks of proxies that differ by more are reported.", shown_default="1m"
         ),
     ] = 60_000_000,
     results_backlog: Annotated[
         int,
         byte_size_option(
             "--results-backlog",
-            help="Kept for a broker that is away for over a day; with more, the oldest is given up.",
+            help="Unpublished results to keep for a broker that is away; the oldest go first.",
             shown_default="16GiB",
         ),
     ] = 16 * 1024**3,
@@ -120,7 +127,7 @@ def run_cluster(
         int | None,
         duration_option(
             "--stream-retention",
-            help="How far back streams are kept, but for what is still to be read.",
+            help="How far back streams are kept, besides rows that are still to be read.",
             shown_default="for ever",
             least_us=1,
         ),
@@ -129,7 +136,7 @@ def run_cluster(
         int | None,
         byte_size_option(
             "--stream-size",
-            help="How much of each stream is kept, but for what is still to be read.",
+            help="How much of each stream is kept, besides rows that are still to be read.",
             shown_default="no bound",
         ),
     ] = None,
@@ -137,7 +144,7 @@ def run_cluster(
     """Run the cluster until Ctrl-C.
 
     The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD, a token for the API from
-    FJORD_API_TOKEN: without one, or with an empty one, the API asks for none and listens on the loopback address only.
+    FJORD_API_TOKEN. Without a token, or with an empty one, the API needs none and listens on the loopback address only.
     """
     import os
 
@@ -184,7 +191,7 @@ def _run(settings: ClusterSettings) -> None:
 
     from cluster.spark.java import find_java
 
-    java = find_java()  # without Java nothing else need be started
+    java = find_java()  # without Java, nothing else is started
     from cluster.service.server import ClusterServer
     from cluster.spark.spark_log import SPARK_LOG
 

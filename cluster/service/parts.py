@@ -18,7 +18,7 @@ from cluster.service.billing.periods import BillingPeriods
 from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.sensor_catalog import SensorCatalog
-from cluster.service.catalog.stream_budgets import StillRead, StreamBudgets
+from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
 from cluster.service.engine import Engine, checkpoint_of
 from cluster.service.lag import Lags
 from cluster.service.publishing.demand_reports import DemandReports
@@ -131,7 +131,7 @@ def make_parts(
         troubles=registry.troubles,
         budget=budgets.of,
         forgotten=budgets.forget,
-        passed=StillRead(positions, lambda: registry.physical, lambda stream: str(folder / "streams" / stream)),
+        passed=ReadProgress(positions, lambda: registry.physical, lambda stream: str(folder / "streams" / stream)),
     )
     results = _results(settings, folder, registry)
     replace_lost_versions(ingest.writers, newest_known_versions(registry.plan, checkpoint))

@@ -20,13 +20,13 @@ DRAWN_BY_GRAPHVIZ = (".svg", ".png", ".pdf")
 def show_plan(
     *,
     operators: Annotated[bool, typer.Option("--operators", help="Also list every operator and its queues.")] = False,
-    difference: Annotated[bool, typer.Option("--diff", help="Say what the last change of it was instead.")] = False,
+    difference: Annotated[bool, typer.Option("--diff", help="Show the last change of the plan instead.")] = False,
     since: Annotated[
-        int | None, typer.Option("--since", help="With --diff: say what changed since this epoch.")
+        int | None, typer.Option("--since", help="With --diff: show all changes since this epoch.")
     ] = None,
     api: Api = DEFAULT_API,
 ) -> None:
-    """Print the shared plan: what runs once for how many queries, where, and how much it has done."""
+    """Print the shared plan: its fragments, their queries, where they run, and how much they have done."""
     with make_client(api) as client:
         if difference or since is not None:
             typer.echo(client.plan_difference(since), nl=False)
@@ -50,22 +50,22 @@ def _print_operators(operators: list[dict[str, Any]]) -> None:
             each["operator"], *(f"{number:,}" for number in numbers), f"{each['seconds']:.2f}", f"{each['deepest']:,}",
             f"{each['dropped']:,}",
         )  # fmt: skip
-    # Names are long; on a narrow terminal lines had better wrap than lose their ends.
+    # Names are long: a narrow terminal may wrap lines, but not cut off their ends.
     Console(width=max(Console().width, 110)).print("", table, soft_wrap=True)
 
 
 @plan.command("draw")
 def draw_plan(
-    file: Annotated[Path, typer.Argument(help="Where to: .mmd (Mermaid), .dot (Graphviz), .svg, .png or .pdf.")],
+    file: Annotated[Path, typer.Argument(help="File to write: .mmd (Mermaid), .dot (Graphviz), .svg, .png or .pdf.")],
     *,
     api: Api = DEFAULT_API,
 ) -> None:
-    """Draw the shared plan as a graph; the numbers on its arrows are queries, those in its boxes are live."""
+    """Draw the shared plan as a graph: arrows show how many queries use them, boxes how much they have done."""
     kind = file.suffix.lower()
     if kind not in FORMATS and kind not in DRAWN_BY_GRAPHVIZ:
         raise ClusterError(
-            f"{file.name} says nothing about its format",
-            hint=f"end it with {', '.join((*FORMATS, *DRAWN_BY_GRAPHVIZ))}",
+            f"the format of {file.name} is unknown",
+            hint=f"end the name with {', '.join((*FORMATS, *DRAWN_BY_GRAPHVIZ))}",
         )
     with make_client(api) as client:
         text = client.plan(FORMATS.get(kind, "dot"))

@@ -76,7 +76,7 @@ def list_queries(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
 def show_query(
     name: Annotated[str, typer.Argument(help="Name of a query.")], *, api: Api = DEFAULT_API, as_json: AsJson = False
 ) -> None:
-    """Show one query: whether it runs or waits, and for what."""
+    """Show one query: whether it runs or waits, and what it waits for."""
     with make_client(api) as client:
         found = client.query(name)
     if as_json:
@@ -100,7 +100,7 @@ def drop_query(
     *,
     api: Api = DEFAULT_API,
 ) -> None:
-    """End queries; motes that nobody else asks go to sleep."""
+    """Drop queries; motes that no other query demands go to sleep."""
     with make_client(api) as client:
         for name in names:
             client.drop(name)
@@ -139,7 +139,7 @@ def explain_query(
     *,
     energy: Annotated[bool, typer.Option("--energy", help="Show what it would cost the motes instead.")] = False,
     api: Api = DEFAULT_API,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; with --energy.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; only with --energy.")] = False,
 ) -> None:
     """Show what a query means and how it will be run, without running it; or, with --energy, what motes would spend."""
     import sys
@@ -149,7 +149,7 @@ def explain_query(
     text = sys.stdin.read() if sql == "-" else sql
     energy = energy or asks_for_energy(text)
     if as_json and not energy:
-        raise typer.BadParameter("only energy is explained in JSON", param_hint="--json")
+        raise typer.BadParameter("JSON is printed with --energy only", param_hint="--json")
     with make_client(api) as client:
         if not energy:
             typer.echo(client.explain(text).rstrip("\n"))

@@ -346,7 +346,7 @@ class QueryService:
         self.demands.forget(running)
         for stream in sorted(streams):
             assembled = self.demands.assemble(stream, self._nothing_of(stream), running)
-            self.demands.published(stream, assembled)
+            self.demands.note_published(stream, assembled)
             message = Message(topics.demand(stream), assembled.payload, retain=True)
             try:
                 await self._link.publish(message)

@@ -1,4 +1,4 @@
-"""Who pays for the energy of the motes: each running query's fair share of what is drawn and what was spent.
+"""The bill for the energy of motes: each running query's fair share of what motes draw and have spent.
 
 What a set of queries costs a mote is the draw of the program merged from their demands, less what it draws asleep; each
 query pays its Shapley value in this game (:mod:`cluster.service.billing.shapley`). What a mote draws asleep is
@@ -24,8 +24,8 @@ from protocols.wire.catalog import MoteEntry
 from protocols.wire.demands import QueryDemand
 from protocols.wire.streams import StreamSchema
 
-MOST_REMEMBERED = 4_096
-"""Kinds of mote, with all who ask them, of which shares are remembered."""
+MOST_CACHED = 4_096
+"""Kinds of mote, each with its demanding queries, whose shares are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Split:
     Parameters
     ----------
     asleep
-        What it would draw anyhow.
+        What it would draw without any query.
     queries
-        What each query adds, its fair share.
+        The fair share of each query in the rest.
     method
-        How that was found.
+        How shares were found.
     """
 
     asleep: float
@@ -48,26 +48,26 @@ class Split:
 
     @property
     def total(self) -> float:
-        """All it draws."""
+        """Its whole draw."""
         return self.asleep + math.fsum(self.queries.values())
 
 
 class Splitter:
-    """Divides the draw of motes; remembers what it found for motes that are alike."""
+    """Divides the draw of motes; caches the shares for motes that are alike."""
 
-    def __init__(self, *, most: int = MOST_REMEMBERED) -> None:
+    def __init__(self, *, most: int = MOST_CACHED) -> None:
         self._most = most
         self._known: OrderedDict[object, Split | None] = OrderedDict()
 
     def split(self, kind: Kind, schema: StreamSchema | None, classes: Sequence[DemandClass]) -> Split | None:
-        """Return who pays for a mote; None if it cannot run what some of them need.
+        """Return how the draw of a mote is divided; None if it cannot run what some query needs.
 
         Parameters
         ----------
         kind
-            What it is.
+            Its kind.
         schema
-            Of its stream; None if nobody knows it, and then nobody asks.
+            Of its stream; None if it is unknown, and then no query demands it.
         classes
             The demands that concern it.
         """
@@ -81,13 +81,13 @@ class Splitter:
 
 
 def _split(kind: Kind, schema: StreamSchema | None, classes: Sequence[DemandClass]) -> Split | None:
-    asking: dict[str, list[QueryDemand]] = {}
+    by_query: dict[str, list[QueryDemand]] = {}
     for each in classes:
         for query in each.queries:
-            # That the mote is one of those it is about is known already.
-            asking.setdefault(query, []).append(msgspec.structs.replace(each.demand, sensors=()))
+            # The mote has been found to be one of the sensors it concerns.
+            by_query.setdefault(query, []).append(msgspec.structs.replace(each.demand, sensors=()))
     alike: dict[frozenset[QueryDemand], list[str]] = {}
-    for query, demands in sorted(asking.items()):
+    for query, demands in sorted(by_query.items()):
         alike.setdefault(frozenset(demands), []).append(query)
     players = sorted(alike, key=lambda demands: sorted(map(repr, demands)))
     asleep = asleep_mw(kind.traits.profile)
@@ -104,15 +104,15 @@ def _split(kind: Kind, schema: StreamSchema | None, classes: Sequence[DemandClas
     shares, method = shapley(cost, [len(alike[player]) for player in players])
     if not all(map(math.isfinite, shares)):
         return None
-    by_query = {query: share for player, share in zip(players, shares, strict=True) for query in alike[player]}
-    return Split(asleep, by_query, method)
+    shares_by_query = {query: share for player, share in zip(players, shares, strict=True) for query in alike[player]}
+    return Split(asleep, shares_by_query, method)
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What motes have spent since `since_us`, divided; how many of them are known, and what they should have spent.
+    """What motes have spent since `since_us`, divided; how many have reported it, and what they should have spent.
 
-    `implausible_reports` say that a mote has spent more than it can.
+    By `implausible_reports` a mote has spent more than it can.
     """
 
     divided: Divided
@@ -124,40 +124,40 @@ class Spent:
 
 @dataclass(slots=True)
 class Divided:
-    """An amount that many motes have drawn, divided: by query, what is everybody's, and what nobody can divide."""
+    """An amount that motes have drawn: divided by query, shared by all queries, and what cannot be divided."""
 
     queries: dict[str, float] = field(default_factory=dict)
-    everybody: float = 0.0
+    shared: float = 0.0
     unknown: float = 0.0
 
     def add(self, other: Divided) -> None:
-        """Take up another."""
+        """Add another."""
         for query, amount in other.queries.items():
             self.queries[query] = self.queries.get(query, 0.0) + amount
-        self.everybody += other.everybody
+        self.shared += other.shared
         self.unknown += other.unknown
 
     @property
     def total(self) -> float:
-        """All of it."""
-        return math.fsum((*self.queries.values(), self.everybody, self.unknown))
+        """The whole amount."""
+        return math.fsum((*self.queries.values(), self.shared, self.unknown))
 
 
 def splits_of(
     entries: Sequence[MoteEntry], demands: Demands, schemas: Mapping[str, StreamSchema], splitter: Splitter
 ) -> list[Split | None]:
-    """Return who pays for each of some motes."""
+    """Return how the draw of each mote is divided."""
     styles = styles_of(entries)
     folded = {name: fold_demands(demands.get(name, ()), schema) for name, schema in schemas.items()}
     nothing = FoldedDemands()
     known: dict[tuple[Kind, tuple[int, ...]], Split | None] = {}
     found = []
     for entry in entries:
-        asking = folded.get(entry.stream, nothing)
-        key = kind_of(entry, styles), asking.concerning(entry.properties)
+        demanded = folded.get(entry.stream, nothing)
+        key = kind_of(entry, styles), demanded.concerning(entry.properties)
         if key not in known:
             kind, places = key
-            known[key] = splitter.split(kind, asking.schema, [asking.classes[place] for place in places])
+            known[key] = splitter.split(kind, demanded.schema, [demanded.classes[place] for place in places])
         found.append(known[key])
     return found
 
@@ -175,7 +175,7 @@ def divide(
     spent
         Motes, each with its joules.
     demands, schemas
-        Of those who asked then.
+        Of the queries that ran then.
     splitter
         Divides one mote's draw.
     """
@@ -203,7 +203,7 @@ def make_bill(
     Parameters
     ----------
     entries
-        All motes there are.
+        All motes.
     demands, schemas
         Of the queries that run; a query without a demand is not on the bill.
     splitter
@@ -221,7 +221,7 @@ def make_bill(
         one = Divided(dict(split.queries), split.asleep)
         drawn.add(one)
         margin = kind_of(entry, {}).traits.profile.uncertainty
-        errors.add(Divided({query: share * margin for query, share in one.queries.items()}, one.everybody * margin))
+        errors.add(Divided({query: share * margin for query, share in one.queries.items()}, one.shared * margin))
         motes.update(split.queries.keys())
         if split.queries:
             methods[split.method.value] += 1
@@ -247,8 +247,8 @@ def make_bill(
                 key=lambda each: (-each.milliwatts.value, each.query),
             )
         ),
-        everybody_milliwatts=_figure(drawn.everybody, errors.everybody),
-        everybody_joules=joules.everybody,
+        everybody_milliwatts=_figure(drawn.shared, errors.shared),
+        everybody_joules=joules.shared,
         ended_joules=math.fsum(amount for query, amount in joules.queries.items() if query not in set(running)),
         unbilled_joules=joules.unknown,
         milliwatts=_figure(drawn.total, errors.total),
@@ -261,7 +261,7 @@ def make_bill(
 
 
 def _figure(value: float, margin: float) -> Figure:
-    """Return a figure with the error band of those it is the sum of; `margin` is by how much they may be off."""
+    """Return a sum with its error band; `margin` is by how much its terms may be off in all."""
     return figure(value, abs(margin / value) if value else 0.0)
 
 

@@ -8,16 +8,16 @@ from cluster.service.billing.energy_report import Figure
 
 
 class QueryBill(msgspec.Struct, frozen=True, kw_only=True):
-    """What one query pays.
+    """The share of one query.
 
     Parameters
     ----------
     query, motes
-        Its name, and how many motes do something for it.
+        Its name, and how many motes it demands something of.
     milliwatts, milliwatts_share
         Of what all motes draw by the model, now.
     joules, joules_share
-        Of what they have spent.
+        Of what motes have spent.
     """
 
     query: str
@@ -29,22 +29,22 @@ class QueryBill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bill(msgspec.Struct, frozen=True, kw_only=True):
-    """Who pays for what. All parts of a sum add up to it.
+    """The bill. All parts of a sum add up to it.
 
     Parameters
     ----------
     since_us
-        Real time from which on it is known what motes spend; None if it is not.
+        When the first mote reported what it has spent; None if none has.
     motes, measured_motes
-        How many there are, and of how many it is known what they have spent.
+        How many there are, and how many have reported what they have spent.
     queries
-        Running ones, the dearest first.
+        Those that run, the most expensive first.
     everybody_milliwatts, everybody_joules
-        What motes draw and have drawn that sleep and ask, whoever wants something of them.
+        What motes draw and have drawn in sleep, whatever queries demand.
     ended_joules
         What was spent for queries that have ended.
     unbilled_joules
-        What was spent and cannot be divided any more.
+        What was spent and cannot be divided.
     milliwatts, joules
         In all.
     expected_joules
@@ -52,9 +52,9 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     methods
         In how many motes shares were found in which way.
     impossible_motes
-        How many cannot run what is asked of them by the model; they are in no sum of milliwatts.
+        How many motes cannot run what queries demand, by the model; they are in no sum of milliwatts.
     implausible_reports
-        How often a mote reported to have spent more than it can; that counts for as much as it can.
+        How often a mote reported to have spent more than it can; that counts as the most it can.
     """
 
     since_us: int | None

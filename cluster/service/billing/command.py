@@ -18,8 +18,8 @@ YEAR_DAYS = 365.25
 
 
 SAVING = (
-    "less than nothing: a mote asleep sends packets only to be allowed to listen; one that soon has a sample to send "
-    "waits for that"
+    "less than nothing: a sleeping mote sends packets only to open listen windows; one that sends samples opens them "
+    "with these"
 )
 
 
@@ -40,7 +40,7 @@ def print_energy(answer: Mapping[str, Any]) -> None:
         _print(f"cannot be answered on {each['stream']}: {each['reason']}")
     totals = answer["totals"]
     if not totals["motes"]:
-        _print(f"no mote is touched: {_untouched(answer)}")
+        _print(f"it demands nothing of any mote: {_untouched(answer)}")
         return
     table = Table(box=None)
     for heading, right in (
@@ -84,7 +84,7 @@ def print_energy(answer: Mapping[str, Any]) -> None:
 
 
 def print_bill(bill: Mapping[str, Any]) -> None:
-    """Print who pays for what."""
+    """Print the bill."""
     from rich.table import Table
 
     table = Table(box=None)
@@ -97,9 +97,9 @@ def print_bill(bill: Mapping[str, Any]) -> None:
             each["query"], f"{each['motes']:,}", _figure(each["milliwatts"]), f"{each['milliwatts_share']:.1%}",
             _number(each["joules"]), f"{each['joules_share']:.1%}",
         )  # fmt: skip
-    everybody = bill["everybody_milliwatts"]
+    shared = bill["everybody_milliwatts"]
     table.add_row(
-        "everybody (asleep)", f"{bill['motes']:,}", _figure(everybody), _percent(everybody["value"], drawn),
+        "shared (asleep)", f"{bill['motes']:,}", _figure(shared), _percent(shared["value"], drawn),
         _number(bill["everybody_joules"]), _percent(bill["everybody_joules"], joules),
     )  # fmt: skip
     for name, words in (("ended_joules", "queries that have ended"), ("unbilled_joules", "cannot be divided")):
@@ -118,7 +118,7 @@ def _remarks(bill: Mapping[str, Any]) -> list[str]:
         expected = f"; proxies expected {_number(bill['expected_joules'])} J" if bill["expected_joules"] else ""
         found.append(f"joules of {bill['measured_motes']:,} motes since {since}Z, by their own counters{expected}")
     else:
-        found.append("no mote has reported twice how it is: nothing is known yet of what was spent")
+        found.append("no mote has sent two reports of its health: it is unknown yet what was spent")
     methods = {
         "sampled": "from some orders of queries",
         "proportional": "by what each query would cost alone, as there are too many different ones",
@@ -129,9 +129,9 @@ def _remarks(bill: Mapping[str, Any]) -> list[str]:
     if any(_saves(each["milliwatts"]) for each in bill["queries"]):
         found.append(SAVING)
     if bill["impossible_motes"]:
-        found.append(f"{bill['impossible_motes']:,} motes cannot run what is asked of them, and are left out of mW")
+        found.append(f"{bill['impossible_motes']:,} motes cannot run what queries demand, and are not in mW")
     if bill["implausible_reports"]:
-        found.append(f"{bill['implausible_reports']:,} reports tell of more than a mote can spend, and count for that")
+        found.append(f"{bill['implausible_reports']:,} reports exceed what a mote can spend, and count as that")
     return found
 
 
@@ -140,7 +140,7 @@ def _saves(figure: Mapping[str, float] | None) -> bool:
 
 
 def _plain(drawn: Mapping[str, Any]) -> str:
-    """Return a program in words, with what is worth knowing of it."""
+    """Return a program in words, with remarks."""
     if drawn["milliwatts"] is None:
         return str(drawn["reason"])
     notes = [
@@ -154,8 +154,8 @@ def _untouched(answer: Mapping[str, Any]) -> str:
     count = answer["untouched"]
     streams = ", ".join(answer["streams"])
     if not count:
-        return f"no proxy has announced a mote of {streams}{' that may be asked' if answer['refused'] else ''}"
-    return f"{count:,} other {'mote' if count == 1 else 'motes'} of {streams} would not be asked"
+        return f"no proxy has announced a mote of {streams}{' that can be asked' if answer['refused'] else ''}"
+    return f"{count:,} other {'mote' if count == 1 else 'motes'} of {streams} would not be used"
 
 
 def _joules(figure: Mapping[str, float] | None, *, sign: bool = False) -> str:
@@ -176,7 +176,7 @@ def _figure(figure: Mapping[str, float], *, sign: bool = False) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with three digits that matter, and all before the point.
+    """Return a number with three significant digits, and all digits before the point.
 
     >>> _number(1562.3), _number(15.623), _number(0.0015623)
     ('1,562', '15.6', '0.00156')
@@ -185,7 +185,7 @@ def _number(value: float) -> str:
 
 
 def _days(figure: Mapping[str, float] | None) -> str:
-    """Return a life.
+    """Return the lifetime of a battery.
 
     >>> _days({"value": 100.0, "low": 80.0, "high": 125.0}), _days(None)
     ('100 (80-125) days', '-')
@@ -209,7 +209,7 @@ def _percent(part: float, whole: float) -> str:
 def _print(*things: RenderableType) -> None:
     from rich.console import Console
 
-    # As wide as it needs to be: a terminal had better wrap lines than lose their ends.
+    # As wide as the output: a terminal may wrap lines, but not cut off their ends.
     width = max(Console(width=WIDEST).measure(each).maximum for each in things)
     console = Console(width=max(width, 1), markup=False, highlight=False)
     for each in things:

@@ -1,7 +1,7 @@
-"""EXPLAIN ENERGY: what a query would cost the motes it touches, alone and beside those that run; and what was spent.
+"""EXPLAIN ENERGY: what a query would cost its motes, alone and beside the queries that run; and what was spent.
 
-Functions of demands, catalog entries and style. A proxy merges demands with the same functions (protocols/acquisition),
-so these are the programs it would choose, as far as the cluster knows what the proxy knows.
+Pure functions of demands, catalog entries and style. A proxy merges demands with the same functions
+(protocols/acquisition), so these are the programs that it would choose, as far as the cluster has the same data.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ Demands = Mapping[str, Sequence[QueryDemand]]
 MoteKey = tuple[str, str]
 """Proxy and mote."""
 
-ASKING = "(this query)"
+THIS_QUERY = "(this query)"
 """Name of a query that does not run; no other can have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What motes of one stream have in common that decides about their programs.
+    """What motes of one stream have in common that determines their programs.
 
     Parameters
     ----------
     stream
-        Which they feed.
+        The stream that they feed.
     traits
         Of each.
     assumed
@@ -84,9 +84,9 @@ def kind_of(entry: MoteEntry, styles: Mapping[str, ProgramStyle]) -> Kind:
 
 
 def styles_of(entries: Iterable[MoteEntry]) -> dict[str, ProgramStyle]:
-    """Return how proxies make programs, as far as those show that their motes should run now.
+    """Return the style of proxies, as far as the present programs of their motes show it.
 
-    Patience or a radio's limits may make a mote's packets smaller than its proxy would like: the largest ones tell.
+    Latency bounds or a radio's limits may make some packets smaller than the style allows: the largest ones show it.
     """
     found: dict[str, ProgramStyle] = {}
     for entry in entries:
@@ -98,7 +98,7 @@ def styles_of(entries: Iterable[MoteEntry]) -> dict[str, ProgramStyle]:
 
 
 def explain_energy(
-    asked: Demands,
+    demanded: Demands,
     running: Demands,
     schemas: Mapping[str, StreamSchema],
     entries: Sequence[MoteEntry],
@@ -108,14 +108,14 @@ def explain_energy(
 
     Parameters
     ----------
-    asked, running
+    demanded, running
         Its demands, and those of all queries that run.
     schemas
         Of streams, by name.
     entries
-        All motes there are.
+        All motes.
     measured
-        What motes have drawn so far, in milliwatts, where that is known.
+        What motes have drawn so far, in milliwatts, where it is known.
     """
     measured = measured or {}
     styles = styles_of(entries)
@@ -123,11 +123,11 @@ def explain_energy(
     refused: list[RefusedPart] = []
     without_style: set[str] = set()
     untouched = 0
-    for stream in sorted(asked):
+    for stream in sorted(demanded):
         if stream not in schemas:
             refused.append(RefusedPart(stream, f"no proxy has offered stream {stream!r}"))
             continue
-        choice = _Choice(asked[stream], running.get(stream, ()), schemas[stream])
+        choice = _Choice(demanded[stream], running.get(stream, ()), schemas[stream])
         refused += [RefusedPart(stream, each.reason) for each in choice.alone.refused]
         groups: dict[tuple[Kind, tuple[int, ...], tuple[int, ...]], list[MoteEntry]] = {}
         for entry in entries:
@@ -143,7 +143,7 @@ def explain_energy(
             groups.setdefault((kind_of(entry, styles), touching, others), []).append(entry)
         lines += united(choice.line(kind, members, measured) for (kind, _, _), members in groups.items())
     return EnergyAnswer(
-        tuple(sorted(asked)),
+        tuple(sorted(demanded)),
         tuple(lines),
         totals_of(lines),
         untouched,
@@ -155,14 +155,14 @@ def explain_energy(
 class _Choice:
     """The programs that motes of a stream would run without the query, with it, and for it alone."""
 
-    def __init__(self, asked: Sequence[QueryDemand], running: Sequence[QueryDemand], schema: StreamSchema) -> None:
-        self.alone = fold_demands(asked, schema)
+    def __init__(self, demanded: Sequence[QueryDemand], running: Sequence[QueryDemand], schema: StreamSchema) -> None:
+        self.alone = fold_demands(demanded, schema)
         self.before = fold_demands(running, schema)
-        self.after = fold_demands((*running, *asked), schema)
+        self.after = fold_demands((*running, *demanded), schema)
         self._mergers: dict[tuple[int, ProgramStyle], Merger] = {}
 
     def line(self, kind: Kind, members: Sequence[MoteEntry], measured: Mapping[MoteKey, float]) -> EnergyLine:
-        """Return what the query costs motes that are alike in all that matters."""
+        """Return what the query costs motes of one kind that the same demands concern."""
         properties, traits = members[0].properties, kind.traits
         alone, before, after = (
             draw(self._merger(demands, kind.style).merge(traits, properties), traits)
@@ -219,7 +219,7 @@ def milliwatts_of(merged: MergedProgram, profile: DeviceProfile) -> float:
 
 @lru_cache(maxsize=256)
 def asleep_mw(profile: DeviceProfile) -> float:
-    """Return what a mote draws that nobody asks for samples: it sleeps, and asks every few seconds."""
+    """Return what a mote draws that no query demands: it sleeps, and listens for programs every few seconds."""
     return float(draw_mw(profile, SLEEP).sum())
 
 
@@ -232,18 +232,18 @@ def spent_joules(
 ) -> float:
     """Return what a mote has spent between two of its reports of health.
 
-    Samples and packets are counted, sending and listening are measured; it rests for the rest of the time. Unknown to
-    it, and not in here: repeats of packets that nobody acknowledged, and what announcements cost besides their time on
-    the air.
+    Samples and packets are counted, sending and listening are measured; it rests for the remaining time. Not included,
+    since a mote does not count them: repeats of unacknowledged packets, and what announcements cost besides their time
+    on the air.
 
     Parameters
     ----------
     profile
-        What kind of mote it is.
+        Of its device.
     program
-        What it ran.
+        Its program in that time.
     before, now
-        Its reports. Counters that have gone down began anew at zero: it has rebooted.
+        Its reports. Counters that have decreased began at zero again: it has rebooted.
     elapsed_us
         Time between them.
     """
@@ -257,21 +257,21 @@ def spent_joules(
     sending_mw = profile.radio.transmit_mw + profile.processor.idle_mw
     listening = listen_cost(profile, listen_us)
     every_us = profile.clock.synchronise_every_seconds * 1e6
-    hears = elapsed_us / every_us if every_us else 0.0
-    hearing = synchronisation_cost(profile)
+    synchronisations = elapsed_us / every_us if every_us else 0.0
+    synchronising = synchronisation_cost(profile)
     joules = (
         samples * float(sample.joules.sum())
         + packets * (float(empty.joules.sum()) - energy(sending_mw, empty_us))
         + energy(sending_mw, transmit_us)
         + float(listening.joules.sum())
-        + hears * float(hearing.joules.sum())
+        + synchronisations * float(synchronising.joules.sum())
     )
     busy_us = (
         samples * sample.busy_us
         + packets * (empty.busy_us - empty_us)
         + transmit_us
         + listening.busy_us
-        + hears * hearing.busy_us
+        + synchronisations * synchronising.busy_us
     )
     resting_us = max(0.0, elapsed_us - busy_us)
     rest_mw = float(resting_mw(profile, pause_us(program)).sum())

@@ -1,4 +1,4 @@
-"""What motes have spent since the cluster has seen them: reports of health in, joules out."""
+"""What motes have spent since their first report: reports of health in, joules out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocols.wire.packets import Health
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 
 MOST_MOTES = 100_000
-"""Motes of which books are kept; of more, nothing is known."""
+"""Motes in the ledger; further ones are ignored."""
 
 
 @dataclass(slots=True)
@@ -30,9 +30,9 @@ class Account:
     joules
         What it has spent in between.
     expected_joules
-        What it should have spent by its proxy's estimate.
+        What it should have spent, by its proxy's estimate.
     unbilled_joules
-        What was spent and not taken yet.
+        What was spent and not collected yet.
     """
 
     entry: MoteEntry
@@ -47,18 +47,18 @@ class Account:
 class Ledger:
     """Adds up what motes spend; a core without I/O.
 
-    A report of health is dated by the last packet the proxy has heard when the entry is published, which may be some
-    packets later than the report; over many of them that evens out.
+    A report of health is dated by the last packet that the proxy had received when it published the entry, which may be
+    some packets after the report; over many reports that evens out.
     """
 
     def __init__(self, *, most_motes: int = MOST_MOTES) -> None:
         self._most_motes = most_motes
         self.accounts: dict[MoteKey, Account] = {}
         self.implausible_reports = 0
-        """Reports by which a mote has spent more than it can, which count for as much as it can."""
+        """Reports by which a mote has spent more than it can; they count as the most it can."""
 
-    def see(self, entry: MoteEntry) -> None:
-        """Take a mote's newest entry."""
+    def note(self, entry: MoteEntry) -> None:
+        """Note a mote's newest entry."""
         health = entry.health
         if health is None:
             return
@@ -83,14 +83,14 @@ class Ledger:
         account.expected_joules += before.milliwatts * elapsed_us * 1e-9
         account.entry, account.health, account.until_us = entry, health, entry.heard_us
 
-    def take(self) -> tuple[tuple[MoteEntry, float], ...]:
-        """Return what was spent since this was asked last, by mote."""
-        taken = []
+    def collect(self) -> tuple[tuple[MoteEntry, float], ...]:
+        """Return what was spent since the last call, by mote."""
+        collected = []
         for account in self.accounts.values():
             if account.unbilled_joules:
-                taken.append((account.entry, account.unbilled_joules))
+                collected.append((account.entry, account.unbilled_joules))
                 account.unbilled_joules = 0.0
-        return tuple(taken)
+        return tuple(collected)
 
     @property
     def since_us(self) -> int | None:
@@ -98,7 +98,7 @@ class Ledger:
         return min((account.since_us for account in self.accounts.values()), default=None)
 
     def measured_mw(self) -> Mapping[MoteKey, float]:
-        """Return what motes have drawn on average, in milliwatts, as far as that is known."""
+        """Return what motes have drawn on average, in milliwatts, where it is known."""
         return {
             key: account.joules * 1e9 / (account.until_us - account.since_us)
             for key, account in self.accounts.items()
@@ -107,11 +107,11 @@ class Ledger:
 
 
 def _program_of(entry: MoteEntry) -> SamplingProgram:
-    """Return what a mote runs, as far as its entry tells: it may not have taken up yet what it should run."""
+    """Return the program of a mote by its entry; it may not have begun the one that it should run."""
     wanted = entry.wanted
     if wanted is None or entry.program == 0:
         return SLEEP
     if program_number(wanted) == entry.program or not entry.period_us:
         return wanted
-    # Something older of which only the period is known.
+    # An older program, of which only the period is known.
     return SamplingProgram(wanted.fields or ("unknown",), entry.period_us)

@@ -1,4 +1,4 @@
-"""What EXPLAIN ENERGY answers: figures with their error band, by kind of mote, and what they assume."""
+"""The answer to EXPLAIN ENERGY: figures with their error bands, by kind of mote, and what they assume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_EXAMPLES = 3
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A figure, and how low and how high it may really be."""
+    """A figure with its error band."""
 
     value: float
     low: float
@@ -22,7 +22,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Draw(msgspec.Struct, frozen=True):
-    """What a program makes of a battery.
+    """What a program draws, and how long a battery lasts with it.
 
     Parameters
     ----------
@@ -33,11 +33,11 @@ class Draw(msgspec.Struct, frozen=True):
     milliwatts, joules_per_day
         Mean draw; None if the device cannot run the program.
     days
-        How long a full battery lasts; None if nobody knows the battery.
+        How long a full battery lasts; None if the battery is unknown.
     stretched
-        How many times as long sample periods are as asked for, to save the battery.
+        By what factor sample periods are longer than demanded, to save the battery.
     lifetime_kept
-        False if the battery will not last as long as a query or its owner wants.
+        False if the battery will not last as long as a query or its owner demands.
     """
 
     does: str
@@ -55,9 +55,9 @@ class EnergyLine(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     stream, motes, examples
-        Which they feed, how many there are, and the names of some.
+        The stream they feed, how many there are, and the names of some.
     device, device_assumed, battery_joules
-        What they are, whether that is a guess, and what their batteries hold.
+        Their device, whether it is assumed, and the capacity of their batteries.
     alone
         For this query only.
     before, after
@@ -65,7 +65,7 @@ class EnergyLine(msgspec.Struct, frozen=True, kw_only=True):
     adds_joules_per_day
         What it adds.
     measured_motes, measured_milliwatts
-        Of how many of them it is known what they have drawn, and what that was on average.
+        How many of them have reported what they have drawn, and the average of it.
     """
 
     stream: str
@@ -117,15 +117,15 @@ class EnergyAnswer(msgspec.Struct, frozen=True):
     Parameters
     ----------
     streams
-        That it reads.
+        The streams that it reads.
     lines, totals
         By kind of mote, and altogether.
     untouched
-        How many motes of these streams it has no use for.
+        How many motes of these streams it demands nothing of.
     refused
         What cannot be answered.
     assumptions
-        What the figures take for granted.
+        What the figures assume.
     """
 
     streams: tuple[str, ...]
@@ -171,7 +171,7 @@ def totals_of(lines: Sequence[EnergyLine]) -> EnergyTotals:
 
 
 def united(lines: Iterable[EnergyLine]) -> list[EnergyLine]:
-    """Return lines with those united that say the same of their motes: different demands may lead to one program."""
+    """Return lines, merged where they are equal for their motes: different demands may lead to one program."""
     by_content: dict[EnergyLine, EnergyLine] = {}
     for line in lines:
         content = msgspec.structs.replace(
@@ -206,10 +206,10 @@ def assumptions_of(lines: Sequence[EnergyLine], without_style: Collection[str]) 
     guessed = sorted({line.device for line in lines if line.device_assumed})
     if guessed:
         motes = sum(line.motes for line in lines if line.device_assumed)
-        found.append(f"{_motes(motes)} not say what they are: taken for {', '.join(guessed)} (marked ?)")
+        found.append(f"{_motes(motes)} not report a device: assumed to be {', '.join(guessed)} (marked ?)")
     no_battery = sum(line.motes for line in lines if line.battery_joules is None)
     if no_battery:
-        found.append(f"{_motes(no_battery)} not say what battery they have: no days are given for them")
+        found.append(f"{_motes(no_battery)} not report a battery: the lifetime is unknown")
     if without_style:
         usual = ProgramStyle()
         listen = f"{format_duration(usual.listen.for_us)} every {format_duration(usual.listen.every_us)}"
@@ -219,7 +219,7 @@ def assumptions_of(lines: Sequence[EnergyLine], without_style: Collection[str]) 
         )
     if lines:
         found += [
-            f"what sensors see is not known here: of each field with bands, {UNKNOWN_KEPT:.0%} of samples lie in them",
+            f"measured values are unknown here: of each field with bands, {UNKNOWN_KEPT:.0%} of samples lie in them",
             "every sample differs from the one before, there is one event a second, and no packet is lost",
             "batteries are full, at 20 degC, and lose nothing by themselves",
         ]

@@ -34,20 +34,20 @@ def notes_of_queries(
 def lifetime_notes(
     entries: Iterable[MoteEntry], streams: Mapping[str, Collection[str]]
 ) -> dict[str, dict[str, Any] | None]:
-    """Return the notes for the results of queries; None where sensors do as they were asked and last as they should.
+    """Return the notes for the results of queries; None where sensors sample as demanded and last long enough.
 
     Parameters
     ----------
     entries
-        Of the catalog; each is looked at once, however many queries there are.
+        Of the catalog; each is read once, however many queries there are.
     streams
         By query: the streams that it reads.
 
     Returns
     -------
     dict
-        ``slower``: how many times as long sample periods are, at most; ``too_short_lived``: how many sensors will not
-        last as long as queries or their owners want, even so.
+        ``slower``: the greatest factor by which sample periods are longer than demanded; ``too_short_lived``: how many
+        sensors will nevertheless not last as long as queries or their owners demand.
     """
     wanted = frozenset[str]().union(*streams.values())
     slower: dict[str, int] = {}

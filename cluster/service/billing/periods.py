@@ -64,7 +64,7 @@ class BillingPeriods:
     def close(self) -> None:
         """End the present period: the demands are about to change."""
         schemas = self._ingest.schemas
-        spent = tuple((as_declared(entry, schemas), joules) for entry, joules in self._sensors.ledger.take())
+        spent = tuple((as_declared(entry, schemas), joules) for entry, joules in self._sensors.ledger.collect())
         if not spent:
             return
         period = Period(self.demands(), schemas, spent)

@@ -1,7 +1,7 @@
-"""Dividing a cost fairly among those who cause it together: the Shapley value (L. S. Shapley, 1953).
+"""Divides a cost fairly among the players that cause it together: the Shapley value (L. S. Shapley, 1953).
 
-Everybody pays what he adds to the cost of those who came before him, averaged over all orders in which they may come.
-Equal players are one class here: the cost depends on which classes are there, not on how many of each.
+Each player pays what it adds to the cost of those before it, averaged over all orders of players. Equal players form
+one class here: the cost depends on which classes are present, not on how many players of each.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import combinations
 
 MOST_EXACT = 6
-"""Classes up to which all orders are looked at."""
+"""Classes up to which all orders are evaluated."""
 MOST_SAMPLED = 16
-"""Classes up to which some orders are looked at: each takes as many costs as there are classes."""
+"""Classes up to which some orders are evaluated: each needs as many costs as there are classes."""
 MOST_COSTS = 150
 SEED = 1
 
@@ -31,7 +31,7 @@ class Method(StrEnum):
     SAMPLED = "sampled"
     """From some orders, drawn at random and always the same."""
     PROPORTIONAL = "proportional"
-    """By what each would cost alone: there are too many to look at orders."""
+    """By what each would cost alone: there are too many classes for orders."""
 
 
 def shapley(cost: Cost, members: Sequence[int]) -> tuple[tuple[float, ...], Method]:
@@ -42,7 +42,7 @@ def shapley(cost: Cost, members: Sequence[int]) -> tuple[tuple[float, ...], Meth
     Parameters
     ----------
     cost
-        Is asked again for the same classes: had better remember.
+        Called repeatedly with the same classes: it should cache.
     members
         How many players each class has.
 
@@ -72,22 +72,22 @@ def _exact(cost: Cost, members: tuple[int, ...]) -> list[float]:
         for size in range(len(members)):
             for chosen in combinations(others, size):
                 added = cost(frozenset((*chosen, number))) - (cost(frozenset(chosen)) if chosen else 0.0)
-                there = tuple(sorted(members[each] for each in chosen))
+                present = tuple(sorted(members[each] for each in chosen))
                 absent = sum(members[each] for each in others if each not in chosen)
-                totals[number] += added * float(_chance(members[number], there, absent))
+                totals[number] += added * float(_chance(members[number], present, absent))
     return totals
 
 
 @lru_cache(maxsize=65_536)
-def _chance(own: int, there: tuple[int, ...], absent: int) -> Fraction:
-    """Return how likely it is that just these classes are there when the first member of a class comes.
+def _chance(own: int, present: tuple[int, ...], absent: int) -> Fraction:
+    """Return the probability that just these classes are present when the first player of a class arrives.
 
-    Let everybody come at a time u drawn evenly from 0 to 1, where time runs backwards: a class of k is absent at u with
-    probability u^k, and its first member comes with density k u^(k-1). The integral of
-    own u^(own - 1 + absent) times the product of (1 - u^k) over the classes that are there, multiplied out.
+    Let each player arrive at a time u drawn evenly from 0 to 1, where time runs backwards: a class of k is absent at u
+    with probability u^k, and its first player arrives with density k u^(k-1). The integral of
+    own u^(own - 1 + absent) times the product of (1 - u^k) over the classes that are present, multiplied out.
     """
     terms = {own + absent: 1}
-    for count in there:
+    for count in present:
         shifted = {exponent + count: -factor for exponent, factor in terms.items()}
         terms = {each: terms.get(each, 0) + shifted.get(each, 0) for each in terms.keys() | shifted.keys()}
     return sum((Fraction(own * factor, exponent) for exponent, factor in terms.items()), Fraction(0))
@@ -99,21 +99,21 @@ def _sampled(cost: Cost, members: Sequence[int]) -> list[float]:
     totals = [0.0] * len(members)
     for _ in range(pairs):
         drawn = [generator.random() for _ in members]
-        # A draw and its mirror image: where one comes late, it comes early in the other.
+        # A draw and its mirror image: a class that arrives late in one arrives early in the other.
         for times in (drawn, [1 - time for time in drawn]):
             first = [1 - (1 - time) ** (1 / count) for time, count in zip(times, members, strict=True)]
-            before, there = 0.0, frozenset[int]()
+            before, present = 0.0, frozenset[int]()
             for number in sorted(range(len(members)), key=first.__getitem__):
-                there |= {number}
-                after = cost(there)
+                present |= {number}
+                after = cost(present)
                 totals[number] += (after - before) / (2 * pairs)
                 before = after
     return totals
 
 
 def _proportional(cost: Cost, members: Sequence[int]) -> list[float]:
-    everybody = cost(frozenset(range(len(members))))
+    whole = cost(frozenset(range(len(members))))
     weights = [count * max(0.0, cost(frozenset((number,)))) for number, count in enumerate(members)]
     if not sum(weights):
         weights = [float(count) for count in members]
-    return [everybody * weight / sum(weights) for weight in weights]
+    return [whole * weight / sum(weights) for weight in weights]

@@ -1,4 +1,4 @@
-"""``fjord relation`` creates, lists, shows and drops relations: tables elsewhere that queries join streams with."""
+"""``fjord relation`` creates, lists, shows and drops relations: tables elsewhere that queries join with streams."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create_relation(
 
 @relation.command("list")
 def list_relations(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
-    """List relations: where they come from, how old they are, and which queries read them."""
+    """List relations: their sources, their age, and the queries that read them."""
     with make_client(api) as client:
         relations = client.relations()
     if as_json:
@@ -66,7 +66,7 @@ def list_relations(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
 
 @relation.command("show")
 def show_relation(name: Name, *, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
-    """Show all that is known of a relation."""
+    """Show a relation: its columns, its version, and how fresh it is."""
     with make_client(api) as client:
         found = client.relation(name)
     if as_json:
@@ -89,7 +89,7 @@ def show_relation(name: Name, *, api: Api = DEFAULT_API, as_json: AsJson = False
         ("stale after", "-" if stale_after is None else _duration(stale_after)),
         ("state", _state(found)),
         ("used by", ", ".join(found["used_by"]) or "-"),
-        ("created by", " ".join(found["text"].split()) if found["text"] else "always there"),
+        ("created by", " ".join(found["text"].split()) if found["text"] else "built in"),
     ):
         typer.echo(f"{label:16}{value}")
 
@@ -98,7 +98,7 @@ def show_relation(name: Name, *, api: Api = DEFAULT_API, as_json: AsJson = False
 def drop_relation(
     names: Annotated[list[str], typer.Argument(help="Names of relations.")], *, api: Api = DEFAULT_API
 ) -> None:
-    """Forget relations that no query reads."""
+    """Drop relations that no query reads."""
     with make_client(api) as client:
         for name in names:
             client.drop_relation(name)

@@ -1,4 +1,4 @@
-"""Which queries read a relation, or wait to: what dropping it, and refreshing it, depends on."""
+"""Which queries read a relation or wait to: whether it may be dropped, and must be refreshed, depends on them."""
 
 from __future__ import annotations
 

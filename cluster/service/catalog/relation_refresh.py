@@ -1,7 +1,7 @@
-"""Keeps relations as fresh as they should be: reads their sources now and then, and makes a version of what changed.
+"""Refreshes relations: reads each source once a period, and commits a version if its rows have changed.
 
-A version begins, for every stream, after all that is stored or being stored of it: so it is made between two batches,
-with nothing awaited meanwhile.
+A version begins, for every stream, after all rows that are stored or being stored. So it is committed between two
+batches, with nothing awaited in between.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from protocols.event_log import get_logger
 log = get_logger(__name__)
 
 READERS = 4
-"""Relations that are read at the same time."""
-PATIENCE_SECONDS = 180.0
-"""Longer than sources take by their own limits; what a file system makes wait cannot be broken off, only left alone."""
+"""Sources that are read at the same time."""
+LONGEST_READ_SECONDS = 180.0
+"""Beyond the sources' own limits: a read that hangs in the file system cannot be interrupted, only abandoned."""
 TICK_SECONDS = 0.25
 T = TypeVar("T")
 
@@ -42,9 +42,9 @@ class RelationRefresher:
     store
         The relations.
     instants
-        Returns by stream an instant after all that is stored or being stored of it.
+        Returns, by stream, an instant after all rows that are stored or being stored.
     readers
-        Knows whether a query reads a relation: the catalog of sensors gets new versions only while one does.
+        The queries that read relations: the catalog of sensors gets new versions only while a query reads it.
     """
 
     def __init__(
@@ -58,35 +58,35 @@ class RelationRefresher:
         self._readers = readers
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="relations")
         self.changed = asyncio.Event()
-        """Set when a relation has got its first version, or can be read again."""
+        """Set when a relation has a new version."""
 
     async def run(self) -> None:
-        """Refresh for ever."""
+        """Refresh until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
                     for relation in self.due():
                         tasks.create_task(self.refresh(relation), name=f"refresh of {relation.name}")
-                    self.tell_overdue()
+                    self.mark_overdue()
                     self._store.remove_dropped()
                     await asyncio.sleep(TICK_SECONDS)
         finally:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def due(self) -> list[KnownRelation]:
-        """Return the relations to look at now."""
+        """Return the relations whose sources are to be read now."""
         now = self._store.clock()
         return [each for each in self._store.all() if not each.reading.locked() and now >= each.next_look]
 
     async def refresh(self, relation: KnownRelation, *, wanted: bool = False) -> None:
-        """Look at a relation's source, and make a version if it has changed; whatever goes wrong is noted.
+        """Read a relation's source, and commit a version if its rows have changed; failures are noted.
 
         Parameters
         ----------
         relation
-            Which one.
+            The relation.
         wanted
-            True if a query is about to read it.
+            True if a query is about to read the relation.
         """
         async with relation.reading:
             try:
@@ -94,15 +94,15 @@ class RelationRefresher:
             except ClusterError as error:
                 self._failed(relation, error, error.message)
             except Exception as error:
-                # One relation's trouble, a full disk for example, is not that of the others.
+                # A failure of one relation must not end the refreshing of others.
                 log.exception("relation cannot be refreshed", relation=relation.name)
                 self._failed(relation, error, masked(f"{type(error).__name__}: {error}"))
             finally:
                 relation.preparing = False
                 relation.next_look = self._store.clock() + relation.freshness.pause(self._store.chance())
 
-    def tell_overdue(self) -> None:
-        """Let whoever reads a relation know that it has been stale for too long, once."""
+    def mark_overdue(self) -> None:
+        """Commit an empty version of each relation that has been stale for too long, so that its queries report it."""
         now = self._store.clock()
         for relation in self._store.all():
             last, freshness = relation.last, relation.freshness
@@ -111,19 +111,19 @@ class RelationRefresher:
             limit = written(int((freshness.stale_seconds or 0) * 1e6)).lower()
             failure = f"relation {relation.name} has been stale for {limit}: {freshness.reason}"
             try:
-                self._made(relation, relation.versions.commit_failure(failure, self._instants()))
+                self._note_version(relation, relation.versions.commit_failure(failure, self._instants()))
             except (ClusterError, OSError) as error:
                 log.warning("relation cannot be marked as stale", relation=relation.name, error=str(error))
                 continue
             log.error("relation is away", relation=relation.name, reason=freshness.reason)
 
     async def in_thread(self, call: Callable[[], T], *, seconds: float | None = None) -> T:
-        """Return what a call that blocks gives.
+        """Return the result of a blocking call.
 
         Raises
         ------
         SourceAwayError
-            If it takes longer than `seconds`. If it has begun, it goes on, and nobody hears of it.
+            If it takes longer than `seconds`. If it has begun it goes on, and its result is dropped.
         """
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
         if seconds is not None and not await self.ended(running, seconds):
@@ -132,18 +132,18 @@ class RelationRefresher:
         return await running
 
     async def ended(self, running: asyncio.Future[Any], seconds: float) -> bool:
-        """Wait for what runs, but no longer than so many seconds; return whether it has ended. If not, it goes on."""
-        patience = asyncio.ensure_future(self._store.pause(seconds))
+        """Wait for a task for at most so many seconds; return whether it has ended. If not, it goes on."""
+        timeout = asyncio.ensure_future(self._store.pause(seconds))
         try:
-            await asyncio.wait([running, patience], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([running, timeout], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            patience.cancel()
+            timeout.cancel()
         return running.done()
 
     async def _refresh(self, relation: KnownRelation, *, wanted: bool) -> None:
         if not relation.idle.is_set():
             raise SourceAwayError("reading it has not ended yet")
-        columns, rows = await self.in_thread(lambda: _changed(relation), seconds=PATIENCE_SECONDS)
+        columns, rows = await self.in_thread(lambda: _changed(relation), seconds=LONGEST_READ_SECONDS)
         last = relation.last
         built_in = relation.statement is None
         needed = (
@@ -154,21 +154,21 @@ class RelationRefresher:
             changed = rows
             await self.in_thread(lambda: relation.versions.prepare(changed))
         if self._store.find(relation.name) is not relation:
-            return  # dropped meanwhile
+            return  # it was dropped in the meantime
         if rows is not None and needed:
             relation.columns = columns
-            self._made(relation, relation.versions.commit(rows, self._instants()))
+            self._note_version(relation, relation.versions.commit(rows, self._instants()))
         elif last is not None and last.failure:
-            self._made(relation, relation.versions.commit_failure("", self._instants()))
+            self._note_version(relation, relation.versions.commit_failure("", self._instants()))
         if relation.freshness.failures:
             log.info("relation is back", relation=relation.name)
         relation.trouble = None
-        self._store.fresh(relation)
+        self._store.note_fresh(relation)
         if last is not relation.last:
-            now = self._store.wall()  # files are stamped by it
+            now = self._store.wall()  # the clock of file stamps
             await self.in_thread(lambda: relation.versions.prune(now_seconds=now))
 
-    def _made(self, relation: KnownRelation, version: RelationVersion) -> None:
+    def _note_version(self, relation: KnownRelation, version: RelationVersion) -> None:
         relation.last = version
         relation.versions_total += 1
         self.changed.set()
@@ -185,7 +185,7 @@ class RelationRefresher:
 
 
 def _changed(relation: KnownRelation) -> tuple[Schema, pl.DataFrame | None]:
-    """Return the relation's columns, and its rows if they are others than those of its last version, in any order."""
+    """Return the relation's columns, and its rows if they differ from those of its last version in more than order."""
     relation.idle.clear()
     try:
         return _read(relation)

@@ -1,4 +1,4 @@
-"""Creating, dropping and describing relations: what the HTTP API calls."""
+"""Creates, drops and describes relations, for the HTTP API."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ log = get_logger(__name__)
 
 MOST_RELATIONS = 256
 DISCOVERY_SECONDS = 30.0
-"""How long a source may take to say what it has."""
+"""How long a source may take to return its columns."""
 FIRST_READ_SECONDS = 10.0
-"""How long a creation waits for the first version; it is made all the same if it takes longer."""
+"""How long a creation waits for the first version; if it takes longer, it is committed later."""
 
 
 class UnknownRelationError(CatalogError):
@@ -46,24 +46,24 @@ class UnknownRelationError(CatalogError):
 
 
 class RelationService:
-    """Relations come and go here.
+    """Creates, drops and describes relations.
 
     Parameters
     ----------
     store
-        The relations there are.
+        The relations.
     registry
-        Knows the queries that run.
+        The queries that run.
     readers
-        Knows the queries that read relations.
+        The queries that read relations.
     streams
-        Knows all names.
+        The streams, whose names relations cannot have.
     refresher
         Reads sources.
     lock
-        Held while queries, streams or relations come or go.
+        Held while queries, streams or relations are added or dropped.
     planning
-        Where statements are understood.
+        Plans statements.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class RelationService:
         Raises
         ------
         FjordSqlError
-            If the text is neither, or its source is away or has not what was declared.
+            If the text is neither, its source is away, or the source lacks declared columns.
         CatalogError
             If the name is taken, unknown, or in use.
         """
@@ -113,12 +113,12 @@ class RelationService:
     async def create(self, statement: CreateRelation) -> dict[str, Any]:
         """Create a relation and read it for the first time; return its description.
 
-        One whose columns are declared is created even if its source is away; the others are refused then.
+        If its source is away, a relation is created only if its columns are declared.
         """
         self._check_name(statement.name)
         source = self._store.source_of(statement)
         columns = await self._columns(statement, source)
-        statement.condition_on(columns)  # refused now, not when it is read
+        statement.condition_on(columns)  # an error now, not when it is read
         async with self._lock:
             self._check_name(statement.name)
             relation = self._store.create(statement, columns)
@@ -131,21 +131,21 @@ class RelationService:
             async with self._lock:
                 if relation.last is None and not self._readers.of(relation):
                     self._store.drop(relation)
-                    raise _about(statement, relation.trouble)
+                    raise _statement_error(statement, relation.trouble)
         return self.describe(relation)
 
     async def drop(self, name: str) -> None:
-        """Forget a relation.
+        """Drop a relation.
 
         Raises
         ------
         CatalogError
-            If there is none of this name, it is always there, or something reads it.
+            If there is none of this name, it is built in, or a query or stream reads it.
         """
         async with self._lock:
             relation = self.find(name)
             if relation.built_in:
-                raise CatalogError(f"relation {relation.name!r} is always there and cannot be dropped")
+                raise CatalogError(f"relation {relation.name!r} is built in and cannot be dropped")
             self._streams.catalog().without(relation.name, used_by=self._readers.of(relation))
             self._store.drop(relation)
             log.info("relation dropped", relation=relation.name)
@@ -170,7 +170,7 @@ class RelationService:
         return [self._described(each, readers.get(each.identity, ())) for each in self._store.all()]
 
     def describe(self, relation: KnownRelation) -> dict[str, Any]:
-        """Return what is known of a relation, without passwords."""
+        """Return the description of a relation, without passwords."""
         return self._described(relation, self._readers.of(relation))
 
     def _described(self, relation: KnownRelation, readers: Sequence[str]) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class RelationService:
             raise CatalogError(f"there are {MOST_RELATIONS} relations already", hint="drop some")
 
     async def _columns(self, statement: CreateRelation, source: RelationSource) -> Schema:
-        """Return the columns of a new relation: those declared, if the source has them, else those of the source."""
+        """Return the columns of a new relation: those declared, if the source has them, or else those of the source."""
         try:
             given = await self._refresher.in_thread(source.columns, seconds=DISCOVERY_SECONDS)
             if not statement.columns:
@@ -239,15 +239,15 @@ class RelationService:
             matched(statement.columns, given)
         except SourceAwayError as error:
             if not statement.columns:
-                hint = "declare its columns to create it all the same: CREATE RELATION name (column TYPE, ...) FROM ..."
+                hint = "declare its columns to create it nevertheless: CREATE RELATION name (column TYPE, ...) FROM ..."
                 raise statement.error(f"it cannot be reached: {masked(error.message)}", hint) from None
         except RelationSourceError as error:
-            raise _about(statement, error) from None
+            raise _statement_error(statement, error) from None
         return statement.columns
 
 
-def _about(statement: CreateRelation, error: RelationSourceError) -> FjordSqlError:
-    """Return what is wrong with a source as an error about the part of the statement that asked for it."""
+def _statement_error(statement: CreateRelation, error: RelationSourceError) -> FjordSqlError:
+    """Return an error of a source as an error about the part of the statement that it concerns."""
     where = "query" if statement.query else "table" if statement.table else "source"
     if isinstance(error, SourceSchemaError) and error.column is not None and statement.columns:
         where = f"column {error.column}"

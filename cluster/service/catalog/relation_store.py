@@ -1,4 +1,4 @@
-"""The relations there are: where each comes from, how fresh it is, and its versions."""
+"""The relations: where each comes from, how fresh it is, and its versions."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ log = get_logger(__name__)
 
 BUILT_IN_REFRESH_SECONDS = 5.0
 UNREADABLE_REFRESH_SECONDS = 3600.0
-"""How often the log hears of a relation whose statement cannot be read."""
+"""How often a relation whose statement cannot be read is logged."""
 KEEP_DROPPED_SECONDS = 3600.0
-"""How long versions of a relation that is gone stay: a replay may ask for them."""
+"""How long the versions of a dropped relation are kept: a replay may need them."""
 
 
 def _set_event() -> threading.Event:
@@ -46,7 +46,7 @@ def _set_event() -> threading.Event:
 
 @dataclass(slots=True, eq=False)
 class KnownRelation:
-    """A relation and how it is.
+    """A relation and its state.
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ class KnownRelation:
     versions
         Its versions.
     freshness
-        What is known of its source.
+        How fresh it is, and how often its source is read.
     statement
-        What created it; None if it is always there.
+        The statement that created it; None if it is built in.
     condition
-        Which rows of the source it has.
+        Which rows of the source it contains.
     """
 
     name: str
@@ -75,19 +75,19 @@ class KnownRelation:
     statement: CreateRelation | None = None
     condition: tuple[Comparison, ...] = ()
     next_look: float = -math.inf
-    """When its source is looked at again, by the clock of the store."""
+    """When its source is read again, by the clock of the store."""
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while its source is looked at."""
+    """Held while it is refreshed."""
     idle: threading.Event = field(default_factory=_set_event)
-    """Clear while a thread reads its source, which may be longer than anybody waits for it."""
+    """Clear while a thread reads its source, which may go on after a refresh has given up."""
     unreadable: str = ""
-    """The statement that created it, if that cannot be read any more."""
+    """The statement that created it, if this version cannot read it."""
     preparing: bool = False
-    """True from the writing of a version's rows to its commit: no other version may come between."""
+    """True from the writing of a version's rows to its commit: no other version may be committed in between."""
     estimate: int | None = None
-    """How many rows its source says it has, if the first reading takes long."""
+    """The source's estimate of its rows, if the first reading takes long."""
     trouble: Exception | None = None
-    """What went wrong when its source was looked at last."""
+    """The error of its last refresh; None if that succeeded."""
     failures_total: int = 0
     versions_total: int = 0
     last: RelationVersion | None = field(default=None)
@@ -95,31 +95,31 @@ class KnownRelation:
 
     @property
     def built_in(self) -> bool:
-        """True if it is always there."""
+        """True if it exists without having been created."""
         return self.statement is None and not self.unreadable
 
 
 class RelationStore:
-    """All relations by name, as the registry remembers them.
+    """All relations by name, as the registry has them.
 
     Parameters
     ----------
     registry
-        Remembers them.
+        Keeps their statements.
     folder
         Where their versions are.
     limits
-        What reading one may take.
+        Limits of reading a source.
     sensors
-        The catalog of sensors, which is a relation without being created; None for none.
+        The catalog of sensors, a built-in relation; None for none.
     clock
-        Seconds of a clock that is never set: periods and ages are measured by it.
+        Seconds of a monotonic clock, for periods and ages.
     wall
-        Seconds since 1970, which somebody may set: what is remembered from one run to the next is stamped by it.
+        Seconds since 1970, for stamps that outlive this process; this clock may be set.
     chance
         Random numbers from 0 to 1.
     pause
-        Waits so many seconds: how long a source may take to answer.
+        Waits so many seconds, for timeouts of sources.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class RelationStore:
         self._dropped: dict[Path, float] = {}
         for registered in registry.relations():
             try:
-                self.take_up(registered)
+                self.load(registered)
             except FjordError as error:
                 self._keep_unreadable(registered, error)
         if sensors is not None and self.find(SENSORS) is None:
@@ -170,21 +170,23 @@ class RelationStore:
         return self._by_name.get(name.casefold())
 
     def entries(self) -> list[StaticRelation]:
-        """Return them as a catalog has them."""
+        """Return the entries of a catalog."""
         return [StaticRelation(each.name, each.identity, each.columns) for each in self.all()]
 
     def source_of(self, statement: CreateRelation) -> RelationSource:
-        """Return the source a statement names; errors are those of :func:`open_source`."""
+        """Return the source that a statement names; errors are those of :func:`open_source`."""
         return open_source(statement, limits=self._limits, sensors=self._sensors)
 
     def create(self, statement: CreateRelation, columns: Schema) -> KnownRelation:
-        """Remember a new relation; it has no version yet."""
-        relation = self.take_up(self._registry.create(statement.name, statement.text, columns))
-        relation.next_look = self.clock() + relation.freshness.refresh_seconds  # who creates it looks at once
+        """Register a new relation; it has no version yet."""
+        relation = self.load(self._registry.create(statement.name, statement.text, columns))
+        relation.next_look = (
+            self.clock() + relation.freshness.refresh_seconds
+        )  # its first refresh is not due, but started by its creation
         return relation
 
-    def take_up(self, registered: RegisteredRelation) -> KnownRelation:
-        """Return the relation that was registered, with the versions it has."""
+    def load(self, registered: RegisteredRelation) -> KnownRelation:
+        """Return the relation that was registered, with its versions."""
         statement = parse_statement(registered.text, registered=True)
         if not isinstance(statement, CreateRelation):
             raise StorageError(f"the registry has no CREATE RELATION for relation {registered.name!r}")
@@ -202,22 +204,22 @@ class RelationStore:
             statement.condition_on(registered.columns),
         )
         self._by_name[relation.name.casefold()] = relation
-        return self._recalled(relation)
+        return self._with_last_version(relation)
 
     def drop(self, relation: KnownRelation) -> None:
-        """Forget a relation; its versions go when no replay can ask for them any more."""
+        """Remove a relation; its versions are removed when no replay can need them any more."""
         self._registry.drop(relation.name)
         self._by_name.pop(relation.name.casefold())
         self._dropped[relation.versions.folder] = self.clock()
 
-    def fresh(self, relation: KnownRelation) -> None:
-        """Note that a relation is as its source is now."""
+    def note_fresh(self, relation: KnownRelation) -> None:
+        """Note that a relation equals its source now."""
         relation.freshness = relation.freshness.succeeded(self.clock())
         if relation.statement is not None:
             self._registry.set_fresh(relation.name, int(self.wall() * 1e6))
 
     def remove_dropped(self) -> None:
-        """Remove versions of relations that have been gone for long."""
+        """Remove the versions of relations that were dropped long ago."""
         for folder, since in list(self._dropped.items()):
             if self.clock() - since >= KEEP_DROPPED_SECONDS:
                 del self._dropped[folder]
@@ -225,16 +227,16 @@ class RelationStore:
                 log.info("versions removed", relation=folder.name)
 
     def _keep_unreadable(self, registered: RegisteredRelation, error: FjordError) -> None:
-        """Let what queries have of a relation go on, though the statement that created it cannot be read any more."""
+        """Keep the versions of a relation for its queries, although this version cannot read the statement."""
         log.warning("relation cannot be read", relation=registered.name, reason=error.message, hint=error.hint)
         source, versions = UnreadableSource(error), RelationVersions(self._folder / registered.identity)
         freshness = Freshness(UNREADABLE_REFRESH_SECONDS, None, self._fresh_at(registered))
         relation = KnownRelation(registered.name, registered.identity, registered.columns, source, versions, freshness)
         relation.unreadable = registered.text
-        self._by_name[relation.name.casefold()] = self._recalled(relation)
+        self._by_name[relation.name.casefold()] = self._with_last_version(relation)
 
     def _fresh_at(self, registered: RegisteredRelation) -> float | None:
-        """Return by the store's clock when a relation was fresh; now, if the wall clock has been set back since."""
+        """Return when a relation was last fresh, by the store's clock; now, if the wall clock has been set back."""
         if registered.fresh_us is None:
             return None
         return self.clock() - max(self.wall() - registered.fresh_us / 1e6, 0.0)
@@ -243,14 +245,14 @@ class RelationStore:
         identity = f"{SENSORS}@0"
         versions = RelationVersions(self._folder / identity)
         freshness = Freshness(BUILT_IN_REFRESH_SECONDS)
-        relation = self._recalled(KnownRelation(SENSORS, identity, (), sensors, versions, freshness))
+        relation = self._with_last_version(KnownRelation(SENSORS, identity, (), sensors, versions, freshness))
         if relation.last is not None:
             sensors.remember(versions.snapshot(relation.last.number))
         relation.columns = sensors.schema()
         self._by_name[SENSORS] = relation
 
     @staticmethod
-    def _recalled(relation: KnownRelation) -> KnownRelation:
+    def _with_last_version(relation: KnownRelation) -> KnownRelation:
         for number in reversed(relation.versions.numbers()):
             try:
                 relation.last = relation.versions.version(number)

@@ -15,7 +15,7 @@ from protocols.errors import FjordError
 
 @dataclass(frozen=True, slots=True)
 class UnreadableStream:
-    """A stream that no query can read.
+    """A stream whose statement this version refuses.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class UnreadableStream:
     text
         The statement that created it.
     reason
-        Why that is refused.
+        Why this version refuses it.
     """
 
     name: str
@@ -33,35 +33,35 @@ class UnreadableStream:
 
 
 class UnreadableStreams:
-    """All of them, by name without regard to case."""
+    """All unreadable streams, by name without regard to case."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, UnreadableStream] = {}
 
     def all(self) -> list[UnreadableStream]:
-        """Return them, oldest first."""
+        """Return all, oldest first."""
         return list(self._by_name.values())
 
     def find(self, name: str) -> UnreadableStream | None:
-        """Return the one of this name, or None."""
+        """Return the stream of this name, or None."""
         return self._by_name.get(name.casefold())
 
     def add(self, name: str, text: str, error: FjordError) -> None:
-        """Remember why a stream cannot be read."""
+        """Note why a stream cannot be read."""
         self._by_name[name.casefold()] = UnreadableStream(name, text, str(error))
 
     def remove(self, name: str) -> None:
-        """Forget one, if it is there."""
+        """Remove a stream, if it is unreadable."""
         self._by_name.pop(name.casefold(), None)
 
 
 class ReservedNames:
-    """The names, shared by the ingest, which must not take up such a stream, and by the services that reserve them.
+    """The reserved names, shared by the ingest, which rejects offers of them, and by the services that reserve them.
 
     Parameters
     ----------
     relations
-        The relations there are.
+        The relations.
     """
 
     def __init__(self, relations: RelationStore) -> None:

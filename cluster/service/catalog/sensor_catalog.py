@@ -36,14 +36,14 @@ _INT64 = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class EntryPublished:
-    """A proxy says how one of its motes is."""
+    """A proxy has published the entry of a mote."""
 
     entry: MoteEntry
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRemoved:
-    """A proxy has forgotten a mote."""
+    """A proxy has removed a mote."""
 
     proxy: str
     mote: str
@@ -51,7 +51,7 @@ class EntryRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ProxyChanged:
-    """A proxy came or went."""
+    """A proxy has connected, or gone offline."""
 
     proxy: str
     online: bool
@@ -59,7 +59,7 @@ class ProxyChanged:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The broker is about to send everything it retains; what it does not send has been removed meanwhile."""
+    """The broker is about to send all retained messages; entries that it does not send have been removed."""
 
 
 Event = EntryPublished | EntryRemoved | ProxyChanged | Connected
@@ -71,15 +71,15 @@ class SensorCatalog:
     Parameters
     ----------
     quarantine
-        Keeps entries that were refused: (kind, reason, where from, bytes).
+        Keeps entries that were rejected: (kind, reason, origin, content).
     mismatches
         Returns, by proxy and stream, why sensors are not asked for samples; any thread may call it.
     proxy_clocks
-        Returns, by proxy, how its clock is wrong; any thread may call it.
+        Returns, by proxy, the fault of its clock; any thread may call it.
     refused_demands
-        Returns, by proxy and stream, for which queries they are not asked, and why; any thread may call it.
-    most_sensors, most_proxies, most_properties
-        What goes beyond is refused and counted.
+        Returns, by proxy and stream, the queries that the proxy leaves out, and why; any thread may call it.
+    max_sensors, max_proxies, max_properties
+        Limits; what exceeds them is rejected and counted.
     """
 
     subscriptions = (Subscription(topics.mote_entry("+", "+")), Subscription(topics.proxy_status("+")))
@@ -91,26 +91,26 @@ class SensorCatalog:
         mismatches: Callable[[], Mapping[tuple[str, str], str]] = dict,
         proxy_clocks: Callable[[], Mapping[str, ClockFault]] = dict,
         refused_demands: Callable[[], Mapping[tuple[str, str], str]] = dict,
-        most_sensors: int = MOST_SENSORS,
-        most_proxies: int = MOST_PROXIES,
-        most_properties: int = MOST_PROPERTIES,
+        max_sensors: int = MOST_SENSORS,
+        max_proxies: int = MOST_PROXIES,
+        max_properties: int = MOST_PROPERTIES,
     ) -> None:
         self._quarantine = quarantine
         self.mismatches = mismatches
         self.proxy_clocks = proxy_clocks
         self.refused_demands = refused_demands
-        self._most_sensors = most_sensors
-        self._most_proxies = most_proxies
-        self._most_properties = most_properties
+        self._most_sensors = max_sensors
+        self._most_proxies = max_proxies
+        self._most_properties = max_properties
         self._entries: dict[tuple[str, str], MoteEntry] = {}
         self._properties: Counter[str] = Counter()
         self._online: set[str] = set()
-        self.refused: dict[str, int] = {}
-        """Messages refused, by reason."""
+        self.rejected: dict[str, int] = {}
+        """Messages that were rejected, by reason."""
         self.connected_at: float | None = None
-        """When the broker began to send everything it retains, by the clock that only goes forward."""
+        """When the broker last began to send retained messages, by the monotonic clock."""
         self.ledger = Ledger()
-        """What the motes have spent."""
+        """The energy that motes have spent."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -120,11 +120,11 @@ class SensorCatalog:
         return tuple(self._entries.values()), frozenset(self._online)
 
     def relation(self) -> pl.DataFrame:
-        """Return the relation ``sensors`` as it stands; any thread may call it."""
+        """Return the present relation ``sensors``; any thread may call it."""
         return sensors_relation(*self.snapshot(), self.mismatches(), self.proxy_clocks(), self.refused_demands())
 
     def clock_faults(self) -> Mapping[str, int]:
-        """Return how many sensors have a clock that is wrong, by how it is."""
+        """Return how many sensors have a wrong clock, by kind of fault."""
         counts = dict.fromkeys((each.value for each in ClockFault), 0)
         for entry in self._entries.values():
             if entry.clock_fault is not None:
@@ -132,27 +132,27 @@ class SensorCatalog:
         return counts
 
     def samples_rejected(self) -> Mapping[str, int]:
-        """Return how many samples of today's sensors were refused as their clocks were wrong, by how they were."""
+        """Return how many samples of the present sensors were rejected because of wrong clocks, by kind of fault."""
         return {
             ClockFault.AHEAD.value: sum(entry.samples_ahead for entry in self._entries.values()),
             ClockFault.BEHIND.value: sum(entry.samples_behind for entry in self._entries.values()),
         }
 
     def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
-        """Take a message on one of :attr:`subscriptions`; bad ones are refused and counted, others passed over."""
+        """Handle a message on one of :attr:`subscriptions`; bad ones are rejected and counted, others ignored."""
         try:
             event = event_of(message, topic)
             if event is not None:
                 self.apply(event)
         except FrameError as error:
-            self.refused[error.reason] = self.refused.get(error.reason, 0) + 1
-            log.warning("sensor refused", topic=message.topic, reason=error.reason, error=str(error))
-            # A full catalog is no fault of the message, and the ingest keeps bad statuses.
+            self.rejected[error.reason] = self.rejected.get(error.reason, 0) + 1
+            log.warning("sensor rejected", topic=message.topic, reason=error.reason, error=str(error))
+            # The message is not at fault if the catalog is full; and the ingest keeps bad statuses.
             if self._quarantine is not None and topic.kind == "mote_entry" and error.reason != "full":
                 self._quarantine(topic.kind, str(error), message.topic, message.payload[:4096])
 
     def apply(self, event: Event) -> None:
-        """Let something happen.
+        """Apply an event.
 
         Raises
         ------
@@ -187,27 +187,27 @@ class SensorCatalog:
             raise FrameError(
                 "full",
                 f"sensors have {self._most_properties:,} different properties already; {entry.mote!r} brings more",
-                hint="name what means the same in the same way in all streams",
+                hint="give properties that mean the same one name in all streams",
             )
         self._remove(key)
         self._entries[key] = entry
         self._properties.update(names)
-        self.ledger.see(entry)
+        self.ledger.note(entry)
 
     def _remove(self, key: tuple[str, str]) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._properties.subtract(_folded(entry))
-            self._properties = +self._properties  # without those that no sensor has any more
+            self._properties = +self._properties  # drops properties that no sensor has any more
 
 
 def event_of(message: Message, topic: topics.ParsedTopic) -> Event | None:
-    """Return what a message says, None if it is not about sensors.
+    """Return the event that a message carries; None if it does not concern sensors.
 
     Raises
     ------
     FrameError
-        If it is garbled, or speaks for somebody else.
+        If it is garbled, or carries the entry of another mote than its topic names.
     """
     match topic.kind, topic.names:
         case "mote_entry", (proxy, mote):
@@ -232,12 +232,12 @@ def loss_of(entry: MoteEntry) -> float | None:
 
 ONLINE_COLUMN = "proxy_online"
 MISMATCH_COLUMN = "mismatch"
-"""Why a sensor is not asked for samples: its stream is declared otherwise than its proxy offers it."""
+"""Why a sensor is not asked for samples: its proxy does not offer its stream as it is declared."""
 PROXY_CLOCK_COLUMN = "proxy_clock_fault"
-"""How its proxy's clock is wrong."""
+"""The fault of its proxy's clock."""
 
 REFUSED_COLUMN = "refused_demands"
-"""For which queries a sensor is not asked, as its proxy cannot answer them."""
+"""The queries for which a sensor is not asked, because its proxy cannot answer them."""
 
 COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | None]]] = {
     "sensor": (pl.String, lambda entry: entry.mote),
@@ -270,7 +270,7 @@ COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | 
 }
 """Type and value of the columns that every sensor has, in order. A new field of an entry gets a line here."""
 
-_TAKEN = {ONLINE_COLUMN, MISMATCH_COLUMN, PROXY_CLOCK_COLUMN, REFUSED_COLUMN, *COLUMNS}
+_BUILT_IN = {ONLINE_COLUMN, MISMATCH_COLUMN, PROXY_CLOCK_COLUMN, REFUSED_COLUMN, *COLUMNS}
 
 
 def sensors_relation(
@@ -285,13 +285,13 @@ def sensors_relation(
     Parameters
     ----------
     entries
-        What the catalog holds.
+        Those of the catalog.
     online
-        The proxies that are online; None if that is not known.
+        The proxies that are online; None if it is unknown.
     mismatches
         By proxy and stream, why the proxy does not feed it.
     proxy_clocks
-        By proxy, how its clock is wrong.
+        By proxy, the fault of its clock.
     refused_demands
         By proxy and stream, which queries the proxy leaves out, and why.
 
@@ -306,7 +306,7 @@ def sensors_relation(
         pl.Series(name, [value(entry) for entry in rows], dtype=kind) for name, (kind, value) in COLUMNS.items()
     ]
     presence = [None if online is None else entry.proxy in online for entry in rows]
-    refused = [(mismatches or {}).get((entry.proxy, entry.stream)) for entry in rows]
+    mismatched = [(mismatches or {}).get((entry.proxy, entry.stream)) for entry in rows]
     left_out = [(refused_demands or {}).get((entry.proxy, entry.stream)) for entry in rows]
     spellings: dict[str, str] = {}
     for name in sorted({name for entry in rows for name in entry.properties}):
@@ -318,7 +318,7 @@ def sensors_relation(
     ]
     wrong = [(proxy_clocks or {}).get(entry.proxy) for entry in rows]
     own = [
-        pl.Series(MISMATCH_COLUMN, refused, dtype=pl.String),
+        pl.Series(MISMATCH_COLUMN, mismatched, dtype=pl.String),
         pl.Series(PROXY_CLOCK_COLUMN, wrong, dtype=pl.String),
         pl.Series(REFUSED_COLUMN, left_out, dtype=pl.String),
         pl.Series(ONLINE_COLUMN, presence, dtype=pl.Boolean),
@@ -333,7 +333,7 @@ def property_column(name: str) -> str:
     ('segment', 'property_Type', 'property_property_type')
     """
     folded = name.casefold()
-    return f"{PROPERTY_PREFIX}{name}" if folded in _TAKEN or folded.startswith(PROPERTY_PREFIX) else name
+    return f"{PROPERTY_PREFIX}{name}" if folded in _BUILT_IN or folded.startswith(PROPERTY_PREFIX) else name
 
 
 def _folded(entry: MoteEntry) -> set[str]:

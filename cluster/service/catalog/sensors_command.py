@@ -1,4 +1,4 @@
-"""``fjord sensors`` shows which sensors there are, where, and how they are."""
+"""``fjord sensors`` shows sensors: where they are, and their state."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ DETAILS = (
     "proxy_clock_fault",
     "refused_demands",
 )
-"""Shown only when asked for by name."""
+"""Shown only if they are named."""
 UNREMARKABLE = {"stretched": 1, "lifetime_kept": True, "mismatch": None, "clock_fault": None, "samples_ahead": 0,
                 "samples_behind": 0, "proxy_clock_fault": None, "refused_demands": None}  # fmt: skip
-"""Details that are shown if a sensor has another value: its battery makes it sample less often, or will not last; it is
-not asked, as its columns are not those of its stream, or not for some queries, as its proxy cannot answer them; or its
+"""Details that are shown if any sensor has another value: its battery makes it sample less often, or will not last; its
+stream is declared with other columns, or its proxy leaves out queries, so that it is not asked for samples; or its
 clock, or that of its proxy, is wrong."""
 SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))
 """Shown as percent."""
@@ -72,14 +72,14 @@ def sensors(
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option("--columns", metavar="A,B,...", help="Columns to show, in this order; 'all' for all there are."),
+        typer.Option("--columns", metavar="A,B,...", help="Columns to show, in this order; 'all' for every column."),
     ] = None,
     api: Api = DEFAULT_API,
     as_json: AsJson = False,
 ) -> None:
     """Show sensors: type, place, state, battery, radio statistics.
 
-    A fixed property of a sensor, such as its segment, is a column like any other. Texts go into single quotes:
+    A fixed property of a sensor, such as its segment, is a column like any other. Texts are in single quotes:
 
     fjord sensors --where "type = 'loop' AND segment IN (3, 4)"
 
@@ -91,10 +91,10 @@ def sensors(
         raise typer.BadParameter("give a condition or a whole query, not both", param_hint="--where / --sql")
     with make_client(api) as client:
         found = client.sensors(where=condition, sql=sql)
-    there, rows = [str(name) for name in found["columns"]], list(found["rows"])
-    shown = there if sql is not None or as_json else _usual(there, rows)
+    names, rows = [str(name) for name in found["columns"]], list(found["rows"])
+    shown = names if sql is not None or as_json else _default_columns(names, rows)
     if columns is not None:
-        shown = _chosen(columns, there)
+        shown = _named_columns(columns, names)
     if as_json:
         print_json([{name: row[name] for name in shown} for row in rows])
     elif rows:
@@ -103,27 +103,27 @@ def sensors(
         typer.echo("nothing found" if condition or sql else "no proxy has announced a sensor")
 
 
-def _usual(there: list[str], rows: list[dict[str, Any]]) -> list[str]:
+def _default_columns(names: list[str], rows: list[dict[str, Any]]) -> list[str]:
     return [
-        *(name for name in SHOWN_FIRST if name in there),
+        *(name for name in SHOWN_FIRST if name in names),
         *(name for name, usual in UNREMARKABLE.items() if any(row.get(name, usual) != usual for row in rows)),
-        *(name for name in there if name not in SHOWN_FIRST and name not in DETAILS),
+        *(name for name in names if name not in SHOWN_FIRST and name not in DETAILS),
     ]
 
 
-def _chosen(columns: str, there: list[str]) -> list[str]:
+def _named_columns(columns: str, names: list[str]) -> list[str]:
     if columns.strip().casefold() == "all":
-        return there
-    by_folded = {name.casefold(): name for name in there}
-    chosen = []
+        return names
+    by_folded = {name.casefold(): name for name in names}
+    found = []
     for word in (part.strip() for part in columns.split(",")):
         name = by_folded.get(word.casefold())
         if name is None:
-            close = did_you_mean(word, there)
-            hint = f"there are {', '.join(there)}"
+            close = did_you_mean(word, names)
+            hint = f"the columns are {', '.join(names)}"
             raise ClusterError(f"there is no column {word!r}", hint=f"{close} {hint}" if close else hint)
-        chosen.append(name)
-    return chosen
+        found.append(name)
+    return found
 
 
 def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
@@ -140,13 +140,13 @@ def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
         )
     for row in rows:
         table.add_row(*(_shown(name, row[name]) for name in names))
-    # As wide as it needs to be: a terminal had better wrap lines than lose their ends.
+    # As wide as the table: a terminal may wrap lines, but not cut off their ends.
     width = Console(width=WIDEST, markup=False).measure(table).maximum
     Console(width=width, markup=False, highlight=False).print(table, soft_wrap=True)
 
 
 def _shown(name: str, value: Any) -> str:
-    """Return a value as people read it."""
+    """Return a value for people to read."""
     match value:
         case None:
             return "-"

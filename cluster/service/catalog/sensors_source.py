@@ -17,7 +17,7 @@ from cluster.service.catalog.sensor_catalog import SensorCatalog
 from protocols.wire.streams import FieldType
 
 SETTLING_SECONDS = 10.0
-"""From a connection to the broker until all that it retains, and all proxies that connect again, have been heard."""
+"""From a connection to the broker until retained messages, and those of returning proxies, have come."""
 
 _FIELD_TYPES = {kind: field for field, kind in POLARS_TYPES.items()}
 
@@ -25,20 +25,20 @@ _FIELD_TYPES = {kind: field for field, kind in POLARS_TYPES.items()}
 class SensorsSource:
     """The catalog as a source.
 
-    Columns never go, as queries may read them: what no sensor has is NULL. A property keeps the type it had first;
-    values of another type that cannot be converted are NULL.
+    Columns are never removed, because queries may read them: a property that no sensor has any more is NULL. A property
+    keeps its first type; values of another type that cannot be converted are NULL.
 
     Parameters
     ----------
     read
         Returns the catalog as a table; any thread may call it.
     limits
-        What it may take.
+        Limits of its size.
     connected_at
-        Returns when the catalog began to fill; None if it has not. Until it had time to, the source is away, so that a
-        cluster that starts again does not take all sensors for gone.
+        Returns when the catalog began to fill; None if it has not. Until it has had time to, the source is away, so that
+        after a restart of the cluster sensors do not seem to have been removed.
     clock
-        Seconds that only go forward.
+        Seconds of a monotonic clock.
     """
 
     shown = "catalog:sensors"
@@ -67,16 +67,16 @@ class SensorsSource:
         )
 
     def remember(self, snapshot: Path) -> None:
-        """Take up the columns of a version that was made before."""
+        """Add the columns of an earlier version."""
         for name, dtype in pl.scan_parquet(snapshot, glob=False).collect_schema().items():
-            self._learn(name, dtype)
+            self._add_column(name, dtype)
 
     def schema(self) -> Schema:
-        """Return the columns there are and were."""
+        """Return the present and all earlier columns."""
         return self._schema(self._read())
 
     def columns(self) -> tuple[SourceColumn, ...]:
-        """Return the columns there are and were, as a source does."""
+        """Return the present and all earlier columns, as a source does."""
         return tuple(SourceColumn(column.name, column.type, column.type.value) for column in self.schema())
 
     def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> pl.DataFrame:
@@ -84,7 +84,7 @@ class SensorsSource:
         since = self._connected_at()
         if since is None or self._clock() - since < SETTLING_SECONDS:
             raise SourceStartingError(
-                "the broker has been connected to only just, and sensors are still being announced"
+                "the cluster has just connected to the broker, and sensors are still being announced"
             )
         found = self._read()
         by_folded = {name.casefold(): name for name in found.columns}
@@ -105,8 +105,8 @@ class SensorsSource:
 
     def _schema(self, frame: pl.DataFrame) -> Schema:
         for name, dtype in frame.schema.items():
-            self._learn(name, dtype)
+            self._add_column(name, dtype)
         return tuple(self._known.values())
 
-    def _learn(self, name: str, dtype: pl.DataType) -> None:
+    def _add_column(self, name: str, dtype: pl.DataType) -> None:
         self._known.setdefault(name.casefold(), Column(name, _FIELD_TYPES.get(dtype.base_type(), FieldType.TEXT)))

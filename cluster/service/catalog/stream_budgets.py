@@ -1,4 +1,4 @@
-"""What may be kept of each stream: as the cluster's settings say, or a budget of the stream's own."""
+"""What may be kept of each stream: a budget of its own, or that of the cluster's settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StreamBudgets:
     Parameters
     ----------
     registry
-        Remembers what was said of single streams.
+        Keeps the budgets of single streams.
     default
         For all others.
     """
@@ -41,7 +41,7 @@ class StreamBudgets:
         return self._own.get(stream, self._default)
 
     def set(self, stream: str, budget: Budget | None, known: Mapping[str, object]) -> None:
-        """Say what may be kept of a stream; None is what holds for all others.
+        """Set what may be kept of a stream; None is the default.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class StreamBudgets:
         budget
             What may be kept.
         known
-            The streams there are, by name.
+            The streams, by name.
 
         Raises
         ------
@@ -66,13 +66,13 @@ class StreamBudgets:
         self._own[stream] = budget
 
     def forget(self, stream: str) -> None:
-        """Forget what was said of a stream; one of its name is kept as all others are."""
+        """Remove the budget of a stream, which then has the default."""
         self._registry.streams.set_budget(stream, None)
         self._own.pop(stream, None)
 
 
-class StillRead:
-    """How far all have come that read what is stored of a stream.
+class ReadProgress:
+    """How far all queries have come in reading a stream.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class StillRead:
     plan
         Returns the newest plan.
     root
-        Returns where a stream's table is.
+        Returns the folder of a stream's table.
     """
 
     def __init__(self, positions: SparkPositions, plan: Callable[[], PhysicalPlan], root: Callable[[str], str]) -> None:
@@ -90,17 +90,17 @@ class StillRead:
         self._root = root
 
     def __call__(self, stream: str) -> Passed | None:
-        """Return the instant before which nothing has to read a stream any more; None if nothing reads it.
+        """Return the instant before which no query has to read a stream any more; None if none reads it.
 
         Raises
         ------
         ClusterError
-            If that cannot be seen.
+            If it is unknown.
         """
         found: list[Passed] = []
         version = self._positions(stream)
         if version is not None:
-            # No row that comes later is stamped before it.
+            # No later row is stamped before the watermark.
             watermark_us = watermark_at(CommitLog(self._root(stream)), version) if version >= 0 else None
             instant_us = EVER_US if watermark_us is None else watermark_us
             found.append(Passed(instant_us, "queries have not read it yet"))
@@ -115,7 +115,7 @@ class StillRead:
 
 
 def retention_json(retention: StreamRetention) -> dict[str, Any]:
-    """Return what may be kept of a stream, what has gone, and what should and cannot, as the API shows it."""
+    """Return the budget of a stream, what was removed, and what exceeds the budget, as the API shows it."""
     budget, dropped, blocked = retention.budget, retention.dropped, retention.blocked
     since_us = retention.kept_from_us
     return {

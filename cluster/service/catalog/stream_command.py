@@ -36,7 +36,7 @@ def create_stream(
 
 @stream.command("list")
 def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
-    """List streams, with their columns, how far they have come, and who offers them otherwise than they are."""
+    """List streams with their columns, their low watermarks, and the offers that do not fit them."""
     with make_client(api) as client:
         streams = client.streams()
     if as_json:
@@ -61,31 +61,31 @@ def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
 
 
 def _remarks(stream: dict[str, Any]) -> list[str]:
-    """Return what is wrong with what proxies offer and send of a stream, a sentence each."""
+    """Return a sentence for each problem with a stream, its offers and its samples."""
     offers = stream.get("offers", [])
     remarks = []
     if stream.get("error"):
         remarks.append(
             f"stream {stream['name']} was created by an earlier version and cannot be read: {stream['error']}; "
-            f"drop it with `fjord stream drop {stream['name']}`, and create it anew: queries that run go on"
+            f"drop it with `fjord stream drop {stream['name']}`, and create it anew: running queries continue"
         )
     if stream.get("damage"):
         remarks.append(f"stream {stream['name']} was damaged when the cluster was started: {stream['damage']}")
     remarks += mismatch_texts([{"stream": stream["name"], **offer} for offer in offers if not offer["fits"]])
     remarks += [
-        f"proxy {offer['proxy']} keeps samples of stream {stream['name']} that do not fit it in its spool"
+        f"proxy {offer['proxy']} keeps samples that do not fit stream {stream['name']} in its spool"
         for offer in offers
         if offer["held"]
     ]
     retention = stream.get("retention") or {"dropped_rows": 0, "over": None}
     if retention["dropped_rows"]:
         remarks.append(
-            f"{retention['dropped_rows']:,} rows of stream {stream['name']} have been removed as they were too old, or "
-            f"too many; it is kept since {retention['kept_since']}"
+            f"{retention['dropped_rows']:,} rows of stream {stream['name']} have been removed because they were too "
+            f"old or too many; it is kept since {retention['kept_since']}"
         )
     if retention["over"]:
         remarks.append(
-            f"stream {stream['name']} takes {format_byte_size(retention['over']['bytes'])} more than it may: "
+            f"stream {stream['name']} exceeds its budget by {format_byte_size(retention['over']['bytes'])}: "
             f"{retention['over']['reason']}"
         )
     rejected = stream.get("rejected", {"batches": 0})
@@ -95,9 +95,7 @@ def _remarks(stream: dict[str, Any]) -> list[str]:
         )
     lost = stream.get("lost", {})
     remarks += [
-        f"{count:,} {what} of stream {stream['name']} were stored once, and are lost"
-        for what, count in lost.items()
-        if count
+        f"{count:,} {what} of stream {stream['name']} were stored and are lost" for what, count in lost.items() if count
     ]
     return remarks
 
@@ -113,12 +111,12 @@ def keep_stream(
         ),
     ] = None,
     size: Annotated[int | None, byte_size_option("--size", help="How much on disk.", shown_default="no bound")] = None,
-    as_others: Annotated[bool, typer.Option("--as-others", help="What the cluster keeps of all streams.")] = False,
+    as_others: Annotated[bool, typer.Option("--as-others", help="Use the cluster's default again.")] = False,
     api: Api = DEFAULT_API,
 ) -> None:
-    """Set how much of a stream is kept; what is older goes once nothing has to read it any more."""
+    """Set how much of a stream is kept; older rows are removed once no query has to read them."""
     if as_others and (retention is not None or size is not None):
-        raise typer.BadParameter("say either how much, or that it is kept as others are", param_hint="--as-others")
+        raise typer.BadParameter("give either a bound or --as-others", param_hint="--as-others")
     with make_client(api) as client:
         if as_others:
             client.keep_stream_as_others(name)
@@ -132,7 +130,7 @@ def drop_stream(
     *,
     api: Api = DEFAULT_API,
 ) -> None:
-    """Forget streams that nothing uses, and what is stored of them."""
+    """Drop streams that nothing uses, and their tables."""
     with make_client(api) as client:
         for name in names:
             client.drop_stream(name)

@@ -1,4 +1,4 @@
-"""What the API says of proxies that offer a stream: who feeds it, who does not, and why."""
+"""What the API shows of offers of a stream: which proxies feed it, which do not, and why."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def offers_of(ingest: Ingest, stream: str) -> list[dict[str, Any]]:
-    """Return what proxies offer of a stream that proxies feed, by their names.
+    """Return the offers of a base stream, in the order of the proxies' names.
 
     Parameters
     ----------
     ingest
-        Knows the offers.
+        The ingest, which keeps the offers.
     stream
         Its name.
     """
@@ -34,14 +34,14 @@ def offers_of(ingest: Ingest, stream: str) -> list[dict[str, Any]]:
 
 
 def mismatches_of(ingest: Ingest, streams: Iterable[str]) -> list[dict[str, Any]]:
-    """Return, for the streams that a query reads, the offers that do not fit: nobody asks the sensors behind them.
+    """Return, for the streams that a query reads, the offers that do not fit: their sensors are not asked for samples.
 
     Parameters
     ----------
     ingest
-        Knows the offers.
+        The ingest, which keeps the offers.
     streams
-        Names of streams, with or without those that are derived.
+        Names of streams; derived ones are ignored.
     """
     return [
         {"stream": stream, "proxy": offer["proxy"], "online": offer["online"], "reasons": offer["reasons"]}
@@ -52,7 +52,7 @@ def mismatches_of(ingest: Ingest, streams: Iterable[str]) -> list[dict[str, Any]
 
 
 def rejected_of(ingest: Ingest, stream: str) -> dict[str, Any]:
-    """Return which samples of a stream have been rejected for good since the cluster was started, and why the last."""
+    """Return how many batches and samples of a stream were rejected since the cluster started, and the last reason."""
     writer = ingest.writers[stream]
     counters = writer.admission.counters
     return {"batches": counters.rejected, "samples": counters.rejected_rows, "reason": writer.last_rejection}

@@ -1,4 +1,4 @@
-"""Declaring and forgetting streams: CREATE STREAM, CREATE STREAM ... AS and DROP STREAM."""
+"""Creates and drops streams: CREATE STREAM, CREATE STREAM ... AS and DROP STREAM."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from protocols.wire.topics import check_name
 log = get_logger(__name__)
 
 SOURCES = ("mqtt",)
-"""Who can feed a stream: proxies, over MQTT."""
+"""What can feed a stream: proxies, over MQTT."""
 
 
 class StreamService:
-    """The streams a query may name: those that proxies offer, those declared before any proxy does, and derived ones.
+    """The streams that a query may name: those that proxies offer, those declared before, and derived ones.
 
     Parameters
     ----------
     registry
-        Remembers what was declared.
+        Keeps the statements.
     ingest
         Keeps the tables of base streams.
     lock
-        Held while queries or streams come or go.
+        Held while queries, streams or relations are added or dropped.
     names
-        The relations, which queries may name too, and the names of streams that no proxy may offer.
+        The relations, and the names by which no proxy may offer a stream.
     planning
-        Where statements are understood.
+        Plans statements.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class StreamService:
         self._planning = planning
         self._stamps: dict[str, str | None] = {}
         self.unreadable = names.unreadable
-        self._take_up_again(registry.streams.statements())
+        self._load_statements(registry.streams.statements())
         for each in self.unreadable.all():
-            log.warning("stream cannot be read: drop it, and create it anew", stream=each.name, reason=each.reason)
+            log.warning("stream cannot be read: drop it, and create it again", stream=each.name, reason=each.reason)
 
     @property
     def derived(self) -> list[DerivedStream]:
@@ -76,7 +76,7 @@ class StreamService:
         base = [BaseStream(schema, self._stamps.get(name)) for name, schema in self._ingest.schemas.items()]
         catalog = Catalog.of([*base, *self._names.derived.values()])
         for relation in self._names.relations.entries():
-            # A stream that was there before the relation came to be built in keeps its name.
+            # A stream that is older than the built-in relation of its name keeps the name.
             if catalog.find(relation.name) is None:
                 catalog = catalog.with_stream(relation)
         reasons = {each.name.casefold(): each.reason for each in self.unreadable.all()}
@@ -92,7 +92,7 @@ class StreamService:
         CatalogError
             If the name is taken, unknown, or in use.
         PlanningLimitError, PlanningBusyError
-            If it takes too long to understand, or too many others wait for that.
+            If it takes too long to plan, or too many others wait to be planned.
         """
         statement = await self._planning.run(partial(parse_statement, text))
         async with self._lock:
@@ -109,7 +109,7 @@ class StreamService:
                     raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)
 
     async def drop(self, name: str) -> None:
-        """Forget a stream, and what is stored of it.
+        """Drop a stream and its table.
 
         Raises
         ------
@@ -130,9 +130,9 @@ class StreamService:
                 hint="drop it first, or choose another name",
             )
         if isinstance(statement, CreateStream):
-            name = self._take_up_base(statement)
+            name = self._add_base(statement)
         else:
-            name = self._take_up_derived(
+            name = self._add_derived(
                 await self._planning.run(partial(translate_derived, statement.text, self.catalog()))
             )
         try:
@@ -141,45 +141,45 @@ class StreamService:
             self._undo(name)
             raise
         log.info("stream created", stream=name)
-        self._take_up_again({each.name: each.text for each in self.unreadable.all()})
+        self._load_statements({each.name: each.text for each in self.unreadable.all()})
         return name
 
     def _undo(self, name: str) -> None:
-        """Forget a stream that was just taken up, and that nothing can have used yet."""
+        """Remove a stream that was just added, and that nothing can have used yet."""
         if self._names.derived.pop(name, None) is None:
             self._stamps.pop(name, None)
             self._ingest.forget(name)
 
-    def _take_up_again(self, statements: Mapping[str, str]) -> None:
-        """Take up streams that were created before, by name; what cannot be read any more stops nothing else."""
+    def _load_statements(self, statements: Mapping[str, str]) -> None:
+        """Load streams that were created before, by name; those that cannot be read do not stop the others."""
         left: dict[str, str] = {}
         for name, text in statements.items():
             try:
-                self._take_up(text, registered=True)
+                self._load(text, registered=True)
             except FjordError as error:
                 self.unreadable.add(name, text, error)
                 left[name] = text
             else:
                 self.unreadable.remove(name)
         if 0 < len(left) < len(statements):
-            # One may read another that was dropped and created anew after it.
-            self._take_up_again(left)
+            # A stream may read another that was dropped and created again after it.
+            self._load_statements(left)
 
-    def _take_up(self, text: str, *, registered: bool = False) -> str:
+    def _load(self, text: str, *, registered: bool = False) -> str:
         statement = parse_statement(text, registered=registered)
         if isinstance(statement, CreateStream):
-            return self._take_up_base(statement)
+            return self._add_base(statement)
         derived = translate_derived(text, self.catalog(), registered=registered)
         if registered and derived.warnings:
             log.warning("stream created before", stream=derived.name, warnings=derived.warnings)
-        return self._take_up_derived(derived)
+        return self._add_derived(derived)
 
-    def _take_up_base(self, statement: CreateStream) -> str:
+    def _add_base(self, statement: CreateStream) -> str:
         self._ingest.declare(statement.stream.schema, only_proxy=_feeder(statement))
         self._stamps[statement.name] = statement.stream.stamp
         return statement.name
 
-    def _take_up_derived(self, derived: DerivedStream) -> str:
+    def _add_derived(self, derived: DerivedStream) -> str:
         self._names.derived[derived.name] = derived
         return derived.name
 
@@ -188,7 +188,7 @@ class StreamService:
         entry = catalog.find(name)
         unreadable = self.unreadable.find(name)
         if entry is None and unreadable is not None:
-            # Nothing can begin to read it, and queries that run have its plan in theirs.
+            # No new query can read it, and those that run have its plan in theirs.
             self._registry.streams.drop(unreadable.name)
             self.unreadable.remove(name)
             log.info("stream dropped", stream=unreadable.name)
@@ -214,7 +214,7 @@ class StreamService:
                     f"stream {entry.name!r} is fed by proxy {', '.join(sorted(feeding))}",
                     hint="stop the proxy first: it would offer the stream again",
                 )
-            # If the table cannot be dropped after that, it is one of a stream nobody created, and can be dropped again.
+            # If the table cannot be removed after that, the stream has no statement left, and can be dropped again.
             self._registry.streams.drop(entry.name)
             self._ingest.forget(entry.name)
             self._stamps.pop(entry.name, None)

@@ -1,4 +1,4 @@
-"""What commands that talk to a cluster have in common: their options, the client, how they print."""
+"""Options, client and output that all commands of a running cluster share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_client(api: str) -> ApiClient:
 
 
 def mismatch_texts(mismatches: list[dict[str, Any]]) -> list[str]:
-    """Return a sentence per proxy that offers a stream otherwise than it is declared."""
+    """Return a sentence for each proxy that does not offer a stream as it is declared."""
     return [
         f"proxy {each['proxy']}{'' if each['online'] else ' (offline)'} does not feed stream {each['stream']}, and its "
         f"sensors are not asked: {'; '.join(each['reasons'])}"
@@ -46,7 +46,7 @@ def refusal_texts(refused: list[dict[str, Any]]) -> list[str]:
 
 
 def lag_text(lag: dict[str, Any] | None) -> str:
-    """Return what is stored and not yet answered, as people read it.
+    """Return what is stored and not yet answered, in words.
 
     Examples
     --------

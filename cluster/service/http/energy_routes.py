@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from cluster.service.billing.energy import ASKING, explain_energy
+from cluster.service.billing.energy import THIS_QUERY, explain_energy
 from cluster.service.billing.energy_report import EnergyAnswer, RefusedPart
 from cluster.service.catalog.stream_offers import mismatches_of
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
@@ -77,7 +77,7 @@ async def energy_answer(
     FjordSqlError
         If the text is not a query over the streams there are.
     """
-    demanded = await queries.demands_for(without_explain(sql), ASKING)
+    demanded = await queries.demands_for(without_explain(sql), THIS_QUERY)
     entries = billing.entries()
     answer = await asyncio.to_thread(
         explain_energy, demanded, billing.demands(), ingest.schemas, entries, sensors.ledger.measured_mw()

@@ -34,7 +34,7 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
         "mismatches": len(ingest.offers.mismatches),
         "sensors": {
             "known": len(sensors),
-            "refused": dict(sensors.refused),
+            "refused": dict(sensors.rejected),
             "wrong_clocks": dict(sensors.clock_faults()),
             "samples_rejected": dict(sensors.samples_rejected()),
         },

@@ -1,4 +1,4 @@
-"""What proxies say of demands that they leave out: which query's sensors are not asked, and why.
+"""Reports of proxies on the demands that they leave out: for which queries sensors are not asked, and why.
 
 A core without I/O: messages in, state out.
 """
@@ -28,7 +28,7 @@ class DemandReports:
     Parameters
     ----------
     most
-        Further ones are refused and counted.
+        Further ones are rejected and counted.
     """
 
     subscriptions = (Subscription(topics.demand_report("+", "+")),)
@@ -36,26 +36,26 @@ class DemandReports:
     def __init__(self, most: int = MOST_REPORTS) -> None:
         self._most = most
         self._reports: dict[tuple[str, str], DemandReport] = {}
-        self.refused: dict[str, int] = {}
-        """Messages refused, by reason."""
+        self.rejected: dict[str, int] = {}
+        """Messages that were rejected, by reason."""
 
     def connected(self) -> None:
-        """Forget all: the broker is about to send what it retains."""
+        """Forget all reports: the broker is about to send the retained ones."""
         self._reports.clear()
 
     def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
-        """Take a message on one of :attr:`subscriptions`; bad ones are refused and counted, others passed over."""
+        """Handle a message on one of :attr:`subscriptions`; bad ones are rejected and counted, others ignored."""
         if topic.kind != "demand_report":
             return
         proxy, stream = topic.names
         try:
-            self._take((proxy, stream), message.payload)
+            self._store((proxy, stream), message.payload)
         except FrameError as error:
-            self.refused[error.reason] = self.refused.get(error.reason, 0) + 1
-            log.warning("report refused", topic=message.topic, reason=error.reason, error=str(error))
+            self.rejected[error.reason] = self.rejected.get(error.reason, 0) + 1
+            log.warning("report rejected", topic=message.topic, reason=error.reason, error=str(error))
 
     def of_query(self, query: str, streams: Collection[str]) -> list[dict[str, Any]]:
-        """Return why proxies do not ask their sensors for what a query needs of these streams, proxy by proxy."""
+        """Return why proxies do not ask their sensors for what a query needs of these streams, by proxy."""
         return [
             {"stream": stream, "proxy": proxy, "reason": refusal.reason}
             for (proxy, stream), report in sorted(self._reports.items())
@@ -68,7 +68,7 @@ class DemandReports:
         """Return, by proxy and stream, which queries its sensors are not asked for, and why."""
         return {key: _text_of(report) for key, report in list(self._reports.items())}
 
-    def _take(self, key: tuple[str, str], payload: bytes) -> None:
+    def _store(self, key: tuple[str, str], payload: bytes) -> None:
         if not payload:
             self._reports.pop(key, None)
             return
@@ -81,9 +81,9 @@ class DemandReports:
 
 
 def _text_of(report: DemandReport) -> str:
-    told = [
+    shown = [
         refusal.reason if refusal.query == EVERY_QUERY else f"{refusal.query}: {refusal.reason}"
         for refusal in report.refused[:MOST_NAMED]
     ]
-    more = len(report.refused) - len(told) + report.more
-    return "; ".join([*told, *([f"and {more} more"] if more else [])])
+    more = len(report.refused) - len(shown) + report.more
+    return "; ".join([*shown, *([f"and {more} more"] if more else [])])

@@ -1,8 +1,8 @@
-"""What queries demand of a stream, as the one message that proxies read: what one asks never hurts another.
+"""The demands of all queries on a stream, as the one message that proxies read: no query can spoil it for others.
 
-Each query's demand is encoded and read back, by what proxies read it with, before it is published. All of them have to
-fit into one message. Where room gets scarce, the newest queries ask for more than they need: for fewer bands, which are
-wider. What was there before stays as it was.
+Before a query's demand is published it is encoded, and decoded as proxies decode it. All demands have to fit into one
+message. Where room becomes scarce, the newest queries demand more than they need, with fewer and wider bands. Demands
+that were published before stay as they are.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from protocols.wire.demands import (
 log = get_logger(__name__)
 
 SHARE = 256
-"""A demand of many bands takes at most this part of the room that is left, so that there is some for the next."""
+"""A demand of many bands takes at most this part of the room that is left, so that some remains for the next."""
 _FEWER_BANDS = (MOST_BANDS, 64, 16, 4, 0)
 _HEADER_BYTES = 16
-"""By which the message may be longer than the sum of its parts."""
+"""By how much the message may exceed the sum of its parts."""
 
 
 class DemandError(PlanError):
-    """A query's demand that no proxy could read."""
+    """A query's demand that no proxy could decode."""
 
 
 class TooManyDemandsError(DemandError):
@@ -46,17 +46,17 @@ class TooManyDemandsError(DemandError):
 
 
 @dataclass(slots=True)
-class Assembled:
+class AssembledDemand:
     """The demand on a stream.
 
     Parameters
     ----------
     demand
-        What proxies will read.
+        The demand that proxies decode.
     payload
-        As bytes.
+        Its encoding.
     left_out
-        By query: why proxies are not asked for it.
+        By query: why its demand is left out.
     """
 
     demand: StreamDemand
@@ -66,14 +66,14 @@ class Assembled:
 
 @dataclass(slots=True)
 class _Room:
-    """What is left of a message."""
+    """The room that is left in a message."""
 
     size: int
     demands: int = MOST_DEMANDS
-    taken: list[tuple[QueryDemand, bytes]] = field(default_factory=list)
+    accepted: list[tuple[QueryDemand, bytes]] = field(default_factory=list)
 
-    def take(self, stream: str, pieces: Sequence[_Piece]) -> None:
-        """Put the demands of one query into the message, or none of them.
+    def add(self, stream: str, encoded: Sequence[_EncodedDemand]) -> None:
+        """Add all demands of one query to the message, or none of them.
 
         Raises
         ------
@@ -81,21 +81,21 @@ class _Room:
             If there is no room for them.
         """
         left, found = self.size, []
-        for piece in pieces:
-            fitting = piece.fitting(left)
+        for each in encoded:
+            fitting = each.fitting(left)
             left -= len(fitting[1])
             found.append(fitting)
         if left < 0 or self.demands < len(found):
             raise TooManyDemandsError(
                 f"there is no room for another demand on stream {stream!r}: those of all queries have at most "
                 f"{format_byte_size(MAX_DEMAND_BYTES)} and are at most {MOST_DEMANDS:,}",
-                hint="drop queries that read it, or ask for ranges instead of long lists of values",
+                hint="drop queries that read it, or compare with ranges instead of long lists of values",
             )
         self.size, self.demands = left, self.demands - len(found)
-        self.taken += found
+        self.accepted += found
 
 
-class _Piece:
+class _EncodedDemand:
     """One demand, with as many bands as there is room for."""
 
     def __init__(self, demand: QueryDemand) -> None:
@@ -103,7 +103,7 @@ class _Piece:
         self._known = {MOST_BANDS: (demand, encode_query_demand(demand))}
 
     def fitting(self, room: int) -> tuple[QueryDemand, bytes]:
-        """Return it as one that takes no more than its share of the room, if there is one."""
+        """Return the demand with so many bands that it takes no more than its share of the room, if possible."""
         found = self._known[MOST_BANDS]
         for most in _FEWER_BANDS:
             if most not in self._known:
@@ -126,12 +126,12 @@ class PublishedDemands:
 
     def __init__(self, max_bytes: int = MAX_DEMAND_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._known: dict[str, dict[str, tuple[_Piece, ...]]] = {}
+        self._known: dict[str, dict[str, tuple[_EncodedDemand, ...]]] = {}
         self.left_out: dict[str, dict[str, str]] = {}
-        """By stream and query: why proxies were not asked for it when the demand was published last."""
+        """By stream and query: why its demand was left out when the stream's was last published."""
 
-    def assemble(self, stream: str, known: StreamDemand, queries: Iterable[Subscriber]) -> Assembled:
-        """Return the demand of queries, the oldest first, on a stream; nothing of it is refused by proxies as a whole.
+    def assemble(self, stream: str, known: StreamDemand, queries: Iterable[Subscriber]) -> AssembledDemand:
+        """Return the demand of queries, the oldest first, on a stream; proxies can decode it as a whole.
 
         Parameters
         ----------
@@ -142,19 +142,19 @@ class PublishedDemands:
         queries
             All that run.
         """
-        room, left_out = self._room_after(stream, known, queries)
-        demand = replace(known, demands=tuple(demand for demand, _ in room.taken))
-        return Assembled(demand, encode_demands(known, [payload for _, payload in room.taken]), left_out)
+        room, left_out = self._room_left(stream, known, queries)
+        demand = replace(known, demands=tuple(demand for demand, _ in room.accepted))
+        return AssembledDemand(demand, encode_demands(known, [payload for _, payload in room.accepted]), left_out)
 
-    def published(self, stream: str, assembled: Assembled) -> None:
-        """Take note of what proxies are asked."""
+    def note_published(self, stream: str, assembled: AssembledDemand) -> None:
+        """Note what was published, and log which queries are left out."""
         for query, reason in assembled.left_out.items():
             if self.left_out.get(stream, {}).get(query) != reason:
-                log.warning("proxies are not asked for a query", stream=stream, query=query, reason=reason)
+                log.warning("demand of a query is left out", stream=stream, query=query, reason=reason)
         self.left_out[stream] = assembled.left_out
 
     def check(self, query: Subscriber, known: Mapping[str, StreamDemand], queries: Iterable[Subscriber]) -> None:
-        """Raise if proxies could not be asked for what a query needs, beside those that run.
+        """Raise an error if there is no room for the demands of a query, beside those that run.
 
         Parameters
         ----------
@@ -168,23 +168,23 @@ class PublishedDemands:
         Raises
         ------
         DemandError
-            If no proxy could read its demand.
+            If no proxy could decode its demand.
         TooManyDemandsError
             If there is no room for it.
         """
         if query.asked.refused:
-            raise DemandError(query.asked.refused, hint="sensors cannot be asked for this; ask for less, or otherwise")
+            raise DemandError(query.asked.refused, hint="no sensor can be asked for this; write a simpler query")
         for stream, demands in query.asked.streams:
             if stream in known:
-                pieces = [_Piece(replace(each, query=ANY_NAME)) for each in demands]
-                self._room_after(stream, known[stream], queries)[0].take(stream, pieces)
+                encoded = [_EncodedDemand(replace(each, query=ANY_NAME)) for each in demands]
+                self._room_left(stream, known[stream], queries)[0].add(stream, encoded)
 
     def forget(self, queries: Iterable[Subscriber]) -> None:
-        """Forget what is known of queries other than these."""
+        """Forget the encoded demands of queries other than these."""
         running = {query.identity for query in queries}
         self._known = {key: found for key, found in self._known.items() if key in running}
 
-    def _room_after(
+    def _room_left(
         self, stream: str, known: StreamDemand, queries: Iterable[Subscriber]
     ) -> tuple[_Room, dict[str, str]]:
         room = _Room(self._max_bytes - len(encode_demands(known, ())) - _HEADER_BYTES)
@@ -194,15 +194,15 @@ class PublishedDemands:
                 left_out[query.query] = query.asked.refused
             else:
                 try:
-                    room.take(stream, self._pieces(query).get(stream, ()))
+                    room.add(stream, self._encoded(query).get(stream, ()))
                 except TooManyDemandsError as error:
                     left_out[query.query] = error.message
         return room, left_out
 
-    def _pieces(self, query: Subscriber) -> dict[str, tuple[_Piece, ...]]:
-        """Return what a query demands, by stream."""
+    def _encoded(self, query: Subscriber) -> dict[str, tuple[_EncodedDemand, ...]]:
+        """Return the encoded demands of a query, by stream."""
         found = self._known.get(query.identity)
         if found is None:
-            found = {stream: tuple(map(_Piece, demands)) for stream, demands in query.asked.streams}
+            found = {stream: tuple(map(_EncodedDemand, demands)) for stream, demands in query.asked.streams}
             self._known[query.identity] = found
         return found

@@ -20,28 +20,28 @@ from protocols.wire import topics
 log = get_logger(__name__)
 
 Notes = Callable[[Collection[str]], Mapping[str, dict[str, Any] | None]]
-"""Returns, by query, what its subscribers are to know; asked once for all queries of a commit."""
+"""Returns notes for the subscribers of queries, by query; called once for all queries of a commit."""
 PAUSE_SECONDS = 0.5
-"""Before what failed is tried again."""
+"""Before a retry."""
 IN_FLIGHT = 200
 """Rows published before the broker has acknowledged the first of them."""
 
 
 class Publisher:
-    """Tails the results table.
+    """Publishes the results table, commit by commit.
 
     Parameters
     ----------
     results
         The table.
     registry
-        Keeps the position up to which the broker has acknowledged everything.
+        Keeps the position up to which the broker has acknowledged all rows.
     link
         Where to publish.
     notes
-        Says, by query, what subscribers are to know of its sensors.
+        Returns, by query, notes on its sensors.
     stale
-        Says, by query, which relations it reads are stale, and since when.
+        Returns, by query, the relations it reads that are stale, and since when.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Publisher:
         self._stale = stale
         self._committed = asyncio.Event()
         self._position: tuple[int, int] | None = None
-        """How far it has come, if the registry could not be told."""
+        """The position, if it could not be written to the registry."""
         self.published_rows = 0
 
     def notify_from(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
@@ -72,7 +72,7 @@ class Publisher:
         return notify
 
     async def run(self) -> None:
-        """Publish for ever; a broker that goes away delays rows, and loses none."""
+        """Publish until cancelled; while the broker is away rows wait, and none are lost."""
         while True:
             await self._link.connected.wait()
             try:
@@ -99,7 +99,7 @@ class Publisher:
         return max(0, self._results.version - self._registry.publication.version())
 
     def status(self) -> dict[str, Any]:
-        """Return how far publication has come, and what is gone."""
+        """Return how far publication has come, and what is lost."""
         lost = self._registry.publication.lost()
         last = None if lost.seen_us is None else instant_text(lost.seen_us)
         return {
@@ -111,7 +111,7 @@ class Publisher:
     async def publish_next(self) -> bool:
         """Publish what the next version of the table added; return False if there is none yet."""
         version, done = self._position or self._registry.publication.position()
-        if version >= self._results.version:  # what is there beyond that, a power cut may take back
+        if version >= self._results.version:  # a power cut may remove later ones
             return False
         try:
             rows = await asyncio.to_thread(self._results.read_commit, version + 1)
@@ -131,7 +131,7 @@ class Publisher:
         return True
 
     def _go_on_after(self, gone: ResultsGoneError, done: int) -> None:
-        """Go on with the first results that are there, and say what is lost on the way."""
+        """Go on with the first results that remain, and log what is lost before them."""
         commits = gone.next_version - gone.version
         rows = max(0, (gone.rows or 0) - done)
         lost = self._registry.publication.note_lost(gone.next_version - 1, commits=commits, rows=rows)
@@ -140,7 +140,7 @@ class Publisher:
             log.error("results are gone and were not published", commits=lost.commits, rows=lost.rows, reason=str(gone))
 
     def _note_position(self, version: int, done: int) -> None:
-        """Note how far the broker has everything; if that cannot be written, it goes on: a restart doubles rows."""
+        """Note how far the broker has all rows; without a disk it goes on, and a restart publishes rows again."""
         try:
             self._registry.publication.set_position(version, done)
         except UnwritableError as error:

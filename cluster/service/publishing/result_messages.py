@@ -33,9 +33,9 @@ def result_message(
     row
         The row as a JSON object.
     sensors
-        What is to be known of its sensors; see :func:`cluster.service.billing.lifetime_notes.lifetime_notes`.
+        Notes on its sensors; see :func:`cluster.service.billing.lifetime_notes.lifetime_notes`.
     stale
-        By name of a relation that is stale: seconds since it was last known to be as its source.
+        By name of a stale relation: seconds since it was last known to equal its source.
     """
     head: dict[str, Any] = {
         "query": query,
@@ -63,7 +63,7 @@ def stored_results(table: ResultsTable, query: str, after: int, limit: int) -> b
     Parameters
     ----------
     table
-        An own handle on the results.
+        The results, opened for this call.
     query
         Its name.
     after

@@ -44,7 +44,7 @@ def test_a_wrong_clock_is_reported_by_proxy_and_forgotten_with_it():
 
 
 def test_clocks_of_a_bounded_number_of_proxies_are_kept():
-    clocks = ProxyClocks(TOLERANCE, most_proxies=1)
+    clocks = ProxyClocks(TOLERANCE, max_proxies=1)
     clocks.note("p", NOW, NOW)
     assert clocks.note("q", NOW + 90 * S, NOW) is None
     assert set(clocks.behind_us) == {"p"}

@@ -107,7 +107,7 @@ class Relations:
         self.clock.now += seconds
         for relation in self.queries.refresher.due():
             await self.queries.refresher.refresh(relation)
-        self.queries.refresher.tell_overdue()
+        self.queries.refresher.mark_overdue()
         await self.queries.start_waiting()
 
     @property

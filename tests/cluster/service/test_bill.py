@@ -1,4 +1,4 @@
-"""Shares of the bill: the axioms of the Shapley value, and the books they are applied to."""
+"""Shares of the bill: the axioms of the Shapley value, and the ledger it divides."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def games(draw, most=4):
 
 
 def by_all_orders(values, members):
-    """Return the shares by the definition: everybody one by one, in all orders."""
+    """Return the shares by the definition: players one by one, in all orders."""
     players = [number for number, count in enumerate(members) for _ in range(count)]
     totals = Counter()
     orders = list(itertools.permutations(range(len(players))))
@@ -175,7 +175,7 @@ def test_a_query_with_two_demands_on_a_stream_is_one_player():
     assert two.queries["a"] == two.queries["b"] == pytest.approx(alone.queries["a"] / 2)
 
 
-def test_nobody_asks_and_everybody_pays():
+def test_without_queries_the_whole_draw_is_shared():
     found = split()
     assert (found.queries, found.total) == ({}, asleep_mw(MICAZ))
     (unknown,) = splits_of([entry(stream="rain")], {}, SCHEMAS, Splitter())
@@ -198,14 +198,14 @@ def test_what_was_spent_is_divided_as_the_draw_is():
     found = divide([(entry("m1"), 10.0), (entry("m2"), 20.0)], demands, SCHEMAS, Splitter())
     one = split(*demands["traffic"])
     assert found.total == pytest.approx(30.0)
-    assert found.everybody == pytest.approx(30 * one.asleep / one.total)
+    assert found.shared == pytest.approx(30 * one.asleep / one.total)
     assert found.queries["a"] == pytest.approx(30 * one.queries["a"] / one.total)
 
 
 def test_the_bill_adds_up():
     demands = {"traffic": [demand("a", 1), demand("b", 5), demand("c", 1, ("flow",))]}
     entries = [entry("m1"), entry("m2", device="telosb"), entry("m3", device="")]
-    spent = Spent(Divided({"a": 5.0, "gone": 2.0}, everybody=12.0, unknown=1.0), 7, 2, 21.0)
+    spent = Spent(Divided({"a": 5.0, "gone": 2.0}, shared=12.0, unknown=1.0), 7, 2, 21.0)
     bill = make_bill(entries, demands, SCHEMAS, Splitter(), spent)
     shares = [each.milliwatts for each in bill.queries] + [bill.everybody_milliwatts]
     assert sum(each.value for each in shares) == pytest.approx(bill.milliwatts.value)

@@ -60,7 +60,7 @@ def test_bad_reports_are_counted_and_change_nothing(payload: bytes, reason: str)
     hear(reports, said())
     before = reports.texts()
     hear(reports, payload)
-    assert (reports.refused, reports.texts()) == ({reason: 1}, before)
+    assert (reports.rejected, reports.texts()) == ({reason: 1}, before)
 
 
 def test_reports_beyond_the_bound_are_refused_and_counted() -> None:
@@ -69,7 +69,7 @@ def test_reports_beyond_the_bound_are_refused_and_counted() -> None:
     hear(reports, said("r"), "r")
     hear(reports, said(reasons={"bad": "odder"}))
     assert reports.texts() == {("p", "traffic"): "bad: odder"}
-    assert reports.refused == {"full": 1}
+    assert reports.rejected == {"full": 1}
 
 
 def test_a_sensor_shows_what_it_is_not_asked_for() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cluster.service.billing.energy import ASKING, asleep_mw, explain_energy, spent_joules, styles_of
+from cluster.service.billing.energy import THIS_QUERY, asleep_mw, explain_energy, spent_joules, styles_of
 from cluster.service.billing.energy_ledger import Ledger
 from firmware_sim.power.meter import Meter
 from protocols.acquisition.merging import Merger
@@ -33,7 +33,7 @@ def merged_mw(*demands):
 
 
 def test_alone_it_costs_what_the_proxy_would_choose():
-    (line,) = explain([demand(ASKING)], entries=[entry()]).lines
+    (line,) = explain([demand(THIS_QUERY)], entries=[entry()]).lines
     assert (line.motes, line.device, line.device_assumed) == (1, "micaz", False)
     assert line.alone.milliwatts == merged_mw(demand("q"))
     assert line.alone.does == "speed every 10s"
@@ -44,27 +44,27 @@ def test_alone_it_costs_what_the_proxy_would_choose():
 
 
 def test_beside_others_it_costs_what_it_adds():
-    (line,) = explain([demand(ASKING, 10)], [demand("q1", 2)], [entry()]).lines
+    (line,) = explain([demand(THIS_QUERY, 10)], [demand("q1", 2)], [entry()]).lines
     without, together = merged_mw(demand("q1", 2)), merged_mw(demand("q1", 2), demand("q2", 10))
     assert (line.before.milliwatts, line.after.milliwatts) == (without, together)
     assert line.adds_joules_per_day.value == pytest.approx((together - without) * 86.4)
 
 
 def test_a_query_that_runs_already_adds_nothing():
-    (line,) = explain([demand(ASKING, 1)], [demand("q1", 1)], [entry()]).lines
+    (line,) = explain([demand(THIS_QUERY, 1)], [demand("q1", 1)], [entry()]).lines
     assert line.adds_joules_per_day.value == 0
     assert line.alone.milliwatts > asleep_mw(MICAZ)
 
 
 def test_a_mote_that_is_expected_to_send_soon_listens_less_and_so_may_save():
     """Asleep it asks every 2 s; with a packet every 10 s it lets the last of five windows wait for that."""
-    (line,) = explain([demand(ASKING, 10)], entries=[entry()]).lines
+    (line,) = explain([demand(THIS_QUERY, 10)], entries=[entry()]).lines
     assert line.adds_joules_per_day.value < 0
     assert line.adds_joules_per_day.low < line.adds_joules_per_day.high < 0
 
 
 def test_only_motes_that_satisfy_its_conditions_are_touched():
-    asked = demand(ASKING, sensors=(PropertyBand("segment", 2, 3),))
+    asked = demand(THIS_QUERY, sensors=(PropertyBand("segment", 2, 3),))
     answer = explain([asked], entries=[entry(f"m{n}", segment=n) for n in range(1, 6)])
     assert [line.examples for line in answer.lines] == [("m2", "m3")]
     assert (answer.totals.motes, answer.untouched) == (2, 3)
@@ -72,7 +72,7 @@ def test_only_motes_that_satisfy_its_conditions_are_touched():
 
 def test_motes_alike_are_one_line_and_others_are_not():
     entries = [entry(f"m{n}") for n in range(5)] + [entry("x", device="telosb"), entry("y", device="")]
-    answer = explain([demand(ASKING)], entries=entries)
+    answer = explain([demand(THIS_QUERY)], entries=entries)
     found = [(line.motes, line.device, line.device_assumed, line.examples) for line in answer.lines]
     assert found == [
         (5, "micaz", False, ("m0", "m1", "m2")),
@@ -86,13 +86,13 @@ def test_different_demands_that_lead_to_one_program_are_one_line():
         demand("q1", sensors=(PropertyBand("segment", 1, 1),)),
         demand("q2", sensors=(PropertyBand("segment", 2, 2),)),
     ]
-    answer = explain([demand(ASKING)], running, [entry("m1", segment=1), entry("m2", segment=2)])
+    answer = explain([demand(THIS_QUERY)], running, [entry("m1", segment=1), entry("m2", segment=2)])
     assert [line.motes for line in answer.lines] == [2]
 
 
 def test_totals_add_up_with_their_error_bands():
     entries = [entry("m1"), entry("m2"), entry("m3", device="esp32-wifi", battery_joules=5e3)]
-    answer = explain([demand(ASKING)], [demand("q1", 60)], entries)
+    answer = explain([demand(THIS_QUERY)], [demand("q1", 60)], entries)
     for name in ("value", "low", "high"):
         expected = sum(line.motes * getattr(line.after.joules_per_day, name) for line in answer.lines)
         assert getattr(answer.totals.after, name) == pytest.approx(expected)
@@ -103,19 +103,19 @@ def test_totals_add_up_with_their_error_bands():
 
 
 def test_the_error_band_is_the_profiles():
-    (line,) = explain([demand(ASKING)], entries=[entry()]).lines
+    (line,) = explain([demand(THIS_QUERY)], entries=[entry()]).lines
     figure = line.alone.joules_per_day
     assert figure.high / figure.value == pytest.approx(1 + MICAZ.uncertainty)
     assert figure.value / figure.low == pytest.approx(1 + MICAZ.uncertainty)
 
 
 def test_what_is_assumed_is_said():
-    answer = explain([demand(ASKING)], entries=[entry(device="home-made", battery_joules=None)])
+    answer = explain([demand(THIS_QUERY)], entries=[entry(device="home-made", battery_joules=None)])
     (line,) = answer.lines
     assert (line.device, line.device_assumed, line.alone.days) == ("telosb", True, None)
     said = "\n".join(answer.assumptions)
-    assert "1 mote does not say what they are: taken for telosb" in said
-    assert "no days" in said
+    assert "1 mote does not report a device: assumed to be telosb" in said
+    assert "the lifetime is unknown" in said
     assert "50% of samples" in said
     assert "how north fills packets" in said
 
@@ -125,21 +125,23 @@ def test_the_style_is_taken_from_what_the_proxy_makes_its_motes_do():
     awake = [SamplingProgram(("speed",), SECOND, size, listen) for size in (4, 20)]
     entries = [entry(f"m{n}", wanted=program) for n, program in enumerate([*awake, SLEEP])]
     assert styles_of(entries) == {"north": ProgramStyle(20, listen)}
-    answer = explain([demand(ASKING)], entries=entries)
+    answer = explain([demand(THIS_QUERY)], entries=entries)
     assert not any("fills packets" in each for each in answer.assumptions)
     assert answer.lines[0].alone.milliwatts < merged_mw(demand("q"))
 
 
 def test_streams_without_motes_and_demands_that_cannot_be_answered():
-    assert explain([demand(ASKING)]).totals.motes == 0
-    answer = explain([demand(ASKING, fields=("colour",))], entries=[entry()])
+    assert explain([demand(THIS_QUERY)]).totals.motes == 0
+    answer = explain([demand(THIS_QUERY, fields=("colour",))], entries=[entry()])
     assert "no field 'colour'" in answer.refused[0].reason
-    assert explain_energy({"rain": [demand(ASKING)]}, {}, SCHEMAS, []).refused[0].stream == "rain"
+    assert explain_energy({"rain": [demand(THIS_QUERY)]}, {}, SCHEMAS, []).refused[0].stream == "rain"
 
 
 def test_the_actual_stands_beside_the_estimate():
     entries = [entry(name) for name in ("m1", "m2", "m3")]
-    (line,) = explain([demand(ASKING)], entries=entries, measured={("north", "m1"): 2.0, ("north", "m3"): 4.0}).lines
+    (line,) = explain(
+        [demand(THIS_QUERY)], entries=entries, measured={("north", "m1"): 2.0, ("north", "m3"): 4.0}
+    ).lines
     assert (line.measured_motes, line.measured_milliwatts) == (2, 3.0)
 
 
@@ -193,13 +195,13 @@ def test_the_ledger_adds_up_and_gives_out_once():
     reports = [Health(None, n * 600, n * 600, n * 600 * 500, n * 30_000_000) for n in range(4)]
     ledger = Ledger()
     for n, health in enumerate(reports):
-        ledger.see(entry(health=health, heard_us=n * 600 * SECOND, wanted=program, milliwatts=2.0))
-        ledger.see(entry(health=health, heard_us=n * 600 * SECOND + SECOND, wanted=program))  # says nothing new
+        ledger.note(entry(health=health, heard_us=n * 600 * SECOND, wanted=program, milliwatts=2.0))
+        ledger.note(entry(health=health, heard_us=n * 600 * SECOND + SECOND, wanted=program))  # says nothing new
     expected = spent_joules(MICAZ, program, reports[0], reports[3], 1800 * SECOND)
-    ((seen, joules),) = ledger.take()
+    ((seen, joules),) = ledger.collect()
     assert seen.mote == "m1"
     assert joules == pytest.approx(expected)
-    assert ledger.take() == ()
+    assert ledger.collect() == ()
     assert ledger.measured_mw() == {("north", "m1"): pytest.approx(expected / 1800 * 1e3)}
     assert ledger.accounts["north", "m1"].expected_joules == pytest.approx(2e-3 * 1800)
 
@@ -217,9 +219,9 @@ def test_the_ledger_adds_up_and_gives_out_once():
 )
 def test_no_mote_spends_more_than_it_can_whatever_it_reports(preset, told):
     ledger = Ledger()
-    ledger.see(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, device=preset))
-    ledger.see(entry(health=told, heard_us=60 * SECOND, device=preset))
-    ((_, joules),) = ledger.take()
+    ledger.note(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, device=preset))
+    ledger.note(entry(health=told, heard_us=60 * SECOND, device=preset))
+    ((_, joules),) = ledger.collect()
     most = energy(most_mw(find_profile(preset)), 60 * SECOND)
     assert joules <= most < 60, "a watt at most"
     assert ledger.implausible_reports == (joules == most)
@@ -231,9 +233,9 @@ def test_what_a_mote_can_spend_is_plausible(preset):
     program = SamplingProgram(("speed", "flow"), period_us)
     joules, health = run_meter(preset, program, 600, samples=12_000, packets=60, listens=60)
     ledger = Ledger()
-    ledger.see(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, device=preset, wanted=program))
-    ledger.see(entry(health=health, heard_us=600 * SECOND, device=preset, wanted=program))
-    ((_, found),) = ledger.take()
+    ledger.note(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, device=preset, wanted=program))
+    ledger.note(entry(health=health, heard_us=600 * SECOND, device=preset, wanted=program))
+    ((_, found),) = ledger.collect()
     assert found == pytest.approx(joules, rel=0.02)
     assert ledger.implausible_reports == 0
 
@@ -241,22 +243,22 @@ def test_what_a_mote_can_spend_is_plausible(preset):
 def test_a_mote_that_has_not_taken_up_its_program_is_billed_for_what_it_runs():
     ledger = Ledger()
     fast = SamplingProgram(("speed",), SECOND)
-    ledger.see(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, wanted=fast, program=0, period_us=0))
-    ledger.see(entry(health=Health(None, 0, 5, 2500, 0), heard_us=DAY_US, wanted=fast))
-    ((_, joules),) = ledger.take()
+    ledger.note(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, wanted=fast, program=0, period_us=0))
+    ledger.note(entry(health=Health(None, 0, 5, 2500, 0), heard_us=DAY_US, wanted=fast))
+    ((_, joules),) = ledger.collect()
     assert joules == spent_joules(MICAZ, SLEEP, Health(None, 0, 0, 0, 0), Health(None, 0, 5, 2500, 0), DAY_US)
 
 
 def test_a_ledger_is_bounded_and_needs_reports():
     ledger = Ledger(most_motes=1)
     for mote in ("m1", "m2", "m3"):
-        ledger.see(entry(mote, health=Health(None, 0, 0, 0, 0)))
-    ledger.see(entry("m4"))
+        ledger.note(entry(mote, health=Health(None, 0, 0, 0, 0)))
+    ledger.note(entry("m4"))
     assert list(ledger.accounts) == [("north", "m1")]
     assert ledger.since_us == 0
     assert Ledger().since_us is None
 
 
 def test_an_explanation_of_energy_can_be_written_as_json():
-    answer = explain([demand(ASKING)], [demand("q1")], [entry()])
+    answer = explain([demand(THIS_QUERY)], [demand("q1")], [entry()])
     assert msgspec.json.decode(msgspec.json.encode(answer))["totals"]["motes"] == 1

@@ -155,7 +155,7 @@ async def test_explain_energy_prints_motes_devices_and_programs(api, sensors, an
         assert "m1, m2" in shown.output
         assert "telosb?" in shown.output
         assert all(line["alone"]["does"] in shown.output for line in answers["energy"]["lines"])
-        assert "assumed: 1 mote does not say what they are" in shown.output
+        assert "assumed: 1 mote does not report a device" in shown.output
     assert json.loads(CliRunner().invoke(query, ["explain", "--energy", "--json", SQL]).output) == answers["energy"]
     assert CliRunner().invoke(query, ["explain", SQL]).output == "as text\n"
     assert CliRunner().invoke(query, ["explain", "--json", SQL]).exit_code == 2
@@ -163,12 +163,12 @@ async def test_explain_energy_prints_motes_devices_and_programs(api, sensors, an
 
 async def test_explain_energy_prints_that_no_mote_is_touched(api, capsys):
     print_energy((await api.post("/v1/explain/energy", json={"sql": SQL})).json())
-    assert "no mote is touched: no proxy has announced a mote of traffic" in capsys.readouterr().out
+    assert "it demands nothing of any mote: no proxy has announced a mote of traffic" in capsys.readouterr().out
 
 
 async def test_the_bill_is_printed_by_query(api, sensors, answers, capsys):
     print_bill(await bill(api))
-    assert "nothing is known yet" in capsys.readouterr().out
+    assert "it is unknown yet" in capsys.readouterr().out
     await add(api, "fast", SQL)
     await add(api, "slow", AVERAGE)
     hear(sensors, 0)
@@ -176,6 +176,6 @@ async def test_the_bill_is_printed_by_query(api, sensors, answers, capsys):
     answers["bill"] = await bill(api)
     shown = CliRunner().invoke(query, ["bill"])
     assert shown.exit_code == 0, shown.output
-    for word in ("fast", "slow", "everybody (asleep)", "in all", "since 1970-01-01T00:00:00Z"):
+    for word in ("fast", "slow", "shared (asleep)", "in all", "since 1970-01-01T00:00:00Z"):
         assert word in shown.output
     assert json.loads(CliRunner().invoke(query, ["bill", "--json"]).output) == answers["bill"]

@@ -164,7 +164,7 @@ async def test_what_waits_at_proxies_is_known_as_they_said_last(service: Service
 
 
 def test_spools_of_more_proxies_than_there_are_room_for_are_passed_over() -> None:
-    spools = ProxySpools(most_proxies=1)
+    spools = ProxySpools(max_proxies=1)
     for proxy in ("p", "q", "p"):
         spools.note(ProxySpool(1, proxy, 7, 7), 0)
     assert set(spools.all()) == {"p"}

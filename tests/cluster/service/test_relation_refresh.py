@@ -16,7 +16,7 @@ import pytest
 from cluster.language.columns import Column
 from cluster.relations.freshness import Freshness, State
 from cluster.relations.source import SourceTooLargeError
-from cluster.service.catalog.relation_refresh import PATIENCE_SECONDS
+from cluster.service.catalog.relation_refresh import LONGEST_READ_SECONDS
 from cluster.service.catalog.relation_store import RelationStore
 from protocols.wire.streams import FieldType
 from tests.cluster.service.relation_cases import CREATE, DECLARED, Relations
@@ -174,7 +174,7 @@ async def test_a_source_that_never_answers_is_away_and_holds_one_thread_only(rel
     rows, relations.source.rows = relations.source.rows, never
     relations.pause = until_it_has_begun
     await relations.passes(30)
-    assert relations.shown["reason"] == f"it did not answer within {PATIENCE_SECONDS:g} seconds"
+    assert relations.shown["reason"] == f"it did not answer within {LONGEST_READ_SECONDS:g} seconds"
     relations.pause = asyncio.sleep
     await relations.passes(30)
     assert (relations.shown["state"], relations.shown["reason"]) == ("stale", "reading it has not ended yet")

@@ -96,7 +96,7 @@ def test_a_snapshot_does_not_change():
 
 
 def test_what_goes_beyond_the_limit_is_refused_and_what_is_known_stays_up_to_date():
-    catalog = catalog_of(entry("m1"), most_sensors=1)
+    catalog = catalog_of(entry("m1"), max_sensors=1)
     with pytest.raises(FrameError, match="1 sensors already"):
         catalog.apply(EntryPublished(entry("m2")))
     catalog.apply(EntryPublished(entry("m1", kind="radar")))
@@ -104,7 +104,7 @@ def test_what_goes_beyond_the_limit_is_refused_and_what_is_known_stays_up_to_dat
 
 
 def test_properties_are_bounded_and_those_of_removed_sensors_do_not_count():
-    catalog = catalog_of(entry("m1", lane=1, Segment=2), most_properties=2)
+    catalog = catalog_of(entry("m1", lane=1, Segment=2), max_properties=2)
     catalog.apply(EntryPublished(entry("m2", segment=3)))
     with pytest.raises(FrameError, match="2 different properties"):
         catalog.apply(EntryPublished(entry("m3", road="I-880")))
@@ -114,7 +114,7 @@ def test_properties_are_bounded_and_those_of_removed_sensors_do_not_count():
 
 
 def test_proxies_are_bounded():
-    catalog = SensorCatalog(most_proxies=1)
+    catalog = SensorCatalog(max_proxies=1)
     catalog.apply(ProxyChanged("north", online=True))
     catalog.apply(ProxyChanged("north", online=True))
     with pytest.raises(FrameError, match="1 proxies"):
@@ -132,7 +132,7 @@ def test_messages_fill_and_empty_the_catalog():
     hand(catalog, topics.mote_entry("north", "m2"), encode(entry("m2")))
     hand(catalog, topics.mote_entry("north", "m1"), b"")
     assert names(catalog) == [("north", "m2")]
-    assert catalog.refused == {}
+    assert catalog.rejected == {}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_bad_entries_are_refused_counted_and_kept_for_inspection(payload, reason
     catalog = SensorCatalog(quarantine=lambda *what: kept.append(what))
     catalog.apply(EntryPublished(entry("m1")))
     hand(catalog, topics.mote_entry("north", "m1"), payload)
-    assert catalog.refused == {reason: 1}
+    assert catalog.rejected == {reason: 1}
     assert names(catalog) == [("north", "m1")]
     ((kind, _, topic, content),) = kept
     assert (kind, topic, content) == ("mote_entry", "fjord/v1/proxies/north/motes/m1", payload[:4096])
@@ -174,23 +174,23 @@ def test_bad_entries_are_refused_counted_and_kept_for_inspection(payload, reason
 
 def test_a_full_catalog_counts_but_does_not_quarantine():
     kept = []
-    catalog = SensorCatalog(quarantine=lambda *what: kept.append(what), most_sensors=0)
+    catalog = SensorCatalog(quarantine=lambda *what: kept.append(what), max_sensors=0)
     for _ in range(3):
         hand(catalog, topics.mote_entry("north", "m1"), encode(entry("m1")))
-    assert (catalog.refused, kept) == ({"full": 3}, [])
+    assert (catalog.rejected, kept) == ({"full": 3}, [])
 
 
 def test_a_bad_status_is_counted_and_left_to_the_ingest_to_keep():
     kept = []
     catalog = SensorCatalog(quarantine=lambda *what: kept.append(what))
     hand(catalog, topics.proxy_status("north"), b"\xc1")
-    assert (catalog.refused, kept) == ({"garbled": 1}, [])
+    assert (catalog.rejected, kept) == ({"garbled": 1}, [])
 
 
 def test_other_messages_are_passed_over():
     catalog = SensorCatalog()
     hand(catalog, topics.batches("north"), b"\xc1")
-    assert (len(catalog), catalog.refused) == (0, {})
+    assert (len(catalog), catalog.rejected) == (0, {})
 
 
 # --- relation ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The catalog of sensors as a relation that is always there."""
+"""The catalog of sensors as a built-in relation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_it_is_there_without_being_created_and_cannot_be_dropped(relations
     await relations.passes(0)
     (shown,) = relations.queries.relations.all()
     assert (shown["name"], shown["source"], shown["rows"], shown["text"]) == ("sensors", "catalog:sensors", 1, None)
-    with pytest.raises(CatalogError, match="always there"):
+    with pytest.raises(CatalogError, match="is built in"):
         await relations.queries.relations.drop("sensors")
     with pytest.raises(CatalogError, match="already a relation 'sensors'"):
         await relations.create("CREATE RELATION Sensors FROM 'a.csv' REFRESH EVERY 5 SECONDS")
@@ -110,7 +110,7 @@ async def test_a_cluster_that_starts_again_does_not_take_all_sensors_for_gone(se
     relations = Relations(service, tmp_path / "relations", sensors=source)
     catalog.apply(EntryPublished(entry("a")))
     query, _ = await relations.queries.add(QUERY.replace("s.segment", "s.type"), "low")
-    assert relations.queries.waiting.state(query).startswith("waiting for relation sensors (the broker has been")
+    assert relations.queries.waiting.state(query).startswith("waiting for relation sensors (the cluster has just connected")
     catalog.apply(Connected())
     catalog.apply(EntryPublished(entry("a")))
     await relations.passes(30)

@@ -28,7 +28,7 @@ from cluster.plan.history import EVER_US, with_beginnings
 from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from cluster.service.catalog import stream_budgets
-from cluster.service.catalog.stream_budgets import StillRead, StreamBudgets
+from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
 from cluster.service.catalog.stream_command import stream
 from cluster.service.http.status import status_of
 from cluster.service.server import ClusterServer
@@ -56,9 +56,9 @@ def read_up_to(folder: Path, host: Host, version: int, history: dict[int, dict[s
     lay(folder, host, [Offset(2, {"traffic": version}, history=history or {})], done=1)
 
 
-def still_read(folder: Path, *, plan: Plan | None = None) -> StillRead:
+def still_read(folder: Path, *, plan: Plan | None = None) -> ReadProgress:
     positions = SparkPositions(folder, PlanFiles(folder / "plans"))
-    return StillRead(positions, lambda: lower(plan or Plan(2)), lambda name: str(folder / "streams" / name))
+    return ReadProgress(positions, lambda: lower(plan or Plan(2)), lambda name: str(folder / "streams" / name))
 
 
 @pytest.fixture
@@ -271,5 +271,5 @@ def test_the_command_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(stream, ["keep", "traffic", "--as-others", "--size", "1MiB"]).exit_code == 2
     assert said == [("traffic", 7 * 86_400.0, 10 * 1024**3), ("traffic", None, 1024**2), ("traffic",)]
     shown = run(stream, ["list"]).output
-    assert "1,234 rows of stream traffic have been removed as they were too old, or too many" in shown
-    assert "stream traffic takes 2.0 KiB more than it may: queries have not read it yet" in shown
+    assert "1,234 rows of stream traffic have been removed because they were too old or too many" in shown
+    assert "stream traffic exceeds its budget by 2.0 KiB: queries have not read it yet" in shown
