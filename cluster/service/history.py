@@ -28,7 +28,7 @@ class HistoryRead:
     rows, files
         About how many rows are stamped since then, in how many files.
     kept_from_us
-        From which instant on nothing has been removed; None if nothing ever was.
+        The instant after which nothing has been removed; None if nothing ever was.
     """
 
     stream: str
@@ -55,7 +55,7 @@ class HistoryRead:
         return {"stream": self.stream, "since": since, "rows": self.rows, "files": self.files}
 
 
-def beginning(node: Node, epoch: int, positions: Mapping[str, int], tables: Mapping[str, StreamTable]) -> Node:
+def begun_at(node: Node, epoch: int, positions: Mapping[str, int], tables: Mapping[str, StreamTable]) -> Node:
     """Return a plan with the instants from which on it reads streams, if an epoch begins at these positions.
 
     Parameters
@@ -67,8 +67,8 @@ def beginning(node: Node, epoch: int, positions: Mapping[str, int], tables: Mapp
     positions, tables
         By stream.
     """
-    stands = {stream: watermark_at(tables[stream].log, positions[stream]) for stream in beginnings_of(node)}
-    return with_beginnings(node, epoch, stands)
+    watermarks = {stream: watermark_at(tables[stream].log, positions[stream]) for stream in beginnings_of(node)}
+    return with_beginnings(node, epoch, watermarks)
 
 
 def history_of(node: Node, tables: Mapping[str, StreamTable]) -> Iterator[HistoryRead]:

@@ -1,10 +1,10 @@
-"""How far queries are behind their streams: what is stored and not yet answered, in rows and in time.
+"""How far queries are behind their streams: rows that are stored and not yet answered, and for how long.
 
     versions   ... 6    7    8    9        lag in rows: those of 8 and 9
                         |    ^             lag in seconds: since 8 was stored
                         read
 
-All queries of a Fjord's two Spark queries that read a stream are equally far behind it.
+All queries that one of the engine's two Spark queries runs are equally far behind a stream.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cluster.storage.stream_tables import StreamTable
 
 
 class Lag(NamedTuple):
-    """What is stored and not yet answered."""
+    """Rows that are stored and not yet answered, and the age of the oldest."""
 
     rows: int = 0
     seconds: float = 0.0
@@ -37,7 +37,7 @@ LagBy = Mapping[tuple[str, Host], Lag]
 
 
 def greatest(lags: Iterable[Lag]) -> Lag | None:
-    """Return the most rows, and the longest time; None without any."""
+    """Return the most rows and the longest time; None without any lag."""
     known = list(lags)
     return Lag(max(each.rows for each in known), max(each.seconds for each in known)) if known else None
 
@@ -67,12 +67,12 @@ def lag_behind(table: StreamTable, read: int, now: float) -> Lag:
 
 
 class Lags:
-    """Looks how far queries are behind.
+    """How far queries are behind.
 
     Parameters
     ----------
     positions
-        Where the Spark queries are.
+        How far the Spark queries have come.
     tables
         Returns all stream tables, by stream.
     clock
@@ -90,7 +90,7 @@ class Lags:
         self._clock = clock
 
     def now(self) -> LagBy:
-        """Return how far behind they are; what cannot be seen is left out."""
+        """Return the present lags, without those that cannot be determined."""
         found: dict[tuple[str, Host], Lag] = {}
         tables, now = self._tables(), self._clock()
         for host in Host:
@@ -102,7 +102,7 @@ class Lags:
 
 
 def lag_of_fragment(fragment: Fragment, lags: LagBy) -> Lag | None:
-    """Return how far the queries of a fragment are behind the stream that they are furthest behind; None if unknown.
+    """Return the greatest lag of the queries of a fragment behind its streams; None if it is unknown.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The parts of a cluster, each made complete from those before it: what is above never learns of what is below."""
+"""The parts of a cluster. Each is made complete, from those before it; none is changed afterwards."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ClusterParts:
     settings
         How it is run.
     registry
-        Remembers queries, streams, relations and plans.
+        Keeps queries, streams, relations and plans.
     link, result_link
         Connections to the broker: for all but results, and for results.
     ingest
@@ -90,7 +90,7 @@ class ClusterParts:
 def make_parts(
     settings: ClusterSettings, folder: Path, registry: Registry, link: MqttLink, result_link: MqttLink
 ) -> ClusterParts:
-    """Return the parts of a cluster, as its data folder has left them.
+    """Return the parts of a cluster over a data folder.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def make_parts(
     Raises
     ------
     ClusterError
-        If something in the data folder cannot be read, or what was lost of it cannot be made up for.
+        If something in the data folder cannot be read, or cannot be repaired.
     """
     plans, checkpoint = PlanFiles(folder / "plans"), checkpoint_of(folder, registry)
     buckets = registry.fix("buckets", settings.buckets)

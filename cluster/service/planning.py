@@ -1,7 +1,7 @@
-"""Planning beside the event loop: statements are understood in a thread, one after the other, for a limited time.
+"""Planning beside the event loop: statements are planned in a thread, one after the other, for a limited time.
 
-Whatever somebody sends, everybody else is served meanwhile: the loop that ingests, publishes and answers requests only
-waits for the result. What takes too long ends with an error, and has changed nothing.
+The loop goes on to ingest, to publish and to answer other requests, whatever a statement contains. Planning that takes
+too long ends with an error and has changed nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 PLANNING_SECONDS = 10.0
-"""How long one statement may be planned, unless another limit is given."""
+"""How long the planning of one statement may take, unless another limit is given."""
 MOST_WAITING = 16
-"""Statements that may wait for those before them."""
+"""Statements that may wait to be planned."""
 
 
 class PlanningBusyError(PlanError):
@@ -37,17 +37,17 @@ class PlanningBusyError(PlanError):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What queries are understood with: it does not change while a thread plans one.
+class PlanningContext:
+    """What queries are planned with; immutable, for a thread.
 
     Parameters
     ----------
     catalog
-        What they may name.
+        What queries may name.
     sizes
-        What is known of relations, by identity.
+        Sizes of relations, by identity.
     large
-        Identities of relations that are too large for the memory of every worker.
+        Identities of relations that are too large for the memory of a worker.
     """
 
     catalog: Catalog
@@ -55,7 +55,7 @@ class Known:
     large: frozenset[str]
 
     def rewritten(self, sql: str, *, registered: bool = False) -> tuple[Query, Rewritten]:
-        """Return a query, and its plan made cheaper; `registered` is that of :func:`translate`."""
+        """Return a query and its rewritten plan; `registered` is that of :func:`translate`."""
         query = translate(sql, self.catalog, registered=registered)
         if registered and query.warnings:
             log.warning("query added before", query=sql, warnings=query.warnings)
@@ -63,20 +63,20 @@ class Known:
             check_text(query.node)
         return query, rewrite(query.node, large=self.large, sizes=self.sizes)
 
-    def understood(self, sql: str, *, registered: bool = False) -> tuple[Query, Node]:
-        """Return a query that can be run, and its plan."""
+    def planned(self, sql: str, *, registered: bool = False) -> tuple[Query, Node]:
+        """Return a query and its plan, which the engine can run."""
         query, rewritten = self.rewritten(sql, registered=registered)
         check_supported(rewritten.node)
         return query, rewritten.node
 
 
 class Planning:
-    """Where statements are planned.
+    """Plans statements, one at a time.
 
     Parameters
     ----------
     seconds
-        How long each may take.
+        How long the planning of each may take.
     """
 
     def __init__(self, seconds: float = PLANNING_SECONDS) -> None:
@@ -84,15 +84,15 @@ class Planning:
         self._turn = asyncio.Lock()
         self._waiting = 0
 
-    async def run(self, work: Callable[[], T], *, own: bool = False) -> T:
-        """Return what `work` returns; it must only read what nobody changes.
+    async def run(self, work: Callable[[], T], *, internal: bool = False) -> T:
+        """Return the result of `work`, which must only read immutable values.
 
         Parameters
         ----------
         work
             Called in a thread.
-        own
-            True for what the cluster does for itself: that is not refused while others wait.
+        internal
+            True for work of the cluster itself, which is not refused while statements wait.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Planning:
         PlanningLimitError
             If it takes too long.
         """
-        if self._waiting >= MOST_WAITING and not own:
+        if self._waiting >= MOST_WAITING and not internal:
             raise PlanningBusyError(f"{self._waiting} statements wait to be planned", hint="try again in a moment")
         self._waiting += 1
         try:
@@ -110,7 +110,7 @@ class Planning:
                 try:
                     return await asyncio.to_thread(_within, budget, work)
                 finally:
-                    # Who no longer waits, for instance because the cluster stops, leaves no work behind.
+                    # Work ends when its caller is cancelled, for instance because the cluster stops.
                     budget.cancel()
         finally:
             self._waiting -= 1

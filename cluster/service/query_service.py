@@ -1,4 +1,4 @@
-"""Adding and dropping queries: text -> plan -> registry -> demand. What the HTTP API and tests call."""
+"""Adds, drops and explains queries: text -> plan -> registry -> demand."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from cluster.service.catalog.relation_service import RelationService
 from cluster.service.catalog.relation_store import KnownRelation
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.stream_service import StreamService
-from cluster.service.history import HistoryRead, beginning, history_of, history_text
-from cluster.service.planning import PLANNING_SECONDS, Known, Planning
+from cluster.service.history import HistoryRead, begun_at, history_of, history_text
+from cluster.service.planning import PLANNING_SECONDS, Planning, PlanningContext
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.registry.registry import RegisteredQuery, Registry
@@ -48,24 +48,24 @@ from protocols.wire.frames import VERSION
 log = get_logger(__name__)
 
 RETRY_SECONDS = 1.0
-"""What the disk has refused is tried again so often."""
+"""Between two attempts to write to a full disk."""
 
 
 class QueryService:
-    """Queries come and go here.
+    """Adds, drops and explains queries.
 
     Parameters
     ----------
     name
         Of the cluster, for demands.
     registry
-        Remembers queries and plans.
+        Keeps queries and plans.
     ingest
-        Knows the streams and how far they have come.
+        The streams, and how far they have come.
     link
         Where demands are published.
     names
-        The relations that queries may read, and the names of streams that no proxy may offer; known to the ingest too.
+        The relations, and the names by which no proxy may offer a stream; shared with the ingest.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
     row_limits
@@ -75,9 +75,9 @@ class QueryService:
     history_rows
         About how many rows of history a micro-batch reads.
     planning_seconds
-        How long a statement may be planned.
+        How long the planning of a statement may take.
     demand_reports
-        What proxies report of demands that they leave out.
+        Reports of proxies on the demands that they leave out.
     before_change
         Called before a query begins or ends.
     """
@@ -123,7 +123,7 @@ class QueryService:
         self.demand_reports = demand_reports or DemandReports()
 
     async def run(self) -> None:
-        """Refresh relations, and start queries that wait for them, for ever."""
+        """Refresh relations, and start queries that wait for them, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.refresher.run(), name="relations")
             settled = False
@@ -131,15 +131,15 @@ class QueryService:
                 if self.refresher.changed.is_set() or not settled:
                     self.refresher.changed.clear()
                     settled = await self.start_waiting()
-                self._registry.write_plan()  # unless that has been done, as always but on a full disk
+                self._registry.write_plan()  # which is done already, unless the disk was full
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_SECONDS):
                         await self.refresher.changed.wait()
 
     async def add(self, sql: str, name: str | None = None) -> tuple[RegisteredQuery | WaitingQuery, tuple[str, ...]]:
-        """Start a query; return it and the warnings its text gave rise to.
+        """Start a query; return it and its warnings.
 
-        If a relation it reads has no version yet, it waits for that.
+        If a relation that it reads has no version yet, it waits for one.
 
         Raises
         ------
@@ -148,24 +148,24 @@ class QueryService:
         UnsupportedPlanError
             If it has an operator that cannot be run yet.
         StateLimitError
-            If the plan would keep too much state with it.
+            If operators would keep too much state with it.
         RowLimitError
             If it would make too many rows of a tuple, or the plan too many in a second with it.
         DemandError, TooManyDemandsError
-            If sensors could not be asked for what it needs, or not beside all that runs.
+            If proxies could not decode its demands, or there is no room for them.
         PlanningLimitError, PlanningBusyError
-            If it takes too long to plan, or too many others wait to be planned.
+            If planning takes too long, or too many statements wait for it.
         QueryExistsError, TooManyQueriesError, TopicError
             See :meth:`Registry.add`.
         """
-        known = self._known()
-        query, node = await self._planning.run(lambda: known.understood(sql))
+        context = self._context()
+        query, node = await self._planning.run(lambda: context.planned(sql))
         async with self._lock:
-            if self._known() != known:
-                # Streams or relations have come or gone meanwhile; now they cannot.
-                known = self._known()
-                query, node = await self._planning.run(lambda: known.understood(sql))
-            subscriber = await self._check_state(name, node)
+            if self._context() != context:
+                # Streams or relations have been added or dropped in the meantime; under the lock they cannot.
+                context = self._context()
+                query, node = await self._planning.run(lambda: context.planned(sql))
+            subscriber = await self._check_limits(name, node)
             for relation in self._relations_of(node):
                 if relation.built_in and not self._readers.of(relation):
                     await self.refresher.refresh(relation, wanted=True)
@@ -179,19 +179,19 @@ class QueryService:
             return started, (*query.warnings, *missing)
 
     async def start_waiting(self) -> bool:
-        """Start the queries whose relations have been read meanwhile; return False if the disk has refused one."""
+        """Start the waiting queries whose relations have versions; return False if the disk was too full for one."""
         settled = True
         async with self._lock:
             for waiting in self.waiting.ready():
                 try:
-                    understood = partial(self._known().understood, waiting.sql, registered=True)
-                    query, node = await self._planning.run(understood, own=True)
-                    self._check_demands(await self._check_state(waiting.name, node))
+                    planned = partial(self._context().planned, waiting.sql, registered=True)
+                    query, node = await self._planning.run(planned, internal=True)
+                    self._check_demands(await self._check_limits(waiting.name, node))
                     await self._start(waiting.name, waiting.sql, query, node, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
                 except ClusterError as error:
-                    way_out = "; drop it and add it anew" if isinstance(error, FjordSqlError) else ""
-                    self.waiting.troubles[waiting.name] = f"{error.message}{way_out}"
+                    advice = "; drop it and add it anew" if isinstance(error, FjordSqlError) else ""
+                    self.waiting.troubles[waiting.name] = f"{error.message}{advice}"
                     log.warning("query cannot begin", query=waiting.name, reason=error.message)
                     settled = settled and not isinstance(error, UnwritableError)
         return settled
@@ -216,7 +216,7 @@ class QueryService:
             log.info("query dropped", query=name, **diff(before, self._registry.physical).counts)
 
     async def explain(self, sql: str) -> str:
-        """Return what a query means, how it would be run and what it would share with those that run, as text.
+        """Return as text the plan of a query, how it would be run, and what it would share with those that run.
 
         Raises
         ------
@@ -225,13 +225,14 @@ class QueryService:
         PlanningLimitError, PlanningBusyError
             As for :meth:`add`.
         """
-        known, running = self._known(), self._registry.physical
-        query, rewritten = await self._planning.run(lambda: known.rewritten(sql))
+        context, running = self._context(), self._registry.physical
+        query, rewritten = await self._planning.run(lambda: context.rewritten(sql))
         node = rewritten.node
-        reads = self.history(beginning(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
+        reads = self.history(begun_at(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
 
         def described() -> str:
-            lookups = lookup_choices(node, known.sizes, memory_bytes=self._relation_memory_bytes, buckets=self._buckets)
+            memory_bytes, buckets = self._relation_memory_bytes, self._buckets
+            lookups = lookup_choices(node, context.sizes, memory_bytes=memory_bytes, buckets=buckets)
             sections = [
                 explained(query, rewritten).rstrip(),
                 *([f"It would first read\n{history_text(reads, self._history_rows)}"] if reads else []),
@@ -244,11 +245,11 @@ class QueryService:
         return await self._planning.run(described)
 
     def history(self, node: Node) -> tuple[HistoryRead, ...]:
-        """Return what a query reads of the past, stream by stream, before it goes on live."""
+        """Return what a query reads of history, stream by stream, before it goes on live."""
         return tuple(history_of(node, self._ingest.tables()))
 
     async def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
-        """Return, by stream, what a query of this name and text would need; nothing is started.
+        """Return, by stream, what a query of this name and text would demand; it is not started.
 
         Raises
         ------
@@ -257,22 +258,22 @@ class QueryService:
         PlanningLimitError, PlanningBusyError
             As for :meth:`add`.
         """
-        known = self._known()
+        context = self._context()
 
-        def asked() -> Asked:
-            return asked_of_sensors(PlannedQuery(name, 0, known.rewritten(sql)[1].node))
+        def demanded() -> Asked:
+            return asked_of_sensors(PlannedQuery(name, 0, context.rewritten(sql)[1].node))
 
-        return dict((await self._planning.run(asked)).streams)
+        return dict((await self._planning.run(demanded)).streams)
 
     async def publish_all_demands(self) -> None:
-        """Publish the demand on every known stream: after a connect, the broker may have forgotten."""
+        """Publish the demand on every stream again: a broker that was restarted may have lost it."""
         await self._publish_demands(self._ingest.schemas.keys() | self._registry.physical.streams)
 
     def demand_on(self, stream: str) -> StreamDemand:
-        """Return what all queries together need of a stream."""
-        return self.demands.assemble(stream, self._nothing_of(stream), self._registry.physical.oldest_first).demand
+        """Return the demand of all queries on a stream."""
+        return self.demands.assemble(stream, self._empty_demand(stream), self._registry.physical.oldest_first).demand
 
-    def _nothing_of(self, stream: str) -> StreamDemand:
+    def _empty_demand(self, stream: str) -> StreamDemand:
         """Return the demand on a stream without those of queries."""
         declared = self._ingest.offers.declared(stream)
         return StreamDemand(
@@ -286,16 +287,16 @@ class QueryService:
         )
 
     def _check_demands(self, query: Subscriber) -> None:
-        known = {stream: self._nothing_of(stream) for stream, _ in query.asked.streams}
-        self.demands.check(query, known, self._registry.physical.oldest_first)
+        empty = {stream: self._empty_demand(stream) for stream, _ in query.asked.streams}
+        self.demands.check(query, empty, self._registry.physical.oldest_first)
 
-    def _known(self) -> Known:
-        known = {each.identity: each.last for each in self.store.all() if each.last is not None}
-        sizes = {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in known.items()}
-        return Known(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
+    def _context(self) -> PlanningContext:
+        versions = {each.identity: each.last for each in self.store.all() if each.last is not None}
+        sizes = {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in versions.items()}
+        return PlanningContext(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
 
-    async def _check_state(self, name: str | None, node: Node) -> Subscriber:
-        """Return a query as a subscriber to the plan, if that keeps not too much state with it."""
+    async def _check_limits(self, name: str | None, node: Node) -> Subscriber:
+        """Return a query as a subscriber of the plan, if rows and state stay within their limits with it."""
         running, limit_bytes, row_limits = self._registry.physical, self._max_state_bytes, self._row_limits
         added, rates = PlannedQuery(name or "", running.epoch + 1, node), self._rates(streams_of(node))
 
@@ -305,14 +306,14 @@ class QueryService:
             check_state(running, after, added.identity, rates, limit_bytes=limit_bytes)
             return after.subscribers[added.identity]
 
-        return await self._planning.run(check, own=True)
+        return await self._planning.run(check, internal=True)
 
     async def _start(
         self, name: str | None, sql: str, query: Query, node: Node, *, waited: bool = False
     ) -> RegisteredQuery:
         streams = self._registry.physical.streams | streams_of(node)
         positions = self._positions(streams)
-        node = beginning(node, self._registry.plan.epoch + 1, positions, self._ingest.tables())
+        node = begun_at(node, self._registry.plan.epoch + 1, positions, self._ingest.tables())
         before = self._registry.physical
         self._before_change()
         registered = self._registry.add(name, sql, node, positions, query.reads, waited=waited)
@@ -326,7 +327,7 @@ class QueryService:
         return [each for each in self.store.all() if each.identity in identities]
 
     def _rates(self, streams: frozenset[str]) -> Mapping[str, float]:
-        """Return how many tuples per second streams bring, as far as that is known."""
+        """Return the tuples per second of streams, where they are known."""
         known = self._registry.physical.streams | streams
         rates = {
             stream: table.tuples_per_second() for stream, table in self._ingest.tables().items() if stream in known
@@ -334,7 +335,7 @@ class QueryService:
         return {stream: rate for stream, rate in rates.items() if rate is not None}
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
-        # A stream whose table was set aside is away until it is offered again; who reads it keeps the position.
+        # A stream whose table was set aside is away until it is offered again; its queries keep their positions.
         kept = {each: at for each, at in self._registry.plan.positions.items() if each not in self._ingest.writers}
         missing = streams - self._ingest.writers.keys() - kept.keys()
         if missing:
@@ -345,11 +346,11 @@ class QueryService:
         running = self._registry.physical.oldest_first
         self.demands.forget(running)
         for stream in sorted(streams):
-            assembled = self.demands.assemble(stream, self._nothing_of(stream), running)
+            assembled = self.demands.assemble(stream, self._empty_demand(stream), running)
             self.demands.note_published(stream, assembled)
             message = Message(topics.demand(stream), assembled.payload, retain=True)
             try:
                 await self._link.publish(message)
             except LinkError as error:
-                # Published again on the next connect: demands are state, not events.
+                # It is published again on the next connection: demands are state, not events.
                 log.warning("demand waits for the broker", stream=stream, error=str(error))

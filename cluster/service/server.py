@@ -46,7 +46,7 @@ class ClusterServer:
     Raises
     ------
     ClusterError
-        If another cluster uses the data folder, it is of a format that is not read or at a path that is misread, or
+        If another cluster uses the data folder, it is of an unsupported format or at a path that would be misread, or
         the API would be open to the network without a token.
     """
 
@@ -75,7 +75,7 @@ class ClusterServer:
         self._stopping.set()
 
     def close(self) -> None:
-        """Give back the data folder; :meth:`run` has done so when it returns."""
+        """Release the data folder; :meth:`run` does so itself."""
         self._registry.close()
         self._folder.close()
 
@@ -105,7 +105,7 @@ class ClusterServer:
 
     @asynccontextmanager
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
-        """Serve the API; a port in use is found before anything else starts."""
+        """Serve the API; a port that is in use is an error before the engine starts."""
         settings = self._settings
         api = make_api(self.parts, self.metrics.registry, settings.api_token)
         config = uvicorn.Config(api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
@@ -136,7 +136,7 @@ class ClusterServer:
         try:
             topic = topics.parse(message.topic)
         except TopicError as error:
-            log.warning("message refused", topic=message.topic, error=str(error))
+            log.warning("message rejected", topic=message.topic, error=str(error))
             return
         self.parts.sensors.handle(message, topic)
         self.parts.queries.demand_reports.handle(message, topic)

@@ -1,4 +1,4 @@
-"""Settings of a cluster: every one with its default and what it is for."""
+"""Settings of a cluster, with their defaults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ClusterSettings:
     broker
         The MQTT broker.
     broker_silence_seconds
-        A broker that sends nothing for so long, though it is asked to, has hung: the connection is tried anew.
+        A broker that sends nothing for so long counts as hung, and the cluster connects again.
     api_host, api_port
         Where the HTTP API listens; loopback unless a token is set.
     api_token
@@ -33,46 +33,46 @@ class ClusterSettings:
     buckets
         Parts into which operator state is divided. Fixed for the life of a data folder.
     partitions
-        Tasks that run the downstream Fjord.
+        Spark tasks that run stateful operators.
     driver_memory
         Heap of Spark's driver.
     max_rows
-        Rows of a stream one micro-batch reads at most: all that it answers passes through the driver's memory.
+        Rows of a stream that one micro-batch reads at most: its answers pass through the driver's memory.
     history_rows
-        About how many rows of history one micro-batch reads, for all queries that look back together.
+        About how many rows of history one micro-batch reads, for all queries with history.
     trigger_seconds
         Least time between two micro-batches.
     commit_interval_seconds
         Least time between two commits to a stream table.
     silence_seconds
-        A proxy offline for this long no longer holds back watermarks.
+        A proxy that is offline for so long no longer holds back watermarks.
     clock_tolerance_seconds
-        A proxy's clock that is further from the cluster's is reported as wrong, and versions of relations begin no
-        further in the future than this, whatever streams are stamped with.
+        A proxy's clock that differs by more from the cluster's is reported as wrong, and versions of relations begin no
+        later than this in the future, whatever stamps streams have.
     results_backlog_bytes
-        What is kept of results for a broker that is away for over a day, beyond the results themselves. With more, the
-        oldest are given up, and counted; the API still has their rows.
+        Unpublished results to keep for a broker that is away for over a day. Beyond it the oldest are not published but
+        counted as lost; the API still has their rows.
     stream_age_us
-        How far back behind its low watermark a stream is kept, unless it has a budget of its own; None for ever.
+        How far behind its low watermark a stream is kept, unless it has a budget of its own; None for no bound.
     stream_bytes
         How much of a stream is kept on disk, likewise; None for no bound.
     results_bytes
-        How much of the results is kept on disk, once they are published; None for no bound.
+        How much of published results is kept on disk; None for no bound.
     max_queries
-        More are refused.
+        Further queries are refused.
     max_state_bytes
-        Queries with which the plan would keep more state than this are refused.
+        Queries with which operators would keep more state than this are refused.
     max_rows_per_tuple
-        Queries that would make more rows than this of one tuple are refused, whatever the stream brings.
+        Queries that would make more rows than this of one tuple are refused, whatever the rate of the stream.
     max_rows_per_second
-        Queries with which the plan would make more rows than this in a second, beyond those that come, are refused.
-        A core makes about three million of them.
+        Queries with which operators would make more additional rows than this in a second are refused. A core makes
+        about three million.
     planning_seconds
-        Statements that take longer to plan are refused.
+        Statements whose planning takes longer are refused.
     max_relation_bytes
         Larger relations are not read.
     relation_memory_bytes
-        What one table of relations may take of a worker's memory; larger ones are partitioned.
+        What one table of relations may take of a worker's memory; larger tables are partitioned.
     """
 
     name: str = "cluster"

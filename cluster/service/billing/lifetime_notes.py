@@ -21,9 +21,9 @@ def notes_of_queries(
     Parameters
     ----------
     registry
-        Knows the queries that run.
+        The queries that run.
     sensors
-        Knows how sensors sample.
+        The entries of sensors.
     queries
         Names of queries.
     """

@@ -45,11 +45,11 @@ class BillingPeriods:
     Parameters
     ----------
     registry
-        Knows the queries that run, and what they demand.
+        The queries that run, and their demands.
     ingest
-        Knows the streams, and the proxies that offer them.
+        The streams, and the proxies that offer them.
     sensors
-        Knows the motes, and what they have spent.
+        The motes, and what they have spent.
     """
 
     def __init__(self, registry: Registry, ingest: Ingest, sensors: SensorCatalog) -> None:
@@ -85,7 +85,7 @@ class BillingPeriods:
         return found
 
     def entries(self) -> tuple[MoteEntry, ...]:
-        """Return the motes that queries may use: those whose proxies offer their stream as it is declared."""
+        """Return the motes that queries can use: those whose proxies offer their stream as it is declared."""
         entries, _ = self._sensors.snapshot()
         mismatches, schemas = self._ingest.offers.mismatches, self._ingest.schemas
         return tuple(as_declared(entry, schemas) for entry in entries if (entry.proxy, entry.stream) not in mismatches)

@@ -35,8 +35,8 @@ class SensorsSource:
     limits
         Limits of its size.
     connected_at
-        Returns when the catalog began to fill; None if it has not. Until it has had time to, the source is away, so that
-        after a restart of the cluster sensors do not seem to have been removed.
+        Returns when the catalog began to fill; None if it has not. Until it has had time to, the source is away: after
+        a restart of the cluster, sensors must not seem to have been removed.
     clock
         Seconds of a monotonic clock.
     """

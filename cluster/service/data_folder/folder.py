@@ -19,23 +19,23 @@ _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f]")
 
 
 class FolderPathError(ClusterError):
-    """A data folder whose path is taken for another one."""
+    """A data folder whose path Delta tables would read as another one."""
 
     def __init__(self, folder: Path, part: str) -> None:
         super().__init__(
-            f"the data folder {str(folder)!r} has {part!r} in its path, which Delta tables take for something else",
+            f"the data folder {str(folder)!r} has {part!r} in its path, which Delta tables read as another character",
             hint="choose another --data: without a % before two hexadecimal digits, backslashes and control characters",
         )
         self.folder = folder
 
 
 def check_path(folder: Path) -> None:
-    """Refuse a folder whose path would be taken for another one.
+    """Refuse a folder whose path would be read as another one.
 
     Raises
     ------
     FolderPathError
-        If it would.
+        If it would be.
     """
     found = _MISREAD.search(str(folder))
     if found is not None:
@@ -68,7 +68,7 @@ def open_folder(folder: Path) -> DataFolder:
     Raises
     ------
     FolderPathError
-        If its path would be taken for another one.
+        If its path would be read as another one.
     FolderFormatError
         If this program cannot use its format; it is not changed then.
     StorageError

@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from cluster.fjord.batch import instant_text
 from cluster.service.http.api_token import carries
 from cluster.service.http.energy_routes import energy_routes
-from cluster.service.http.error_answers import RequestError, answer_errors, error_answer
+from cluster.service.http.error_responses import RequestError, error_response, handle_errors
 from cluster.service.http.plan_routes import plan_routes
 from cluster.service.http.query_routes import QueryDescriptions, query_routes
 from cluster.service.http.relation_routes import relation_routes
@@ -38,12 +38,12 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None)
 
     def authorise(authorization: Annotated[str | None, Header()] = None) -> None:
         if token and not carries(authorization, token):
-            raise RequestError(401, "this cluster asks for a token", hint="set FJORD_API_TOKEN")
+            raise RequestError(401, "this cluster needs a token", hint="set FJORD_API_TOKEN")
 
     api = FastAPI(title="Fjord", version="1", dependencies=[Depends(authorise)], docs_url="/docs", redoc_url=None)
-    too_large = error_answer(RequestTooLargeError(MOST_BYTES))
+    too_large = error_response(RequestTooLargeError(MOST_BYTES))
     api.add_middleware(BoundedBodies, most_bytes=MOST_BYTES, refusal=too_large)
-    answer_errors(api)
+    handle_errors(api)
     queries, registry, ingest, lags = parts.queries, parts.registry, parts.ingest, parts.lags
     descriptions = QueryDescriptions(queries, registry, ingest, parts.results, lags)
     api.include_router(query_routes(queries, registry, descriptions))
@@ -55,12 +55,12 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None)
 
     @api.get("/v1/status")
     async def status() -> dict[str, Any]:
-        """Return whether everything runs, and how fast."""
+        """Return the state of the cluster and its parts."""
         return status_of(parts)
 
     @api.get("/v1/quarantine")
     async def quarantine(limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[dict[str, Any]]:
-        """Return what was refused last, newest first."""
+        """Return what was last rejected, newest first."""
         return [
             {
                 "seen": instant_text(item.seen_us),

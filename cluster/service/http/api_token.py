@@ -1,4 +1,4 @@
-"""The token of the HTTP API, as the environment has it."""
+"""The token of the HTTP API, from the environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VARIABLE = "FJORD_API_TOKEN"
 
 
 def api_token(environment: Mapping[str, str]) -> str | None:
-    """Return the token, None for none: a variable that is empty, as compose files have it, is no token.
+    """Return the token, or None: an empty variable, as compose files set it, is no token.
 
     Raises
     ------
@@ -29,5 +29,5 @@ def api_token(environment: Mapping[str, str]) -> str | None:
 
 
 def carries(authorization: str | None, token: str) -> bool:
-    """Return whether a header ``Authorization`` has the token; it takes as long whichever letter is wrong."""
+    """Return whether a header ``Authorization`` has the token, in a time that does not depend on the wrong letter."""
     return secrets.compare_digest((authorization or "").encode(), f"Bearer {token}".encode())

@@ -14,11 +14,11 @@ TIMEOUT_SECONDS = 60.0
 
 
 class ApiUnreachableError(ClusterError):
-    """No cluster answers at the address."""
+    """No cluster responds at the address."""
 
 
 class RefusedError(ClusterError):
-    """The cluster refused a request; carries the part of the query it underlined, if any."""
+    """The cluster refused a request; has the underlined part of the query, if there is one."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         underlined = body.get("underlined")
@@ -30,27 +30,30 @@ class RefusedError(ClusterError):
 
 
 class ApiClient:
-    """Talks to one cluster. Use as a context.
+    """A client of one cluster; use it as a context.
 
     Parameters
     ----------
     address
         Such as ``http://127.0.0.1:8642``.
     token
-        Sent along if given.
+        Sent with every request, if given.
     """
 
     def __init__(self, address: str, *, token: str | None = None) -> None:
         self._address = address
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         _check_address(address)
-        has_certificate = address.lower().startswith("https:")  # else none is checked, and no authorities are loaded
+        # Certificate authorities take long to load: only for addresses that have a certificate.
+        has_certificate = address.lower().startswith("https:")
         try:
             self._http = httpx.Client(
                 base_url=address, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False, verify=has_certificate
             )
         except httpx.InvalidURL as error:
-            raise ApiUnreachableError(f"{address!r} is no address: {error}", hint="write http://HOST:PORT") from error
+            raise ApiUnreachableError(
+                f"{address!r} is not an address: {error}", hint="write http://HOST:PORT"
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -62,96 +65,96 @@ class ApiClient:
 
     def add(self, sql: str, name: str | None = None) -> dict[str, Any]:
         """Start a query."""
-        return dict(self._ask("POST", "/v1/queries", json={"sql": sql, "name": name}).json())
+        return dict(self._request("POST", "/v1/queries", json={"sql": sql, "name": name}).json())
 
     def queries(self) -> list[dict[str, Any]]:
         """Return all running queries."""
-        return list(self._ask("GET", "/v1/queries").json())
+        return list(self._request("GET", "/v1/queries").json())
 
     def query(self, name: str) -> dict[str, Any]:
         """Return one query, running or waiting."""
-        return dict(self._ask("GET", f"/v1/queries/{_quoted(name)}").json())
+        return dict(self._request("GET", f"/v1/queries/{_quoted(name)}").json())
 
     def drop(self, name: str) -> None:
         """End a query."""
-        self._ask("DELETE", f"/v1/queries/{_quoted(name)}")
+        self._request("DELETE", f"/v1/queries/{_quoted(name)}")
 
     def explain(self, sql: str) -> str:
         """Return how a query would be run, as text."""
-        return self._ask("POST", "/v1/explain", json={"sql": sql}).text
+        return self._request("POST", "/v1/explain", json={"sql": sql}).text
 
     def explain_energy(self, sql: str) -> dict[str, Any]:
-        """Return what a query would cost the motes; see :class:`cluster.service.billing.energy_report.EnergyAnswer`."""
-        return dict(self._ask("POST", "/v1/explain/energy", json={"sql": sql}).json())
+        """Return what a query would cost motes; see :class:`cluster.service.billing.energy_report.EnergyAnswer`."""
+        return dict(self._request("POST", "/v1/explain/energy", json={"sql": sql}).json())
 
     def bill(self) -> dict[str, Any]:
-        """Return who pays for the energy of the motes; see :class:`cluster.service.billing.bill_report.Bill`."""
-        return dict(self._ask("GET", "/v1/bill").json())
+        """Return each query's share of the energy of motes; see :class:`cluster.service.billing.bill_report.Bill`."""
+        return dict(self._request("GET", "/v1/bill").json())
 
     def results(self, name: str, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
         """Return stored rows of a query with a higher sequence number than `after`."""
         return list(
-            self._ask("GET", f"/v1/queries/{_quoted(name)}/results", params={"after": after, "limit": limit}).json()
+            self._request("GET", f"/v1/queries/{_quoted(name)}/results", params={"after": after, "limit": limit}).json()
         )
 
     def streams(self) -> list[dict[str, Any]]:
         """Return all streams."""
-        return list(self._ask("GET", "/v1/streams").json())
+        return list(self._request("GET", "/v1/streams").json())
 
     def sensors(self, *, where: str | None = None, sql: str | None = None) -> dict[str, Any]:
         """Return ``columns`` and ``rows``: sensors for which a condition holds, or the answer to a SELECT over them."""
-        asked = {name: text for name, text in (("where", where), ("sql", sql)) if text is not None}
-        return dict(self._ask("GET", "/v1/sensors", params=asked).json())
+        parameters = {name: text for name, text in (("where", where), ("sql", sql)) if text is not None}
+        return dict(self._request("GET", "/v1/sensors", params=parameters).json())
 
     def plan(self, kind: str = "text") -> str:
         """Return the shared plan as text, or as a graph for Mermaid or Graphviz (``mermaid``, ``dot``)."""
-        return self._ask("GET", "/v1/plan", params={"format": kind}).text
+        return self._request("GET", "/v1/plan", params={"format": kind}).text
 
     def plan_difference(self, since: int | None = None) -> str:
         """Return what has changed of the shared plan since an epoch, by default the one before."""
-        return self._ask("GET", "/v1/plan/difference", params={} if since is None else {"since": since}).text
+        return self._request("GET", "/v1/plan/difference", params={} if since is None else {"since": since}).text
 
     def operators(self) -> list[dict[str, Any]]:
-        """Return what the operators of the shared plan have done."""
-        return list(self._ask("GET", "/v1/plan/operators").json())
+        """Return the counters of the operators of the shared plan."""
+        return list(self._request("GET", "/v1/plan/operators").json())
 
     def declare(self, sql: str) -> str:
         """Execute CREATE STREAM or DROP STREAM; return the stream's name."""
-        return str(self._ask("POST", "/v1/streams", json={"sql": sql}).json()["name"])
+        return str(self._request("POST", "/v1/streams", json={"sql": sql}).json()["name"])
 
     def drop_stream(self, name: str) -> None:
-        """Forget a stream."""
-        self._ask("DELETE", f"/v1/streams/{_quoted(name)}")
+        """Drop a stream and its table."""
+        self._request("DELETE", f"/v1/streams/{_quoted(name)}")
 
     def keep_stream(self, name: str, *, age_seconds: float | None, size: int | None) -> None:
-        """Say what may be kept of a stream; None is no bound."""
-        self._ask("PUT", f"/v1/streams/{_quoted(name)}/budget", json={"age_seconds": age_seconds, "bytes": size})
+        """Set what may be kept of a stream; None is no bound."""
+        self._request("PUT", f"/v1/streams/{_quoted(name)}/budget", json={"age_seconds": age_seconds, "bytes": size})
 
     def keep_stream_as_others(self, name: str) -> None:
-        """Let a stream be kept as all others are."""
-        self._ask("DELETE", f"/v1/streams/{_quoted(name)}/budget")
+        """Give a stream the cluster's default budget."""
+        self._request("DELETE", f"/v1/streams/{_quoted(name)}/budget")
 
     def relations(self) -> list[dict[str, Any]]:
         """Return all relations."""
-        return list(self._ask("GET", "/v1/relations").json())
+        return list(self._request("GET", "/v1/relations").json())
 
     def relation(self, name: str) -> dict[str, Any]:
         """Return one relation."""
-        return dict(self._ask("GET", f"/v1/relations/{_quoted(name)}").json())
+        return dict(self._request("GET", f"/v1/relations/{_quoted(name)}").json())
 
     def declare_relation(self, sql: str) -> dict[str, Any]:
         """Execute CREATE RELATION or DROP RELATION; return the relation."""
-        return dict(self._ask("POST", "/v1/relations", json={"sql": sql}).json())
+        return dict(self._request("POST", "/v1/relations", json={"sql": sql}).json())
 
     def drop_relation(self, name: str) -> None:
-        """Forget a relation."""
-        self._ask("DELETE", f"/v1/relations/{_quoted(name)}")
+        """Drop a relation."""
+        self._request("DELETE", f"/v1/relations/{_quoted(name)}")
 
     def status(self) -> dict[str, Any]:
-        """Return how the cluster is."""
-        return dict(self._ask("GET", "/v1/status").json())
+        """Return the status of the cluster."""
+        return dict(self._request("GET", "/v1/status").json())
 
-    def _ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
             response = self._http.request(method, path, **arguments)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -167,7 +170,7 @@ class ApiClient:
             raise RefusedError(body if isinstance(body, dict) else {"message": str(body)})
         if response.headers.get("content-type", "").startswith("text/html"):
             raise ApiUnreachableError(
-                f"what answers at {self._address} is no cluster", hint="name the cluster's address with --api"
+                f"the server at {self._address} is not a cluster", hint="name the cluster's address with --api"
             )
         return response
 
@@ -175,9 +178,9 @@ class ApiClient:
 def _check_address(address: str) -> None:
     scheme, found, host = address.partition("://")
     if address and not found:
-        raise ApiUnreachableError(f"{address!r} is no address of a cluster", hint=f"write http://{address}")
+        raise ApiUnreachableError(f"{address!r} is not an address of a cluster", hint=f"write http://{address}")
     if scheme.lower() not in ("http", "https") or not host:
-        raise ApiUnreachableError(f"{address!r} is no address of a cluster", hint="write http://HOST:PORT")
+        raise ApiUnreachableError(f"{address!r} is not an address of a cluster", hint="write http://HOST:PORT")
 
 
 def _quoted(name: str) -> str:

@@ -36,11 +36,11 @@ def energy_routes(queries: QueryService, ingest: Ingest, sensors: SensorCatalog,
     Parameters
     ----------
     queries
-        Understands queries.
+        Plans queries.
     ingest
-        Knows the streams.
+        The streams.
     sensors
-        Knows what motes have drawn.
+        What motes have drawn.
     billing
         Divides what was spent.
     """

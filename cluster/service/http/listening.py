@@ -1,4 +1,4 @@
-"""Where the HTTP API listens."""
+"""The socket and the server of the HTTP API."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class ApiServer(uvicorn.Server):
     """A server that leaves signals to the command."""
 
     def install_signal_handlers(self) -> None:
-        """Leave signals to the command."""
+        """Do nothing."""
 
     def capture_signals(self) -> Any:
-        """Do the same, by uvicorn's newer name."""
+        """Do nothing, under uvicorn's newer name."""
         return nullcontext()
 
 
@@ -28,7 +28,7 @@ def listen(host: str, port: int) -> socket.socket:
     Raises
     ------
     ClusterError
-        If it cannot: another cluster may be there.
+        If the port is in use.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

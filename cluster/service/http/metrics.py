@@ -1,4 +1,4 @@
-"""The cluster's metrics, read from its counters when asked for."""
+"""The cluster's metrics, read from its counters on demand."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class ClusterMetrics(Collector):
-    """Collects from a cluster. Labels are bounded: streams, relations, and the few reasons for refusing.
+    """Collects the metrics of a cluster. Labels are bounded: streams, relations, and the few reasons for rejecting.
 
     Parameters
     ----------
     parts
-        The cluster's, which count.
+        The parts of the cluster.
     registry
-        Where to register.
+        The registry that it is added to.
     """
 
     def __init__(self, parts: ClusterParts, registry: CollectorRegistry) -> None:
@@ -36,17 +36,15 @@ class ClusterMetrics(Collector):
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Return all metrics as they stand."""
-        batches = CounterMetricFamily(
-            "fjord_ingest_batches_total", "Batches by what became of them", labels=["stream", "outcome"]
-        )
+        """Return all metrics at present."""
+        batches = CounterMetricFamily("fjord_ingest_batches_total", "Batches by outcome", labels=["stream", "outcome"])
         rows = CounterMetricFamily("fjord_ingest_rows_total", "Rows stored", labels=["stream"])
-        late = CounterMetricFamily("fjord_ingest_late_rows_total", "Rows set aside as late", labels=["stream"])
+        late = CounterMetricFamily("fjord_ingest_late_rows_total", "Rows that came too late", labels=["stream"])
         rejected = CounterMetricFamily(
             "fjord_ingest_rejected_rows_total", "Rows that can never be stored", labels=["stream"]
         )
         mismatches = GaugeMetricFamily(
-            "fjord_ingest_mismatches", "Proxies that offer a stream otherwise than it is declared", labels=["stream"]
+            "fjord_ingest_mismatches", "Proxies that do not offer a stream as it is declared", labels=["stream"]
         )
         for stream, writer in self._parts.ingest.writers.items():
             counters = writer.admission.counters
@@ -69,12 +67,12 @@ class ClusterMetrics(Collector):
         for stream, writer in self._parts.ingest.writers.items():
             waiting_bytes.add_metric([stream], writer.waiting_bytes)
         lost = CounterMetricFamily(
-            "fjord_ingest_lost_total", "What was taken once, and is lost", labels=["stream", "what"]
+            "fjord_ingest_lost_total", "What was accepted and is lost", labels=["stream", "what"]
         )
         for stream, writer in self._parts.ingest.writers.items():
             lost.add_metric([stream, "batches"], writer.admission.counters.lost_batches)
             lost.add_metric([stream, "versions"], writer.admission.counters.lost_versions)
-        refused = CounterMetricFamily("fjord_ingest_refused_total", "Messages refused", labels=["reason"])
+        refused = CounterMetricFamily("fjord_ingest_refused_total", "Messages rejected", labels=["reason"])
         for reason, count in self._parts.ingest.rejected.items():
             refused.add_metric([reason], count)
         yield from (batches, rows, late, rejected, mismatches, waiting_bytes, lost, refused)
@@ -93,7 +91,7 @@ class ClusterMetrics(Collector):
             value=self._parts.publisher.unpublished_commits,
         )
         disk = GaugeMetricFamily(
-            "fjord_table_bytes", "Disk that tables take, and what they have replaced", labels=["table", "files"]
+            "fjord_table_bytes", "Disk used by tables, and by files that they have replaced", labels=["table", "files"]
         )
         streams = {f"streams/{name}": writer.table.use for name, writer in self._parts.ingest.writers.items()}
         for table, use in {"results": self._parts.results.use, **streams}.items():
@@ -105,7 +103,7 @@ class ClusterMetrics(Collector):
         unread = self._parts.registry.publication.lost()
         yield CounterMetricFamily(
             "fjord_results_lost_commits_total",
-            "Commits of results that are gone",
+            "Commits of results that are lost",
             value=unread.commits,
         )
         yield CounterMetricFamily(
@@ -113,7 +111,7 @@ class ClusterMetrics(Collector):
         )
         yield CounterMetricFamily(
             "fjord_plan_lost_epochs_total",
-            "Changes of queries that the registry had lost",
+            "Epochs that the registry has lost",
             value=self._parts.registry.lost_epochs().epochs,
         )
         yield CounterMetricFamily(
@@ -121,10 +119,10 @@ class ClusterMetrics(Collector):
             "Reports by which a mote has spent more than it can",
             value=self._parts.sensors.ledger.implausible_reports,
         )
-        yield CounterMetricFamily("fjord_restarts_total", "Restarts of the Fjord", value=self._parts.engine.restarts)
+        yield CounterMetricFamily("fjord_restarts_total", "Restarts of the engine", value=self._parts.engine.restarts)
         failures = CounterMetricFamily(
             "fjord_storage_failures_total",
-            "What could not be written, and was tried again or passed over",
+            "Failed writes, retried or passed over",
             labels=["what"],
         )
         for what, count in self._parts.registry.troubles.counts.items():
@@ -139,11 +137,11 @@ class ClusterMetrics(Collector):
 
     def _budgets(self) -> Iterable[Metric]:
         dropped = CounterMetricFamily(
-            "fjord_table_dropped_rows_total", "Rows removed as their table's budget demands", labels=["table"]
+            "fjord_table_dropped_rows_total", "Rows removed to keep a table within its budget", labels=["table"]
         )
         over = GaugeMetricFamily(
             "fjord_table_over_budget_bytes",
-            "What is over a table's budget, as it still has to be read",
+            "Bytes over a table's budget that still have to be read",
             labels=["table"],
         )
         dropped.add_metric(["results"], self._parts.results.retention.numbers.dropped_rows)
@@ -154,11 +152,11 @@ class ClusterMetrics(Collector):
         yield from (dropped, over)
 
     def _lags(self) -> Iterable[Metric]:
-        """All queries that keep state are equally far behind a stream, and so are all that keep none."""
+        """Yield lags: all queries with state are equally far behind a stream, and so are all without."""
         labels = ["stream", "queries"]
         rows = GaugeMetricFamily("fjord_query_lag_rows", "Rows stored and not yet answered", labels=labels)
         seconds = GaugeMetricFamily(
-            "fjord_query_lag_seconds", "Since when the oldest of them has been stored", labels=labels
+            "fjord_query_lag_seconds", "Time since the oldest of them was stored", labels=labels
         )
         for (stream, host), lag in self._parts.lags.now().items():
             rows.add_metric([stream, host.value], lag.rows)
@@ -167,7 +165,7 @@ class ClusterMetrics(Collector):
 
     def _spools(self) -> Iterable[Metric]:
         labels = ["proxy"]
-        batches = GaugeMetricFamily("fjord_spooled_batches", "Batches that wait at a proxy, as it said", labels=labels)
+        batches = GaugeMetricFamily("fjord_spooled_batches", "Batches that wait at a proxy", labels=labels)
         size = GaugeMetricFamily("fjord_spooled_bytes", "Size of the batches that wait at a proxy", labels=labels)
         waits = GaugeMetricFamily("fjord_spooled_seconds", "For how long the oldest of them has waited", labels=labels)
         for proxy, spool in self._parts.ingest.proxy_spools.all().items():
@@ -185,7 +183,9 @@ class ClusterMetrics(Collector):
         for fault, count in self._parts.sensors.clock_faults().items():
             sensors.add_metric([fault], count)
         samples = GaugeMetricFamily(
-            "fjord_sensors_rejected_samples", "Samples of today's sensors that a wrong clock stamped", labels=["fault"]
+            "fjord_sensors_rejected_samples",
+            "Samples of present sensors with a wrong clock",
+            labels=["fault"],
         )
         for fault, count in self._parts.sensors.samples_rejected().items():
             samples.add_metric([fault], count)

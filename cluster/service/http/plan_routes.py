@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PlanFormat(StrEnum):
-    """How a plan is shown."""
+    """The forms in which a plan is shown."""
 
     TEXT = "text"
     MERMAID = "mermaid"
@@ -54,14 +54,14 @@ def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
 
     @api.get("/v1/plan/difference")
     async def show_difference(since: Annotated[int | None, Query(ge=0)] = None) -> Response:
-        """Return what has changed of the plan since an epoch, by default the one before: what stays, comes and goes."""
+        """Return the changes of the plan since an epoch, by default the one before."""
         plan = registry.physical
         before = registry.physical_at(max(0, plan.epoch - 1) if since is None else since)
         return Response(f"{diff(before, plan).words}\n", media_type="text/plain; charset=utf-8")
 
     @api.get("/v1/plan/operators")
     async def list_operators() -> list[dict[str, Any]]:
-        """List what the operators of the plan and their queues have done since the cluster was started."""
+        """List the counters of the plan's operators and their queues since the cluster started."""
         alive = registry.physical.by_identity
         counters = sorted(engine.counters.items())
         return [

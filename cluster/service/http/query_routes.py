@@ -39,13 +39,13 @@ class QueryDescriptions:
     Parameters
     ----------
     queries
-        Knows those that wait, and what is left out of demands.
+        Queries that wait, and demands that are left out.
     registry
-        Knows those that run.
+        Queries that run.
     ingest
-        Knows which proxies feed streams.
+        The proxies that feed streams.
     results
-        Counts their answers.
+        Their rows.
     lags
         How far they are behind.
     """
@@ -57,7 +57,7 @@ class QueryDescriptions:
     lags: Lags
 
     def of(self, query: RegisteredQuery | WaitingQuery) -> dict[str, Any]:
-        """Return the description of a query, without what it has answered."""
+        """Return the description of a query."""
         waiting = query if isinstance(query, WaitingQuery) else None
         return {
             "name": query.name,
@@ -100,7 +100,7 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
     queries
         Adds, drops and explains queries.
     registry
-        Knows those that run.
+        Queries that run.
     descriptions
         Describes them.
     """

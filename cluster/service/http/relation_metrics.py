@@ -1,4 +1,4 @@
-"""Metrics of relations; their number is bounded, so that their names can be labels."""
+"""Metrics of relations; the number of relations is bounded, so that their names can be labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def relation_metrics(store: RelationStore) -> Iterable[Metric]:
-    """Return the metrics of all relations as they stand.
+    """Return the present metrics of all relations.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def relation_metrics(store: RelationStore) -> Iterable[Metric]:
     """
     now = store.clock()
     age = GaugeMetricFamily(
-        "fjord_relation_age_seconds", "Since a relation was last known to be as its source", labels=["relation"]
+        "fjord_relation_age_seconds", "Time since a relation was last known to equal its source", labels=["relation"]
     )
     rows = GaugeMetricFamily("fjord_relation_rows", "Rows of a relation's newest version", labels=["relation"])
     fresh = GaugeMetricFamily(
@@ -35,7 +35,7 @@ def relation_metrics(store: RelationStore) -> Iterable[Metric]:
         "fjord_relation_refresh_failures_total", "Times a relation's source could not be read", labels=["relation"]
     )
     versions = CounterMetricFamily(
-        "fjord_relation_versions_total", "Versions made since the cluster began", labels=["relation"]
+        "fjord_relation_versions_total", "Versions committed since the cluster started", labels=["relation"]
     )
     for relation in store.all():
         label = [relation.name]

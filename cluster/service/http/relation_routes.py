@@ -39,7 +39,7 @@ def relation_routes(relations: RelationService) -> APIRouter:
 
     @api.delete("/v1/relations/{name}", status_code=204)
     async def drop_relation(name: str) -> None:
-        """Forget a relation that nothing reads."""
+        """Drop a relation that nothing reads."""
         await relations.drop(name)
 
     return api

@@ -1,4 +1,4 @@
-"""Bounds the bodies of requests: an API that reads whatever it is sent fills the memory, before it asks for a token."""
+"""Bounds the bodies of requests: without a bound, a body could fill the memory before its token is checked."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Send = Callable[[Message], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BYTES = 2 * 1024 * 1024
-"""The longest statement there may be, with every character written as an escape."""
+"""The longest statement that is accepted, with every character escaped."""
 
 
 class RequestTooLargeError(ClusterError):
-    """A request's body has more bytes than any statement needs."""
+    """A request's body is larger than any statement needs."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__(f"the request is larger than {most_bytes:,} bytes", hint="send a shorter statement")
@@ -26,16 +26,16 @@ class RequestTooLargeError(ClusterError):
 
 
 class BoundedBodies:
-    """ASGI middleware: reads a request's body, and refuses one that is too large without reading the rest of it.
+    """ASGI middleware: reads a request's body, and refuses one that is too large without reading the rest.
 
     Parameters
     ----------
     app
-        What answers the others.
+        The application behind it.
     most_bytes
-        Of a body.
+        The most that a body may have.
     refusal
-        Answers the refused ones.
+        Responds to requests that are too large.
     """
 
     def __init__(self, app: ASGIApp, *, most_bytes: int, refusal: ASGIApp) -> None:
@@ -61,7 +61,7 @@ class BoundedBodies:
                 break
         replayed = iter(read)
 
-        async def again() -> Message:
+        async def replay() -> Message:
             return next(replayed, None) or await receive()
 
-        await self._app(scope, again, send)
+        await self._app(scope, replay, send)

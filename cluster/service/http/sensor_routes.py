@@ -1,7 +1,7 @@
-"""The part of the HTTP API about sensors: one-shot questions in SQL over the relation ``sensors``.
+"""The part of the HTTP API about sensors: one-shot queries in SQL over the relation ``sensors``.
 
-A question is read as FjordSQL, with ORDER BY and LIMIT since a catalog has an end. Only what is known to be harmless is
-let through, and what polars gets to see is written anew from the checked tree, never the text that was sent.
+Such a query is parsed as FjordSQL, with ORDER BY and LIMIT since a catalog is finite. Only expressions that are known
+to be harmless are accepted. Polars runs SQL that is generated from the checked tree, never the text of the request.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from cluster.language.selects import NAME
 from cluster.language.syntax import span_of, too_deep
 from cluster.language.type_words import TYPE_WORDS, written_type
 from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation
-from cluster.service.http.error_answers import RequestError
+from cluster.service.http.error_responses import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 RELATION = "sensors"
-LONGEST_QUESTION = 10_000
+LONGEST_QUERY = 10_000
 """Characters."""
 DEEPEST = 100
-"""Levels of a syntax tree: what follows works recursively."""
+"""Levels of a syntax tree: the following steps are recursive."""
 
 CLAUSES = ("expressions", "distinct", "where", "group", "having", "order", "limit", "offset")
 """Parts of a SELECT, besides FROM, as the syntax tree calls them."""
-BEHIND_WHERE = CLAUSES[3:]
+AFTER_WHERE = CLAUSES[3:]
 KNOW_ALIASES = ("group", "having", "order")
 
 AGGREGATES_HERE = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Stddev)
@@ -57,10 +57,10 @@ HARMLESS = frozenset({
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast,
     exp.DataType,
 })  # fmt: skip
-"""What a question may consist of."""
+"""The nodes that a query may consist of."""
 
 ALLOWED = (
-    "ask one SELECT over sensors, with WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, operators, CASE, CAST and "
+    "write one SELECT over sensors, with WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, operators, CASE, CAST and "
     + ", ".join(each.sql_name() for each in (*AGGREGATES_HERE, *FUNCTIONS_HERE))
 )
 
@@ -79,7 +79,7 @@ class _Generator(FjordSqlGenerator):
     TYPE_MAPPING: ClassVar[dict[Any, str]] = generator.Generator.TYPE_MAPPING
 
     def ordered_sql(self, expression: exp.Ordered) -> str:
-        """Write where NULLs go always: polars has a default of its own."""
+        """Always write the place of NULLs: Polars has another default."""
         direction = "DESC" if expression.args.get("desc") else "ASC"
         nulls = "FIRST" if expression.args.get("nulls_first") else "LAST"
         return f"{self.sql(expression, 'this')} {direction} NULLS {nulls}"
@@ -96,27 +96,27 @@ class _PolarsSql(_SensorSql):
 
 
 def select(relation: pl.DataFrame, sql: str) -> pl.DataFrame:
-    """Return the answer to a SELECT over `relation`, which it calls ``sensors``.
+    """Return the result of a SELECT over `relation`, under the name ``sensors``.
 
     Raises
     ------
     FjordSqlError
-        If it is anything else than one harmless SELECT, or names a column there is not.
+        If it is anything but one harmless SELECT, or names an unknown column.
     """
     return _run(relation, _parse(sql), sql)
 
 
 def where(relation: pl.DataFrame, condition: str) -> pl.DataFrame:
     """Return the rows of `relation` for which a condition is true; errors are those of :func:`select`."""
-    sql = f"SELECT * FROM {RELATION} WHERE {condition}"  # noqa: S608 - checked below, and written anew
+    sql = f"SELECT * FROM {RELATION} WHERE {condition}"  # noqa: S608 - checked below, and generated again
     tree = _parse(sql)
-    for part in (part for clause in BEHIND_WHERE for part in _parts(tree, clause)):
-        raise _error(sql, part, "a condition ends before this", "ask with a whole SELECT")
+    for part in (part for clause in AFTER_WHERE for part in _parts(tree, clause)):
+        raise _error(sql, part, "a condition ends before this", "write a whole SELECT")
     return _run(relation, tree, sql)
 
 
 def answer(rows: pl.DataFrame, *, condition: str | None, sql: str | None) -> bytes:
-    """Return the answer as JSON: names of columns, and rows as objects."""
+    """Return the result as JSON: names of columns, and rows as objects."""
     if sql is not None:
         rows = select(rows, sql)
     elif condition is not None:
@@ -136,12 +136,12 @@ def sensor_routes(catalog: SensorCatalog) -> APIRouter:
 
     @api.get("/v1/sensors")
     async def list_sensors(
-        condition: Annotated[str | None, Query(alias="where", min_length=1, max_length=LONGEST_QUESTION)] = None,
-        sql: Annotated[str | None, Query(min_length=1, max_length=LONGEST_QUESTION)] = None,
+        condition: Annotated[str | None, Query(alias="where", min_length=1, max_length=LONGEST_QUERY)] = None,
+        sql: Annotated[str | None, Query(min_length=1, max_length=LONGEST_QUERY)] = None,
     ) -> Response:
-        """Return all sensors, those for which a condition holds, or the answer to a SELECT over ``sensors``."""
+        """Return all sensors, those for which a condition holds, or the result of a SELECT over ``sensors``."""
         if condition is not None and sql is not None:
-            raise RequestError(400, "there is a condition (where) and a whole query (sql)", hint="send one of both")
+            raise RequestError(400, "there is a condition (where) and a whole query (sql)", hint="send one of the two")
         entries, online = catalog.snapshot()
         rows = await asyncio.to_thread(
             sensors_relation, entries, online, catalog.mismatches(), catalog.proxy_clocks(), catalog.refused_demands()
@@ -153,11 +153,9 @@ def sensor_routes(catalog: SensorCatalog) -> APIRouter:
 
 
 def _parse(sql: str) -> exp.Select:
-    """Return the tree of a question that consists of harmless parts only; its names are not looked at yet."""
-    if len(sql) > 2 * LONGEST_QUESTION:
-        raise FjordSqlError(
-            f"more than {LONGEST_QUESTION:,} characters", text=sql, start=LONGEST_QUESTION, end=len(sql)
-        )
+    """Return the tree of a query that consists of harmless parts only; its names are not resolved yet."""
+    if len(sql) > 2 * LONGEST_QUERY:
+        raise FjordSqlError(f"more than {LONGEST_QUERY:,} characters", text=sql, start=LONGEST_QUERY, end=len(sql))
     dialect = _SensorSql()
     try:
         tree = _Parser(dialect=dialect).parse_one(dialect.tokenize(sql), sql)
@@ -179,7 +177,7 @@ def _parse(sql: str) -> exp.Select:
     for part in (part for clause in CLAUSES for part in _parts(tree, clause)):
         _check_part(part, sql)
     for aggregate in (each for part in _parts(tree, "where") for each in part.find_all(exp.AggFunc)):
-        raise _error(sql, aggregate, "an aggregate cannot stand in WHERE", "HAVING is asked of groups")
+        raise _error(sql, aggregate, "an aggregate cannot stand in WHERE", "HAVING is the condition on groups")
     for number in (each for each in tree.find_all(exp.Literal) if not each.is_string):
         try:
             real = float(number.this)
@@ -195,11 +193,11 @@ def _check_source(tree: exp.Select, sql: str) -> None:
     source = tree.args["from_"].this if tree.args.get("from_") else tree
     table = source.this
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise _error(sql, source, f"a question is about {RELATION} only", ALLOWED)
+        raise _error(sql, source, f"only {RELATION} can be queried here", ALLOWED)
     if table.name.casefold() != RELATION:
         raise _error(sql, table, f"there is no table {table.name!r}", f"{RELATION} is the only one")
     if extra := [part for name, part in source.args.items() if part and name not in {"this", "alias"}]:
-        raise _error(sql, extra[0], "this belongs to streams; the catalog is how things are now", ALLOWED)
+        raise _error(sql, extra[0], "this belongs to streams; the catalog is the present state", ALLOWED)
 
 
 def _check_part(part: exp.Expr, sql: str) -> None:
@@ -209,11 +207,11 @@ def _check_part(part: exp.Expr, sql: str) -> None:
             what = f"function {name}" if isinstance(node, exp.Func) else name
             raise _error(sql, node, f"{what} is not possible here", ALLOWED)
         if isinstance(node, exp.DataType) and written_type(node.meta.get("written", "")) not in TYPE_WORDS:
-            raise _error(sql, node.parent or node, "CAST gives BOOLEAN, INTEGER, REAL or TEXT", None)
+            raise _error(sql, node.parent or node, "CAST results in BOOLEAN, INTEGER, REAL or TEXT", None)
 
 
 def _run(relation: pl.DataFrame, tree: exp.Select, sql: str) -> pl.DataFrame:
-    """Resolve names, write the question anew and let polars answer it."""
+    """Resolve names, generate the SQL again and run it in Polars."""
     source = tree.args["from_"].this
     owner = source.args["alias"].name if source.args.get("alias") else RELATION
     aliases = _name_outputs(tree, sql)
@@ -225,7 +223,7 @@ def _run(relation: pl.DataFrame, tree: exp.Select, sql: str) -> pl.DataFrame:
                 raise _error(sql, column, f"there is no table {qualifier!r}", f"this one is called {owner}")
             column.replace(column.this if isinstance(column.this, exp.Star) else _resolved(column, names, sql))
     for number in list(tree.find_all(exp.Literal)):
-        if not number.is_string and not number.this.isdecimal():  # polars would compute with decimals
+        if not number.is_string and not number.this.isdecimal():  # Polars would compute with decimals
             number.replace(exp.cast(number.copy(), exp.DType.DOUBLE))
     for cast in list(tree.find_all(exp.Cast)):
         if type(cast) is exp.Cast:  # as in FjordSQL, what cannot be converted is NULL
@@ -241,7 +239,7 @@ def _run(relation: pl.DataFrame, tree: exp.Select, sql: str) -> pl.DataFrame:
 
 
 def _name_outputs(tree: exp.Select, sql: str) -> list[str]:
-    """Give a name to whatever SELECT computes, as FjordSQL does; return all names given by AS or here."""
+    """Name the columns that SELECT computes, as FjordSQL does; return the names given by AS or here."""
     names: list[str] = []
     items = []
     for place, item in enumerate(tree.expressions, start=1):
@@ -264,8 +262,8 @@ def _resolved(column: exp.Column, names: Sequence[str], sql: str) -> exp.Column:
     name = by_folded.get(column.name.casefold())
     if name is None:
         close = did_you_mean(column.name, names)
-        there = f"there are {', '.join(names)}; texts go into single quotes"
-        raise _error(sql, column, f"there is no column {column.name!r}", f"{close} {there}" if close else there)
+        known = f"the columns are {', '.join(names)}; texts go into single quotes"
+        raise _error(sql, column, f"there is no column {column.name!r}", f"{close} {known}" if close else known)
     return exp.column(name, quoted=True)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_SQL_CHARACTERS = 100_000
 LONGEST_AGE_SECONDS = 1e12
-"""More than that is for ever."""
+"""A longer age is no bound."""
 
 
 class Declaration(BaseModel):
@@ -55,9 +55,9 @@ def stream_routes(streams: StreamService, ingest: Ingest, budgets: StreamBudgets
 
     @api.get("/v1/streams")
     async def list_streams() -> list[dict[str, Any]]:
-        """List streams with their fields: base streams with how far they have come, derived ones with their text.
+        """List streams with their fields: base streams with their low watermarks, derived ones with their text.
 
-        Those that an earlier version created, and that cannot be read any more, have an error.
+        Streams that an earlier version created and this one cannot read have an error.
         """
         derived = [
             {
@@ -113,18 +113,18 @@ def stream_routes(streams: StreamService, ingest: Ingest, budgets: StreamBudgets
 
     @api.delete("/v1/streams/{name}", status_code=204)
     async def drop_stream(name: str) -> None:
-        """Forget a stream that nothing uses, and what is stored of it."""
+        """Drop a stream that nothing uses, and its table."""
         await streams.drop(name)
 
     @api.put("/v1/streams/{name}/budget", status_code=204)
     async def set_budget(name: str, new: NewBudget) -> None:
-        """Say what may be kept of a stream."""
+        """Set what may be kept of a stream."""
         age_us = None if new.age_seconds is None else round(new.age_seconds * 1e6)
         budgets.set(name, Budget(age_us, new.bytes), ingest.writers)
 
     @api.delete("/v1/streams/{name}/budget", status_code=204)
     async def reset_budget(name: str) -> None:
-        """Let a stream be kept as all others are."""
+        """Give a stream the cluster's default budget."""
         budgets.set(name, None, ingest.writers)
 
     return api

@@ -1,4 +1,4 @@
-"""Follows a query's result topic, without losing what was published before it listened."""
+"""Follows a query's result topic, without losing what was published before the subscription."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocols.wire import topics
 log = get_logger(__name__)
 
 PAUSE_SECONDS = 1.0
-"""Before the API is asked again."""
+"""Before the next request to the API."""
 
 
 class _Numbered(msgspec.Struct):
@@ -34,26 +34,26 @@ async def tail(
 ) -> None:
     """Call `show` for every row of a query: once each, in order, stored ones first if `after` is given.
 
-    Publishing is at least once; rows already seen are left out by their sequence number, and a gap (the broker was
-    away, or dropped rows) is filled from the stored results. While the cluster is away then, rows wait for it.
+    Rows are published at least once: repeated ones are dropped by their sequence numbers, and a gap (the broker was
+    away, or dropped rows) is filled from the stored results. Rows wait while the cluster is away.
 
     Raises
     ------
     ApiUnreachableError
-        If no cluster answers when it begins.
+        If no cluster answers at the beginning.
     RefusedError
-        If there is no such query, and nothing stored to show of one that is dropped.
+        If there is no such query, and no stored rows of a dropped one.
     """
-    await asyncio.to_thread(_look_up, name, client, after)
-    following = _Following(name, client, after=after, count=count, show=show)
+    await asyncio.to_thread(_check_query, name, client, after)
+    follower = _Follower(name, client, after=after, count=count, show=show)
     link = MqttLink(
         broker,
         client_id=f"fjord-tail-{uuid.uuid4().hex[:8]}",
         subscriptions=[Subscription(topics.results(name)), Subscription(topics.query_errors(name))],
-        on_connect=following.connected,
+        on_connect=follower.connected,
     )
-    running = asyncio.create_task(link.run(following.receive), name="link")
-    waiting = asyncio.create_task(following.done.wait(), name="done")
+    running = asyncio.create_task(link.run(follower.receive), name="link")
+    waiting = asyncio.create_task(follower.done.wait(), name="done")
     await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
     for task in (running, waiting):
         task.cancel()
@@ -61,8 +61,8 @@ async def tail(
         raise error
 
 
-def _look_up(name: str, client: ApiClient, after: int | None) -> None:
-    """Ask whether there is anything to follow, before a broker is: nothing would ever come for a name that is wrong."""
+def _check_query(name: str, client: ApiClient, after: int | None) -> None:
+    """Check that the query exists before subscribing: no row would ever come for a wrong name."""
     try:
         client.query(name)
     except RefusedError:
@@ -70,7 +70,7 @@ def _look_up(name: str, client: ApiClient, after: int | None) -> None:
             raise
 
 
-class _Following:
+class _Follower:
     def __init__(
         self, name: str, client: ApiClient, *, after: int | None, count: int | None, show: Callable[[bytes], None]
     ) -> None:
@@ -91,7 +91,7 @@ class _Following:
         self._emit(sequence, message.payload)
 
     async def _catch_up(self) -> None:
-        """Show what is stored and was missed; while the cluster is away, wait for it."""
+        """Show the stored rows that were missed; wait while the cluster is away."""
         while True:
             try:
                 return await asyncio.to_thread(self._show_stored)

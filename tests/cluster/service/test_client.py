@@ -25,7 +25,7 @@ def test_what_is_no_address_is_said(address: str) -> None:
     ],
 )
 def test_how_an_address_is_written_is_said(address: str, hint: str) -> None:
-    with pytest.raises(ApiUnreachableError, match="is no address") as caught:
+    with pytest.raises(ApiUnreachableError, match="is not an address") as caught:
         ApiClient(address)
     assert caught.value.hint == hint
 
@@ -52,7 +52,7 @@ def answering(answer: httpx.Response, asked: list[str]) -> ApiClient:
 
 def test_a_page_of_something_else_is_no_answer() -> None:
     page = httpx.Response(200, html="<html>Welcome</html>")
-    with answering(page, []) as client, pytest.raises(ApiUnreachableError, match="is no cluster"):
+    with answering(page, []) as client, pytest.raises(ApiUnreachableError, match="is not a cluster"):
         client.queries()
 
 

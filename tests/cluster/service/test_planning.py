@@ -64,7 +64,7 @@ async def test_a_statement_is_refused_when_too_many_wait_to_be_planned() -> None
     await asyncio.sleep(0)
     with pytest.raises(PlanningBusyError, match="wait to be planned"):
         await place.run(held)
-    await place.run(held, own=True)
+    await place.run(held, internal=True)
     await asyncio.gather(*waiting)
     await place.run(held)
 

@@ -146,7 +146,7 @@ def test_relations_are_created_listed_shown_and_dropped_by_commands(monkeypatch)
         asked.append((method, path, rest))
         return httpx.Response(200, json=[described] if path == "/v1/relations" and method == "GET" else described)
 
-    monkeypatch.setattr(ApiClient, "_ask", ask)
+    monkeypatch.setattr(ApiClient, "_request", ask)
     monkeypatch.setenv("COLUMNS", "200")
     runner = CliRunner()
     assert (
@@ -179,7 +179,7 @@ def test_a_long_first_reading_says_how_much_there_is(monkeypatch):
         "state": "away",
         "reason": "",
     }
-    monkeypatch.setattr(ApiClient, "_ask", lambda *_, **__: httpx.Response(200, json=described))
+    monkeypatch.setattr(ApiClient, "_request", lambda *_, **__: httpx.Response(200, json=described))
     assert (
         CliRunner().invoke(relation, ["create", CREATE]).output == "created roads: about 5,000,000 rows, being read\n"
     )
@@ -215,7 +215,7 @@ def test_refusals_reach_the_command_line(monkeypatch):
     def refuse(self, method, path, **rest):
         raise RefusedError({"message": "relation 'roads' is in use by near", "hint": "drop those first"})
 
-    monkeypatch.setattr(ApiClient, "_ask", refuse)
+    monkeypatch.setattr(ApiClient, "_request", refuse)
     assert isinstance(CliRunner().invoke(relation, ["drop", "roads"]).exception, RefusedError)
 
 

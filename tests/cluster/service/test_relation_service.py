@@ -233,7 +233,7 @@ async def test_a_query_that_cannot_begin_says_why(relations):
     relations.queries._max_state_bytes = -1
     relations.source.back()
     relations.queries._rates = lambda _: {"traffic": 1e9}
-    relations.queries._check_state = refused
+    relations.queries._check_limits = refused
     await relations.passes(30)
     assert relations.queries.waiting.state(query) == "cannot begin: too much state"
     assert relations.service.registry.queries() == []

@@ -15,7 +15,7 @@ from cluster.errors import ClusterError
 from cluster.service.catalog.sensor_catalog import EntryPublished, ProxyChanged, SensorCatalog
 from cluster.service.catalog.sensors_command import app
 from cluster.service.http.client import ApiClient, ApiUnreachableError, RefusedError
-from cluster.service.http.error_answers import answer_errors
+from cluster.service.http.error_responses import handle_errors
 from cluster.service.http.sensor_routes import sensor_routes
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.packets import Health
@@ -59,7 +59,7 @@ def catalog():
 @pytest.fixture
 def application(catalog):
     api = FastAPI()
-    answer_errors(api)
+    handle_errors(api)
     api.include_router(sensor_routes(catalog))
     return api
 

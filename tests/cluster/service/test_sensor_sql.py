@@ -105,7 +105,7 @@ def test_an_unknown_column_is_underlined_and_the_hint_names_the_closest_and_all(
     assert (error.offending, error.column) == ("segmnt", 8)
     assert error.hint is not None
     assert "did you mean segment?" in error.hint
-    assert "there are sensor, type, segment, battery, position" in error.hint
+    assert "the columns are sensor, type, segment, battery, position" in error.hint
 
 
 @pytest.mark.parametrize("condition", ["type = loop", 'type = "loop"'])

@@ -110,7 +110,9 @@ async def test_a_cluster_that_starts_again_does_not_take_all_sensors_for_gone(se
     relations = Relations(service, tmp_path / "relations", sensors=source)
     catalog.apply(EntryPublished(entry("a")))
     query, _ = await relations.queries.add(QUERY.replace("s.segment", "s.type"), "low")
-    assert relations.queries.waiting.state(query).startswith("waiting for relation sensors (the cluster has just connected")
+    assert relations.queries.waiting.state(query).startswith(
+        "waiting for relation sensors (the cluster has just connected"
+    )
     catalog.apply(Connected())
     catalog.apply(EntryPublished(entry("a")))
     await relations.passes(30)

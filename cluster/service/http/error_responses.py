@@ -1,4 +1,4 @@
-"""How the API answers what it refuses: whatever refuses it, one body of one form."""
+"""Responses to requests that fail: one form of body for every error."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _STATUSES: tuple[tuple[type[FjordError], int], ...] = (
     (StorageError, 503),
 )
 _MOST_SHOWN = 5
-"""Of what is wrong with one request."""
+"""Problems of one request that are listed."""
 
 
 class RequestError(ClusterError):
-    """A request that is none of this API's: of another path, method or form, or without the token.
+    """A request that this API does not have: of another path, method or form, or without the token.
 
     Parameters
     ----------
     status
-        Of HTTP.
+        The HTTP status.
     message, hint
-        What is wrong, and what to do.
+        The problem, and what to do.
     """
 
     def __init__(self, status: int, message: str, *, hint: str | None = None) -> None:
@@ -59,31 +59,31 @@ class RequestError(ClusterError):
         self.status = status
 
 
-def answer_errors(api: FastAPI) -> None:
-    """Let an API answer all errors with :func:`error_body`, those of the library it is made with included."""
+def handle_errors(api: FastAPI) -> None:
+    """Let an API respond to all errors with :func:`error_body`, also to those of the web framework."""
 
     @api.exception_handler(FjordError)
     async def refuse(_: Request, error: FjordError) -> JSONResponse:
-        return error_answer(error)
+        return error_response(error)
 
     @api.exception_handler(RequestValidationError)
     async def refuse_form(_: Request, error: RequestValidationError) -> JSONResponse:
-        return error_answer(RequestError(422, _what_is_wrong(error), hint="GET /docs shows what each request takes"))
+        return error_response(RequestError(422, _problems_of(error), hint="GET /docs shows what each request takes"))
 
     @api.exception_handler(HTTPException)
     async def refuse_request(request: Request, error: HTTPException) -> JSONResponse:
         hint = "GET /docs shows all paths and methods" if error.status_code in {404, 405} else None
-        said = RequestError(error.status_code, f"{request.method}: {error.detail}", hint=hint)
-        return error_answer(said, headers=dict(error.headers or {}))
+        described = RequestError(error.status_code, f"{request.method}: {error.detail}", hint=hint)
+        return error_response(described, headers=dict(error.headers or {}))
 
     @api.exception_handler(Exception)
     async def fail(_: Request, __: Exception) -> JSONResponse:
-        # It is raised again behind this answer, and logged with its traceback.
-        return error_answer(ClusterError("the cluster failed to answer", hint="its log says why"))
+        # It is raised again after this response, and logged with its traceback.
+        return error_response(ClusterError("the cluster failed to answer", hint="the reason is in its log"))
 
 
-def error_answer(error: FjordError, *, headers: dict[str, str] | None = None) -> JSONResponse:
-    """Return an error as an answer."""
+def error_response(error: FjordError, *, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return the response to an error."""
     return JSONResponse(error_body(error), status_code=_status_of(error), headers=headers)
 
 
@@ -101,8 +101,8 @@ def _status_of(error: FjordError) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def _what_is_wrong(error: RequestValidationError) -> str:
-    """Return what is wrong, and where; without what was sent, which may hold a password."""
-    said = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-    more = [f"and {len(said) - _MOST_SHOWN:,} more"] if len(said) > _MOST_SHOWN else []
-    return "; ".join([*said[:_MOST_SHOWN], *more])
+def _problems_of(error: RequestValidationError) -> str:
+    """Return the problems and their places, without the request's content, which may hold a password."""
+    problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+    more = [f"and {len(problems) - _MOST_SHOWN:,} more"] if len(problems) > _MOST_SHOWN else []
+    return "; ".join([*problems[:_MOST_SHOWN], *more])
