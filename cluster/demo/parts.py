@@ -48,7 +48,7 @@ class Parts:
         return child
 
     def start_cluster(self, *arguments: str) -> Child:
-        """Start a cluster and wait until a new query would not have to wait for Spark."""
+        """Start a cluster and wait until a new query does not have to wait for Spark."""
         port = self.api_address.rpartition(":")[2]
         child = self.children.start(
             "cluster",
@@ -81,7 +81,7 @@ class Parts:
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody listens on."""
+    """Return a TCP port that no process listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -97,7 +97,7 @@ def accepts(address: BrokerAddress) -> bool:
 
 
 def is_ready(api: ApiClient) -> bool:
-    """Return whether the cluster takes queries without delay."""
+    """Return whether the cluster runs new queries without delay."""
     try:
         return bool(api.status()["fjord"]["ready"])
     except ApiUnreachableError:

@@ -1,4 +1,4 @@
-"""The demonstration's child processes: started in order, watched, and stopped in reverse, whatever happens."""
+"""The demonstration's child processes: started in order, watched, and in any case stopped in reverse order."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Children:
         Raises
         ------
         ChildError
-            With the end of its log.
+            If one has ended; with the end of its log.
         """
         for child in self._children:
             code = child.process.poll()
@@ -105,7 +105,7 @@ class Children:
             time.sleep(0.1)
 
     def forget(self, child: Child) -> None:
-        """Let a child end as it likes; its end is the caller's business."""
+        """Stop watching a child: the caller ends it, or expects its end."""
         self._children.remove(child)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs the demonstration: processes up, queries in, results shown, queries out, processes down."""
+"""Runs the demonstration: starts processes, adds queries, shows results, drops queries, stops processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NoResultsError(FjordError):
 
 
 def run_demo(settings: DemoSettings) -> None:
-    """Run the demonstration; returns when its time is over.
+    """Run the demonstration, and return when its time is over.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def run_demo(settings: DemoSettings) -> None:
     console = Console()
     java = find_java()
     console.print(f"Java: {java.description}", highlight=False)
-    # SIGTERM ends it as Ctrl-C does, so that no child is left behind.
+    # SIGTERM ends it as Ctrl-C does, so that no child process is left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
         folder = settings.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fjord-demo-")))
@@ -81,16 +81,16 @@ def _start_parts(
     parts = Parts.on_free_ports(children, folder)
     with console.status("starting the broker") as spinner:
 
-        def say(text: str) -> None:
+        def show(text: str) -> None:
             if console.is_terminal:
                 spinner.update(text)
             else:
                 console.print(text, highlight=False)
 
         parts.start_broker()
-        say("starting the cluster: Spark takes some seconds")
+        show("starting the cluster: Spark takes some seconds")
         parts.start_cluster()
-        say("starting the proxy and the motes")
+        show("starting the proxy and the motes")
         proxy = parts.start_proxy(PROXY)
         fleet = (
             ["--motes", str(settings.motes)]
@@ -102,7 +102,7 @@ def _start_parts(
     return parts.broker, stack.enter_context(ApiClient(parts.api_address))
 
 
-async def _show(  # noqa: PLR0917 - everything there is, once
+async def _show(  # noqa: PLR0917 - called once, with all parts of the demonstration
     settings: DemoSettings,
     scenario: Scenario,
     state: DemoState,
@@ -111,7 +111,7 @@ async def _show(  # noqa: PLR0917 - everything there is, once
     children: Children,
     console: Console,
 ) -> None:
-    """Show what comes for as long as asked, dropping queries as the scenario says."""
+    """Show results for the given time, and drop queries at the times of the scenario."""
 
     async def receive(message: Message) -> None:
         _take(state, message, console if not console.is_terminal else None)

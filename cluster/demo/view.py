@@ -1,4 +1,4 @@
-"""The demonstration's picture of itself: pure rendering of what has been seen."""
+"""The demonstration's screen: pure rendering of what has been received."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the values of a file's columns become those of FjordSQL."""
+"""How values in a file's columns become values of FjordSQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cluster.fjord.scalars import POLARS_TYPES
 from protocols.wire.streams import FieldType
 
 SAMPLE_ROWS = 1_000
-"""Rows that show of most columns that their values cannot be read in some way."""
+"""So many rows show, of most columns, whether their values cannot be read as a type."""
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -18,7 +18,7 @@ def type_of(dtype: pl.DataType) -> FieldType | None:
     """Return the type of FjordSQL that values of a type are of, or None."""
     for type_, fits in (
         (FieldType.BOOLEAN, dtype == pl.Boolean),
-        # Wider than 64 bits are only integers that are too large.
+        # Polars uses more than 64 bits only for integers that are too large.
         (FieldType.INTEGER, dtype.is_integer() and dtype not in (pl.Int128, pl.UInt128)),
         (FieldType.INTEGER, isinstance(dtype, pl.Date | pl.Datetime)),
         (FieldType.REAL, dtype.is_float() or dtype.is_decimal()),
@@ -30,9 +30,9 @@ def type_of(dtype: pl.DataType) -> FieldType | None:
 
 
 def read_column(name: str, dtype: pl.DataType, type_: FieldType) -> pl.Expr | None:
-    """Return a column as one of a type of FjordSQL; None if it cannot be read so. NULL is what no value can be read of.
+    """Return a column with a type of FjordSQL, NULL where a value cannot be read; None if no value can.
 
-    Texts may say numbers and truth values; whole numbers may be reals; and all of these may be texts.
+    Texts may be read as numbers and truth values, whole numbers as reals, and all of these as texts.
     """
     found = pl.col(name)
     if isinstance(dtype, pl.String) and type_ is not FieldType.TEXT:
@@ -49,7 +49,7 @@ def read_column(name: str, dtype: pl.DataType, type_: FieldType) -> pl.Expr | No
 
 
 def read_text(texts: pl.Expr, type_: FieldType) -> pl.Expr:
-    """Return what texts say, NULL where they say no value of a type."""
+    """Return the values that texts are written for, NULL where a text is no value of the type."""
     trimmed = texts.str.strip_chars()
     if type_ is FieldType.BOOLEAN:
         return trimmed.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean)
@@ -57,7 +57,7 @@ def read_text(texts: pl.Expr, type_: FieldType) -> pl.Expr:
 
 
 def read_as_a_whole(rows: pl.LazyFrame, reading: Mapping[str, pl.Expr]) -> list[str]:
-    """Return the columns that expressions read all values of; none of those without a value.
+    """Return the columns of which an expression reads all values; not those without a value.
 
     Parameters
     ----------

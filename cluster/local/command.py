@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "parquet")
 _BY_SUFFIX = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
 SHOWN_FROM_ROWS = 1_000_000
-"""Files with fewer rows are read before anybody could look at a progress bar."""
+"""Files with fewer rows are read before a progress bar could be seen."""
 
 
 def try_query(
@@ -52,7 +52,7 @@ def try_query(
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", metavar="table|json|parquet", help="A table unless --output says otherwise."),
+        typer.Option("--format", metavar="table|json|parquet", help="A table unless --output ends otherwise."),
     ] = None,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the answer there.")] = None,
     memory: Annotated[
@@ -80,7 +80,7 @@ def try_query(
     written = None if output is None else OutputFile(output)
 
     def end(error: MemoryLimitError) -> None:
-        # The main thread is in the midst of a computation that nothing can interrupt.
+        # The main thread is inside a computation that cannot be interrupted.
         show_error(error)
         if written is not None:
             written.discard()
@@ -129,7 +129,7 @@ def _lines(trial: Trial, kind: Format) -> Iterator[str]:
 
 
 def _print(lines: Iterable[str]) -> None:
-    """Print lines, until all are printed or nobody reads on."""
+    """Print lines, until all are printed or the reader has gone."""
     import os
     import sys
 
@@ -138,14 +138,14 @@ def _print(lines: Iterable[str]) -> None:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except OSError as error:
-        # What is still in the buffer has nowhere to go either.
+        # What is still in the buffer cannot be written either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise ClusterError(f"the answer cannot be printed: {error.strerror or error}") from None
 
 
 def _write(trial: Trial, kind: Format, file: OutputFile, output: Path) -> None:
-    """Write a file; into a device or a pipe, write as it comes."""
+    """Write a file; a device or a pipe is written to as answers come."""
     from cluster.local.answer_formats import Format, json_lines, table_lines, write_parquet
 
     if kind is Format.PARQUET and not file.is_whole:
@@ -166,7 +166,7 @@ def _write(trial: Trial, kind: Format, file: OutputFile, output: Path) -> None:
 
 @contextmanager
 def _progress(rows: int) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many of so many rows have been read; give what says so."""
+    """Show on a terminal how many of so many rows have been read; yield the function that counts them."""
     from rich.console import Console
     from rich.progress import Progress
 

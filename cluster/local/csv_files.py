@@ -1,7 +1,7 @@
 """CSV files: their names, their types, and whether every line has as many values as the first one has names.
 
-Polars reads what is missing at the end of a line as NULL, gives new names to columns of the same name, and its errors
-say no lines. So lines are looked at before: by counting commas or, in a file with quotes, value by value.
+Polars reads what is missing at the end of a line as NULL, renames columns of the same name, and its errors name no
+lines. So lines are checked before: by counting commas or, in a file with quotes, value by value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cluster.local.errors import TableFileError, not_utf8
 from protocols.wire.streams import FieldType
 
 BLOCK_BYTES = 1 << 20
-"""Of a file that are looked at together."""
+"""Of a file that are checked together."""
 LONGEST_VALUE = 2**31 - 1
 """Characters of a value."""
 
@@ -46,7 +46,7 @@ def scan_csv(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
     Raises
     ------
     TableFileError
-        If a line does not fit to the first; names it.
+        If a line does not match the first one; the message names it.
     """
     names, lines = _header(path)
     if not _check(path, len(names), lines):
@@ -69,7 +69,7 @@ def numbered_records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _numbers(rows: pl.LazyFrame, texts: Collection[str]) -> list[pl.Expr]:
-    """Return columns of texts as numbers, where they stand as Polars does not write them: " 5", "nan"."""
+    """Return as numbers the columns of texts that Polars does not read so: " 5", "nan"."""
     found: dict[str, pl.Expr] = {}
     for type_ in (FieldType.INTEGER, FieldType.REAL):
         reading = {name: read_text(pl.col(name), type_) for name in texts if name not in found}
@@ -89,7 +89,7 @@ def _header(path: Path) -> tuple[list[str], int]:
     except csv.Error as error:
         raise TableFileError(f"line 1 of {path} cannot be read: {error}") from None
     if not any(names):
-        raise TableFileError(f"the first line of {path} has no names", hint="it says how the columns are called")
+        raise TableFileError(f"the first line of {path} has no names", hint="the first line names the columns")
     if len(names) == 1 and _OTHER_SEPARATORS.search(names[0]):
         raise TableFileError(f"the first line of {path} has one name, {names[0]!r}: values are separated by commas")
     if twice := sorted({each for each in names if each and names.count(each) > 1}):
@@ -98,7 +98,7 @@ def _header(path: Path) -> tuple[list[str], int]:
 
 
 def _check(path: Path, columns: int, header_lines: int) -> bool:
-    """Return whether a file has rows; refuse it if one of them has not a value for each column."""
+    """Return whether a file has rows; raise if one of them does not have a value for each column."""
     number, rows = 0, False
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
@@ -140,7 +140,7 @@ def _check_values(path: Path, columns: int) -> bool:
 
 
 def _reader(lines: Iterable[str]) -> Any:
-    csv.field_size_limit(LONGEST_VALUE)  # that of the module is 128 KiB, for the whole process
+    csv.field_size_limit(LONGEST_VALUE)  # the default is 128 KiB, for the whole process
     return csv.reader(lines, strict=True)
 
 
@@ -164,7 +164,7 @@ def _line_not_utf8(path: Path) -> int:
                 line.decode()
             except UnicodeDecodeError:
                 return number
-    return 1  # it has changed meanwhile
+    return 1  # the file has changed meanwhile
 
 
 def _ragged(path: Path, line: int, values: int, names: int) -> TableFileError:

@@ -1,8 +1,8 @@
-"""A plan's host in one process, micro-batch by micro-batch.
+"""Runs a plan in one process, micro-batch by micro-batch.
 
-It does what the two Spark queries do between them: queries without state read what lies between two watermarks, in
-order; all others read what comes as it comes, and their rows go to buckets. Nothing here waits, and nothing is
-written anywhere: who calls it brings the rows, and takes the answers.
+It does what the two Spark queries do together: queries without state read what lies between two watermarks, in order;
+all others read rows as they come, and send theirs to buckets. Nothing here waits or writes: the caller brings the rows
+and takes the answers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """All that an engine knows after a micro-batch.
+    """The state of an engine after a micro-batch.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Checkpoint:
     watermarks_us
         By stream.
     ahead
-        By stream: rows that came and that its watermark has not passed.
+        By stream: rows that have come and that its watermark has not passed.
     """
 
     plan: Plan
@@ -77,15 +77,15 @@ class LocalEngine:
     Parameters
     ----------
     plan
-        What runs from the beginning.
+        The plan that runs from the beginning.
     buckets
         Into how many buckets keyed state is divided. Answers are the same with any number.
     tables
-        Makes what tuples are looked up in, with :meth:`~cluster.fjord.bucket_host.VersionedTables.advance`.
+        Makes the tables of relations, with :meth:`~cluster.fjord.bucket_host.VersionedTables.advance`.
     keeps_state
-        False if it is never saved: that is quicker, and the plan cannot change.
+        False if state is never saved: that is quicker, and the plan cannot change.
     clock
-        Seconds that only go forward: for how often errors are repeated, and what operators did is said.
+        Seconds that only go forward: for how often errors are repeated, and counters are reported.
     """
 
     def __init__(
@@ -134,9 +134,9 @@ class LocalEngine:
         arrivals
             What is new, by stream.
         plan
-            What runs from this micro-batch on; None if that stays.
+            The plan from this micro-batch on; None if it stays.
         parts
-            In how many parts it is read; answers are the same with any number.
+            In how many parts streams are read; answers are the same with any number.
         relations
             By identity of a relation: the newest version that counts.
 
@@ -167,7 +167,7 @@ class LocalEngine:
         return collected(found)
 
     def checkpoint(self) -> Checkpoint:
-        """Return all it knows."""
+        """Return its state."""
         stores = tuple(MemoryStore(store) for store in self._stores)
         return Checkpoint(self._plan, stores, dict(self._watermarks_us), dict(self._ahead))
 
@@ -179,7 +179,7 @@ class LocalEngine:
         self._begin(checkpoint.plan)
 
     def forget(self) -> None:
-        """Forget the operators, as a process that ends does; they are built anew from the state that was kept."""
+        """Forget the operators, as a process that ends does; they are built again from the state that was kept."""
         self._kept.clear()
         self._physical = NOTHING
         self._begin(self._plan)
@@ -217,8 +217,8 @@ class LocalEngine:
         versions = dict(relations)
         for pieces in _dealt(rows, parts):
             sent = sent_by(self._dataflow(self._fragments[Host.STATEFUL], pieces, relations, {}), self._buckets)
-            for bucket, edge, piece in sent.pieces:
-                arrived[bucket].setdefault(edge, []).append(piece)
+            for bucket, exchange, piece in sent.pieces:
+                arrived[bucket].setdefault(exchange, []).append(piece)
             controls.append(
                 Control(self._plan.epoch, previous, sent.watermarks_us, sent.failures, versions, reached_us)
             )

@@ -1,4 +1,4 @@
-"""What is wrong with a file that should be a table."""
+"""Errors of files that should be tables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHOWN_ROWS = 5
 
 
 class TableFileError(ClusterError):
-    """A file that cannot be read as a table, or lacks what is asked of it."""
+    """A file that cannot be read as a table, or lacks what the query needs."""
 
 
 @contextmanager
 def explained(shown: str) -> Iterator[None]:
-    """Turn what reading a file raises into an error of ours."""
+    """Turn errors of reading a file into ours."""
     try:
         yield
     except OSError as error:

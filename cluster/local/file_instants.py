@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 MOST_US = 2**61
-"""Instants are less far from 1970: far enough, and what a window adds to them fits as well."""
+"""Instants are no further from 1970 than this, so that the ends of windows fit into 64 bits as well."""
 
 _ZONE = r"T.*(?:[zZ]|[+-]\d\d(?::?\d\d)?)$"
-"""Where a text says its zone; a date has hyphens, too."""
+"""The zone at the end of a text; after the T, since a date has hyphens as well."""
 
 
 _PATTERNS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M")
@@ -36,7 +36,7 @@ def instants(column: str, dtype: pl.DataType) -> pl.Expr | None:
 
 
 def written_instants(texts: pl.Expr, *, numbers: bool = True) -> pl.Expr:
-    """Return the instants that texts say, NULL where one says none.
+    """Return the instants that texts are written for, NULL where a text is none.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def written_instants(texts: pl.Expr, *, numbers: bool = True) -> pl.Expr:
 
 
 def _read(written: pl.Series, ways: Sequence[Callable[[pl.Series], pl.Series]]) -> pl.Series:
-    """Return the instants that texts say, each way of writing one tried on what the others have left."""
+    """Return the instants that texts are written for; each notation is tried on what the ones before have left."""
     texts = written.str.strip_chars().str.replace(" ", "T", literal=True)
     found = pl.Series(written.name, [None] * len(texts), dtype=pl.Int64)
     for read in ways:

@@ -22,7 +22,7 @@ class JoinedFiles:
     Parameters
     ----------
     files
-        In any order; two at least.
+        In any order; at least two.
 
     Raises
     ------
@@ -51,7 +51,7 @@ class JoinedFiles:
         return f"{self.tables[0].name} and {len(self.tables) - 1} more"
 
     def schema(self, stream: str) -> StreamSchema:
-        """Return the schema of the stream that they are."""
+        """Return the schema of their stream."""
         return schema_of_fields(stream, self.columns)
 
     def check(self) -> bool:
@@ -60,7 +60,7 @@ class JoinedFiles:
         Raises
         ------
         TableFileError
-            If rows have no stamp; names their lines.
+            If rows have no stamp; the message names their lines.
         """
         in_order = [each.check() for each in self._files]
         self.rows = sum(each.rows for each in self._files)
@@ -94,7 +94,7 @@ def _renamed(file: StreamFile, wanted: Sequence[Column], batch_rows: int) -> Ite
 
 
 def _joined_columns(tables: Sequence[TableFile], schemas: Sequence[Schema]) -> Schema:
-    """Return the columns of files: where one has whole numbers and another one has not, they are reals."""
+    """Return the columns of files; whole numbers in one file are reals if they are reals in another."""
     found = {each.name.casefold(): (each, tables[0]) for each in schemas[0]}
     for table, schema in zip(tables[1:], schemas[1:], strict=True):
         own = {each.name.casefold(): each for each in schema}

@@ -27,7 +27,7 @@ def scan_json_lines(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
     Raises
     ------
     TableFileError
-        If a line is no object; names it.
+        If a line is no object; the message names it.
     """
     names = _check(path)
     if not names:
@@ -45,7 +45,7 @@ def numbered_objects(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _check(path: Path) -> set[str]:
-    """Refuse a file with a line that is no object, since Polars leaves out what comes after some; return its names."""
+    """Return the names in a file; raise if a line is no object, since Polars omits what follows some of these."""
     decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
     names: set[str] = set()
     for number, line in numbered_objects(path):

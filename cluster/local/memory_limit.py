@@ -1,9 +1,9 @@
-"""A limit on the memory of this process, with an error in place of a machine that stops to answer.
+"""A limit on the memory of this process, with an error before the machine runs out of memory.
 
-What a query keeps and makes is known only once it runs: a product of two windows is as large as one multiplied by the
-other. A limit set with the operating system (``RLIMIT_AS``) would let Polars end the process without a word, and
-counting rows between operators comes too late where one operator makes them all. So a thread looks again and again how
-much memory there is in use; operators let it, since they compute without Python's lock.
+How much a query keeps and makes is known only when it runs: the product of two windows has as many rows as both
+multiplied. With a limit set in the operating system (``RLIMIT_AS``), Polars would end the process without a message,
+and counting rows between operators comes too late if one operator makes them all. So a thread measures again and again
+how much memory is in use; it can, since operators compute without Python's lock.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from cluster.errors import ClusterError
 from cluster.fjord.graph import NOW
 
 EVERY_SECONDS: Final = 0.02
-"""Between two looks a process gains some ten megabytes, not gigabytes."""
+"""Between two measurements a process grows by some ten megabytes, not gigabytes."""
 LEAST_BYTES: Final = 256 * 1024**2
-"""A limit that was not chosen is not below: libraries alone take half of it."""
+"""A default limit is not lower: libraries alone take half of it."""
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNIT_STEP: Final = 1024
 
 
 class MemoryLimitError(ClusterError):
-    """The query needs more memory than it may take.
+    """The query needs more memory than its limit.
 
     Parameters
     ----------
     limit_bytes
         What it may take.
     operator
-        Kind of the operator that was at work; None if files were being read.
+        Kind of the operator that was running; None if files were being read.
     """
 
     def __init__(self, limit_bytes: int, operator: str | None) -> None:
@@ -87,7 +87,7 @@ def limited_memory(
     exceeded
         Called once, in another thread, if it takes more; the process cannot go on afterwards.
     measure
-        Says how much it takes now; asks the operating system unless given.
+        Returns how much it takes now; from the operating system unless given.
     """
     taken = measure or resident_bytes
     ended = threading.Event()
@@ -108,7 +108,7 @@ def limited_memory(
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process takes; where the system does not say, how much it took at most."""
+    """Return how much memory this process takes or, on systems that do not report that, the most it has taken."""
     try:
         pages = int((_PROC / "self" / "statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -130,5 +130,5 @@ def _allowed(cgroup: Path) -> Iterator[int]:
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:
             yield int((cgroup / name).read_text())
-        except (OSError, ValueError):  # there is none, or it says "max"
+        except (OSError, ValueError):  # there is none, or its value is "max"
             continue

@@ -24,7 +24,7 @@ class RelationRows:
     Parameters
     ----------
     rows
-        All of them.
+        All its rows.
     begins_us
         By stream: tuples stamped at or after this instant meet them; streams that are not named always do. The first
         rows of a relation have always been there.
@@ -35,12 +35,12 @@ class RelationRows:
 
 
 class MemoryTables:
-    """Answers what lookups ask.
+    """Tables of relations in memory, for lookups.
 
     Parameters
     ----------
     relations
-        By identity of a relation: its rows, oldest first. May grow: what has been asked for stays as it was.
+        By identity of a relation: its rows, oldest first. May grow: what has been read stays as it was.
     """
 
     def __init__(self, relations: Mapping[str, Sequence[RelationRows]] | None = None) -> None:
@@ -48,18 +48,18 @@ class MemoryTables:
         self._made: dict[tuple[Node, tuple[int, ...]], LookupTable] = {}
 
     def advance(self, versions: Mapping[str, int]) -> None:
-        """Take note of newer versions: they are all here already."""
+        """Do nothing: all versions are here already."""
         del versions
 
     def pieces(
         self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
     ) -> Sequence[tuple[int, Parts | PlanError]]:
-        """Return what a table is between two instants: since when, and its rows; the first holds at `first_us`.
+        """Return a table's versions between two instants: since when, and its rows; the first holds at `first_us`.
 
         Raises
         ------
         UnreadableRelationError
-            If one of its relations is not here.
+            If one of its relations has no rows yet.
         """
         del key
         relations = relations_of(table)

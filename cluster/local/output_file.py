@@ -1,4 +1,4 @@
-"""A file that is there as a whole or not at all."""
+"""Output files that are complete or absent."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that would end the process at once, with what is unfinished left behind. (An interrupt raises by itself.)"""
+"""Signals that would end the process at once and leave an unfinished file behind. (An interrupt raises by itself.)"""
 
 
 class OutputFile:
-    """Where an answer goes.
+    """The file that an answer is written to.
 
-    A file is written beside its place and moved there in the end. Into a device or a pipe it is written as it comes.
+    A file is written beside its place and moved there in the end. A device or a pipe is written to directly.
 
     Parameters
     ----------
     path
-        Its place; a link stays one.
+        Its place; a link stays a link.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,7 +33,7 @@ class OutputFile:
 
     @contextmanager
     def writing(self) -> Iterator[Path]:
-        """Give the path to write to; if that goes well, the file is at its place afterwards.
+        """Yield the path to write to; if no error is raised, the file is at its place afterwards.
 
         Raises
         ------
@@ -57,7 +57,7 @@ class OutputFile:
 
 @contextmanager
 def _signals_raised() -> Iterator[None]:
-    """Let signals that end the process raise, so that it cleans up; it ends with the code that shells give to that."""
+    """Make signals that end the process raise, so that it cleans up; it ends with the exit code that shells expect."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread gets signals
         return

@@ -1,4 +1,4 @@
-"""A file as a stream: its column of instants are the stamps, and it is read in batches, in the order of time."""
+"""A file as a stream: its column of instants has the stamps, and it is read in batches, in the order of time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StreamFile:
     Raises
     ------
     TableFileError
-        If it has no such column, or nothing but that.
+        If it has no such column, or no other one.
     """
 
     def __init__(self, table: TableFile, time_column: str | None = None) -> None:
@@ -67,7 +67,7 @@ class StreamFile:
 
     @property
     def tables(self) -> tuple[TableFile, ...]:
-        """All files that it is."""
+        """All its files."""
         return (self.table,)
 
     @property
@@ -76,7 +76,7 @@ class StreamFile:
         return tuple(each.name for each in self.columns if each.name in self.table.untyped)
 
     def schema(self, stream: str) -> StreamSchema:
-        """Return the schema of the stream that it is."""
+        """Return the schema of its stream."""
         return schema_of_fields(stream, self.columns)
 
     def check(self) -> bool:
@@ -85,7 +85,7 @@ class StreamFile:
         Raises
         ------
         TableFileError
-            If rows have no stamp; names their lines.
+            If rows have no stamp; the message names their lines.
         """
         with explained(self.table.name):
             stamps = self.table.rows.select(self._stamps.alias(START)).collect(engine="streaming").to_series()
@@ -98,7 +98,7 @@ class StreamFile:
         return self._in_order
 
     def batches(self, columns: Collection[str], *, batch_rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
-        """Yield its rows in the order of their stamps: START, whether they are of the default rate, these columns.
+        """Yield its rows in the order of their stamps: START, whether they belong to the default rate, these columns.
 
         A file that is out of order is in memory as a whole.
         """

@@ -63,12 +63,12 @@ class TableFile:
 
     @property
     def without(self) -> str:
-        """What is left out of it, in words; empty if nothing is."""
+        """The columns that are left out, in words; empty if there are none."""
         if not self.unusable:
             return ""
-        whose = "its name or type" if len(self.unusable) == 1 else "their names or types"
+        which = "its name or type" if len(self.unusable) == 1 else "their names or types"
         names = printable(", ".join(self.unusable), lines=False)
-        return f"FjordSQL cannot read {names}, because of {whose}"
+        return f"FjordSQL cannot read {names}, because of {which}"
 
     def fitted(self, names: Collection[str]) -> list[pl.Expr]:
         """Return these columns with the types of FjordSQL."""
@@ -86,7 +86,7 @@ class TableFile:
             return self.rows.select(self.fitted({each.name for each in self.columns})).collect()
 
     def named(self, rows: pl.Series, column: str) -> str:
-        """Return the places of some rows, and what stands in a column there, in words.
+        """Return the places of some rows and their values in a column, in words.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, inst
     types
         By name of a column, without regard to case: as what its values are read.
     instants
-        Name of a column that stays as it is written in a CSV file, so that errors can name what is no instant.
+        Name of a column that stays as it is written in a CSV file, so that errors can quote what is no instant.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def _scanned(path: Path, kind: str, given: Mapping[str, FieldType], instants: st
 
 
 def _check_values(table: TableFile, column: Column, dtype: pl.DataType) -> None:
-    """Refuse a column with a value that is not of the type that it was given."""
+    """Raise if a column has a value that is not of the type given for it."""
     if not isinstance(dtype, pl.String):
         return  # all of its values are of the same type
     unread = pl.col(column.name).is_not_null() & table.values[column.name].is_null()

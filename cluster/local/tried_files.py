@@ -1,4 +1,4 @@
-"""The files that options of ``fjord query try`` name, opened."""
+"""Opens the files that options of ``fjord query try`` name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def types_given(given: Sequence[str], texts: Sequence[str]) -> dict[str, FieldTy
     Raises
     ------
     typer.BadParameter
-        If one is written otherwise, or a column has two.
+        If one is written otherwise, or a column has two types.
     """
     found: dict[str, FieldType] = {}
     for each in [*given, *(f"{name}=TEXT" for name in texts)]:
@@ -68,7 +68,7 @@ def open_files(
     Raises
     ------
     typer.BadParameter
-        If options do not go together.
+        If options contradict each other.
     ClusterError
         If a file cannot be read, or does not fit.
     """
@@ -108,8 +108,8 @@ def _time_columns(given: Sequence[str], streams: Mapping[str, object]) -> dict[s
     found: dict[str, str] = {}
     for folded, (name, columns) in _named(given).items():
         if len(columns) > 1:
-            whose = name or "all streams"
-            raise typer.BadParameter(f"there are two columns of instants for {whose}", param_hint="--time-column")
+            stream = name or "all streams"
+            raise typer.BadParameter(f"there are two columns of instants for {stream}", param_hint="--time-column")
         if folded and folded not in streams:
             raise typer.BadParameter(f"--on {name}=FILE is missing", param_hint="--time-column")
         found[folded] = columns[0]

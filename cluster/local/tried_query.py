@@ -1,4 +1,4 @@
-"""A query over files, translated as a cluster would: what it may name, and what to do where it cannot be tried."""
+"""A query over files, translated as in a cluster: which names it may use, and what to do if it cannot be tried."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import TableFile
 
 ELSEWHERE = {
-    "EVENTS": "events are seen by motes and proxies, in samples that come much faster than a file keeps them",
-    "COMPLETENESS": "only proxies know which samples are missing; a file does not say",
+    "EVENTS": "events are detected by motes and proxies, in samples that come much faster than a file keeps them",
+    "COMPLETENESS": "only proxies know which samples are missing; a file does not have them",
 }
 """Clauses whose answers are made outside the cluster."""
 
 
 StreamFiles = StreamFile | JoinedFiles
-"""Where the tuples of a stream come from."""
+"""The files that the tuples of a stream come from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What a query is tried on.
+    """The files that a query is tried on.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Files:
     relations
         By name.
     unnamed
-        The file of the one stream that the query names and nothing else gives; None if there is none.
+        The file of the one stream in the query that no other file is for; None if there is none.
     """
 
     streams: Mapping[str, StreamFiles]
@@ -62,7 +62,7 @@ class TriedQuery:
     streams
         Those that files are given for, by name.
     untyped
-        What there is to say about columns that the query names and no file has a value of.
+        Warnings of columns that the query names and no file has a value of.
     """
 
     query: Query
@@ -76,7 +76,7 @@ def translate_over(sql: str, files: Files) -> TriedQuery:
     Raises
     ------
     FjordSqlError
-        If it cannot be translated, or not be tried: says what files have.
+        If it cannot be translated or tried; the hint names the columns of files.
     """
     words = _refuse_elsewhere(sql)
     streams = dict(files.streams)
@@ -115,13 +115,13 @@ def _without_file(error: FjordSqlError, name: str) -> FjordSqlError:
 def _with_columns(
     error: FjordSqlError, known: Mapping[str, StreamFiles | TableFile], untyped: Sequence[str]
 ) -> FjordSqlError:
-    """Return an error with what files have to do with it: columns that they have, or have no value of."""
+    """Return an error with a hint about files: columns that they have, or have no value of."""
     hints = [] if error.hint is None else [error.hint]
     if _NO_COLUMN.search(error.reason):
-        # A hint that lists columns would say them twice.
+        # A hint that lists columns would repeat them.
         hints = [each for each in hints if each.startswith("did you mean")]
         hints.append("; ".join(f"{name} ({file.name}) has {_held(file)}" for name, file in known.items()))
-    # That the type of a column is not known may be all there is to the error.
+    # A column of unknown type may be the only cause of the error.
     hint = "; ".join([*untyped, " ".join(hints)] if hints else untyped)
     return FjordSqlError(error.reason, text=error.text, start=error.start, end=error.end, hint=hint or None)
 
@@ -138,14 +138,14 @@ def _untyped(known: Mapping[str, StreamFiles | TableFile], words: Collection[str
         for column in file.untyped:
             if column.casefold() in words:
                 has = f"column {column} of {file.name} has no value, and is taken for TEXT"
-                yield f"{has}: --type {column}=REAL (or INTEGER, BOOLEAN, TEXT) says what it is"
+                yield f"{has}: --type {column}=REAL (or INTEGER, BOOLEAN, TEXT) sets its type"
 
 
 def _refuse_elsewhere(sql: str) -> frozenset[str]:
-    """Refuse what is done by other parts of a deployment; return the words of a text."""
+    """Return the words of a text; raise if it uses what other parts of a deployment do."""
     try:
         tokens = tokens_of(sql)
-    except Exception:  # noqa: BLE001 - what cannot be read is refused by the translation, in its words
+    except Exception:  # noqa: BLE001 - the translation rejects what cannot be read, with its own message
         return frozenset()
     for token, following in pairwise(tokens):
         word = token.text.upper()

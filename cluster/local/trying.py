@@ -31,10 +31,10 @@ from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import rewrite
 
 QUERY = "query"
-"""What the one query is called."""
+"""The name of the one query."""
 
 _ODD_US = range(100_000_000, 5_000_000_000_000)
-"""What seconds since 1970 are from 1973 on, and milliseconds until 2128; as microseconds, some time in early 1970."""
+"""Seconds since 1970 are in this range from 1973 on, and milliseconds until 2128; as microseconds, it is early 1970."""
 
 
 class Trial:
@@ -52,14 +52,14 @@ class Trial:
     columns
         Of the answer.
     warnings
-        What there is to say about query and files.
+        Warnings about query and files.
     rows
         Of all files of streams.
 
     Raises
     ------
     FjordError
-        If it cannot be read, or not be tried; a :class:`~cluster.language.errors.FjordSqlError` says where in the text.
+        If it cannot be read or tried; a :class:`~cluster.language.errors.FjordSqlError` has the place in the text.
     """
 
     def __init__(self, sql: str, files: Files) -> None:

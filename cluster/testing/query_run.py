@@ -25,18 +25,18 @@ from cluster.testing.sources import ScriptedRelation, ScriptedSource, Taken
 from protocols.text.durations import parse_duration_us
 
 QUERY = "query"
-"""What a query is called that has no name."""
+"""The name of a query that is given without one."""
 
 
 class QueryFailedError(ClusterError):
-    """A query said an error instead of rows.
+    """A query answered with an error instead of rows.
 
     Parameters
     ----------
     query
         Its name.
     reason
-        What it said.
+        The error.
     """
 
     def __init__(self, query: str, reason: str) -> None:
@@ -52,7 +52,7 @@ class Answer:
     Parameters
     ----------
     query
-        Whose.
+        Name of the query.
     start, end
         The row is part of the answer at every instant in [start, end), in microseconds since 1970; None for never.
     row
@@ -77,14 +77,14 @@ class QueryRun:
     relations
         By name.
     clock
-        What time it is; one that stands still unless given.
+        The clock; one that stands still unless given.
     buckets
         Into how many parts state is divided; answers are the same with any number.
 
     Raises
     ------
     FjordSqlError
-        If a query cannot be read; underlined.
+        If a query cannot be read; the place is underlined.
     """
 
     def __init__(
@@ -115,23 +115,24 @@ class QueryRun:
         self._engine = LocalEngine(self._plan, buckets=buckets, tables=lambda: tables, clock=self.clock)
 
     def add(self, name: str, sql: str) -> None:
-        """Let a query begin with the next micro-batch.
+        """Add a query, which begins with the next micro-batch.
 
         Raises
         ------
         ClusterError
-            If it cannot be read, or looks back: what has come is not kept here.
+            If it cannot be read, or has history: tuples of the past are not kept here.
         """
         epoch = self._plan.epoch + 1
         node = self._planned(sql)
         if any(sources_with_history(node)):
             raise ClusterError(
-                f"query {name} looks back, and what has come is not kept here", hint="give it to QueryRun at once"
+                f"query {name} has history, and tuples of the past are not kept here",
+                hint="give it to QueryRun at once",
             )
         self._plan = Plan(epoch, (*self._plan.queries, PlannedQuery(name, epoch, node)))
 
     def drop(self, name: str) -> None:
-        """Let a query end before the next micro-batch.
+        """Drop a query, which ends before the next micro-batch.
 
         Raises
         ------
@@ -145,11 +146,11 @@ class QueryRun:
 
     @property
     def pending(self) -> bool:
-        """True if some stream has something to give now."""
+        """True if a stream has an item now."""
         return any(source.pending(self.clock()) for source in self._streams.values())
 
     def step(self) -> list[Answer]:
-        """Run one micro-batch; return what it answers. If the process dies in it, it is done again.
+        """Run one micro-batch and return what it answers. If the process dies in it, it is run again.
 
         Raises
         ------
@@ -175,7 +176,7 @@ class QueryRun:
         return found
 
     def run(self) -> list[Answer]:
-        """Run until every stream has ended, pauses or has nothing more to give; return what that answers.
+        """Run until every stream has ended, pauses or has no more items; return all answers.
 
         Raises
         ------
@@ -212,7 +213,7 @@ def answers(
     Raises
     ------
     FjordSqlError
-        If it cannot be read; underlined.
+        If it cannot be read; the place is underlined.
     QueryFailedError
         If it fails.
     """
@@ -245,7 +246,7 @@ class FakeClock:
         self._now_us = 0
 
     def __call__(self) -> float:
-        """Return what time it is."""
+        """Return the time."""
         return self._now_us / 1e6
 
     def advance(self, duration: str) -> None:
@@ -254,6 +255,6 @@ class FakeClock:
         Raises
         ------
         DurationError
-            If that is no duration.
+            If the text is no duration.
         """
         self._now_us += parse_duration_us(duration)

@@ -1,4 +1,4 @@
-"""Streams and relations that do what a script says: what comes, when it stops, when everything crashes."""
+"""Streams and relations that follow a script: what comes, when it pauses, and when the process crashes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ScriptError(ClusterError):
-    """A script that no stream or relation can follow."""
+    """A script that a stream or relation cannot follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class PAUSE:
 
 @dataclass(frozen=True, slots=True)
 class ABORT:
-    """The process dies: the micro-batch that comes here is lost, and done again by another process. Once."""
+    """The process dies, once: the micro-batch that reads this item is lost, and another process runs it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ Item = tuple[Instant, Mapping[str, Any]] | WATERMARK | PAUSE | ABORT | EOF
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a source gives for one micro-batch.
+    """What one micro-batch takes of a source.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class ScriptedSource:
     fields
         Its fields and their types.
     script
-        What happens, one thing after the other: tuples (an instant, and values by name of the field; a field that is
+        The items, in order: tuples (an instant, and values by name of the field; a field that is
         left out is NULL), and :class:`WATERMARK`, :class:`PAUSE`, :class:`ABORT`, :class:`EOF`.
     batch_size
         Tuples that come in one micro-batch at most.
@@ -144,11 +144,11 @@ class ScriptedSource:
         self._place, self._watermark_us, self._wakes = position
 
     def pending(self, now: float) -> bool:
-        """Return whether it has anything to give at a time."""
+        """Return whether it has an item at a time."""
         return self._place < len(self._script) and (self._wakes is None or self._wakes <= now)
 
     def take(self, now: float) -> Taken:
-        """Return what comes next at a time: up to a batch of tuples, and what happens right behind them."""
+        """Take the next items at a time: up to a batch of tuples, and other items right behind them."""
         found: list[tuple[int, Mapping[str, Any]]] = []
         late: list[tuple[int, Mapping[str, Any]]] = []
         watermark_us = self._watermark_us
@@ -190,7 +190,7 @@ class ScriptedRelation:
     columns
         Its columns and their types.
     rows
-        With which it begins; a column that is left out is NULL.
+        Its first rows; a column that is left out is NULL.
     changes
         By instant: all its rows, for tuples stamped from then on.
     """
@@ -233,7 +233,7 @@ def instant_us(at: Instant) -> int:
     Raises
     ------
     ScriptError
-        If a text is none.
+        If a text is no instant.
     """
     if isinstance(at, int):
         return at

@@ -4,7 +4,7 @@
     +-- synced      content of files when they were synced
     +-- synced      names in folders when they were synced
 
-SQLite syncs by itself, in C, where nobody sees it: its files are taken to be on disk, as they are with
+SQLite syncs by itself, in C, where it cannot be observed: its files are assumed to be on disk, as they are with
 ``synchronous=FULL``. A file that was moved is in its old place or in its new one, never in none.
 """
 
@@ -30,7 +30,7 @@ class RecordedDisk:
     instant
         Called before and after each sync of a path, in any thread: what is seen then may be taken back.
     without
-        Names of folders in it that nobody looks at after a cut.
+        Names of folders in it that are not compared after a cut.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """A cluster that lives again and again on the same folder, each time until the power is cut at a random instant.
 
-Proxies, subscribers and users are outside: they remember what they were told, and send again what was not
+Proxies, subscribers and users are outside: they remember what was acknowledged, and send again what was not
 acknowledged. In the end nothing acknowledged may be missing, and nothing may be there twice.
 """
 
@@ -50,12 +50,12 @@ QUERIES = {
 INSTANTS = 80
 """A life ends after so many at most: some fall into the start, and some lives reach a checkpoint or a compaction."""
 MEANWHILE = 0.2
-"""How often somebody looks at what is being written while it is."""
+"""How often another part reads what is being written."""
 
 
 @dataclass
 class Outside:
-    """What those know that no power cut in the cluster can reach."""
+    """What is known outside the cluster, where no power cut reaches."""
 
     sent: int = 0
     """Batches of each proxy there are in all: sent, or to be sent."""
@@ -65,7 +65,7 @@ class Outside:
 
 
 def batch(proxy: str, sequence: int, last: int) -> Batch:
-    """Return a batch: the first says that the proxy is there, the last that nothing more comes."""
+    """Return a batch: the first announces the proxy, the last ends its stream."""
     number = 2 * sequence + PROXIES.index(proxy)
     stamps = [] if sequence in (1, last) else [sequence * SECOND_US + number]
     rows = len(stamps)
@@ -100,18 +100,18 @@ class Life:
         self._writer = StreamWriter(
             StreamTable(str(folder / "streams" / "speeds"), SPEEDS, compaction=Compaction(5)),
             acknowledge=self._acknowledged,
-            quarantine=lambda *refused: pytest.fail(str(refused)),
+            quarantine=lambda *rejected: pytest.fail(str(rejected)),
             silence_seconds=1e9,
         )
         self._results = ResultsTable(str(folder / "results"), self._registry.engine_id, compaction=Compaction(5))
-        self._publisher = Publisher(self._results, self._registry, self)  # type: ignore[arg-type] # as far as it is asked
+        self._publisher = Publisher(self._results, self._registry, self)  # type: ignore[arg-type] # as far as it is used
         self._running = Lock()
         self._hosts: list[MicroBatches] = []
         self._register("rows", "counts")
         self._hosts = [MicroBatches(host, folder, self._results) for host in Host]
 
     async def step(self, dice: random.Random) -> None:
-        """Let somebody do something."""
+        """Let one part do something."""
         match dice.choice(["send", "send", "commit", "run", "run", "publish", "register"]):
             case "send":
                 await self._send(dice.choice(PROXIES), dice.randrange(1, 4))
@@ -125,7 +125,7 @@ class Life:
                 self._register(dice.choice([name for name in QUERIES if name.startswith("late")]))
 
     def run_meanwhile(self) -> None:
-        """Let a micro-batch run while somebody else writes, unless one does."""
+        """Run a micro-batch while another part writes, unless one is running."""
         for host in self._hosts:
             self._run(host)
 
@@ -154,7 +154,7 @@ class Life:
         self._registry.close()
 
     def stored(self) -> list[int]:
-        """Return what the stream has."""
+        """Return the rows of the stream."""
         return sorted(pl.read_delta(self._writer.table.root)["speed"].to_list())
 
     def answers(self, query: str) -> list[tuple[int, int, int, str]]:
@@ -177,7 +177,7 @@ class Life:
 
     async def _acknowledged(self, ack: Ack) -> None:
         known = self._outside.acknowledged
-        assert ack.through >= known[ack.proxy], f"{ack.proxy} was told {known[ack.proxy]}, and now {ack.through}"
+        assert ack.through >= known[ack.proxy], f"{ack.proxy} was sent {known[ack.proxy]}, and now {ack.through}"
         known[ack.proxy] = ack.through
 
     def _register(self, *wanted: str) -> None:
@@ -232,7 +232,7 @@ async def live(folder: Path, patch: pytest.MonkeyPatch, *, cuts: int, seed: int,
 
 
 class _Cut:
-    """Cuts the power at a random instant; what happens on that folder from then on, nobody ever sees."""
+    """Cuts the power at a random instant; what happens on that folder from then on is not read any more."""
 
     def __init__(self, folder: Path, into: Path, outside: Outside, dice: random.Random) -> None:
         self.into = into
@@ -245,7 +245,7 @@ class _Cut:
         self._lock = Lock()
 
     def instant(self, _: Path | None = None) -> None:
-        """Count an instant; at the last one, cut. At some of the others somebody else gets his turn."""
+        """Count an instant; at the last one, cut. At some of the others another part gets its turn."""
         with self._lock:
             self._left -= 1
             if self._left == 0:

@@ -30,14 +30,14 @@ _numbers = itertools.count()
 
 
 class _Answers:
-    """As much of a DataFrame as is asked for."""
+    """As much of a DataFrame as is used."""
 
     def __init__(self, run: Callable[[], pa.Table]) -> None:
         self.toArrow = run
 
 
 class MicroBatches:
-    """One of a Fjord's two queries.
+    """One of the two Spark queries.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class MicroBatches:
         self._do(number, end)
 
     def _do(self, number: int, end: dict[str, Any]) -> None:
-        self._store(_Answers(lambda: self._run(number, end)), number)  # type: ignore[arg-type] # as far as it is asked
+        self._store(_Answers(lambda: self._run(number, end)), number)  # type: ignore[arg-type] # as far as it is used
         self._write("commits", number, "v1\n{}")
         self._reader.commit(end)
         self._number, self._begin = number, end

@@ -1,6 +1,6 @@
 """The power is cut at random instants; nothing acknowledged is missing afterwards, and nothing is there twice.
 
-A few cuts by default; ``make test-power-cuts`` asks for two hundred (FJORD_CUTS, FJORD_SEED).
+A few cuts by default; ``make test-power-cuts`` makes two hundred (FJORD_CUTS, FJORD_SEED).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LAST = 30
 
 
 def check(found: Ended, expected: Ended) -> None:
-    """Compare with what an undisturbed cluster leaves, and with what those outside were told."""
+    """Compare with what an undisturbed cluster leaves, and with what was acknowledged to those outside."""
     assert found.stored == speeds(LAST)
     for name, answers in found.answers.items():
         assert [number for number, *_ in answers] == list(range(1, len(answers) + 1)), name

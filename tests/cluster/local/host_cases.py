@@ -1,6 +1,6 @@
 """One table of cases for every host: queries, and streams with NULLs, equal stamps, and tuples that come out of order.
 
-What each means is what DuckDB says of its plan as it was translated, not rewritten, not folded (tests/cluster/oracle).
+Each case's meaning is DuckDB's answer to its plan as it was translated, not rewritten, not folded (tests/cluster/oracle).
 """
 
 # ruff: noqa: E501 - a case is a line of the table

@@ -117,7 +117,7 @@ def test_answers_do_not_depend_on_where_rows_are_or_whether_state_is_kept(tmp_pa
     assert run(plan, keeps_state=False) == alone
 
 
-def test_what_is_lost_is_done_again_from_a_checkpoint() -> None:
+def test_a_micro_batch_that_is_lost_is_run_again_from_a_checkpoint() -> None:
     plan = planned(*QUERIES)
     engine, answers = LocalEngine(plan, buckets=2, tables=tables), Answers()
     for number, each in enumerate(arrivals()):
@@ -153,7 +153,7 @@ def test_the_plan_of_an_engine_without_state_cannot_change() -> None:
         engine.run({}, plan=planned("slow", epoch=2))
 
 
-def test_a_query_whose_operator_fails_says_so_and_the_others_go_on() -> None:
+def test_a_query_whose_operator_fails_reports_it_and_the_others_go_on() -> None:
     engine = LocalEngine(planned("places", "slow"))
     answered = engine.run(arrivals()[0])
     errors = answered.rows.filter(pl.col("kind") == "error")
@@ -162,11 +162,11 @@ def test_a_query_whose_operator_fails_says_so_and_the_others_go_on() -> None:
     assert "slow" in answered.rows["query"]
 
 
-def test_an_error_is_repeated_by_the_clock_it_is_given() -> None:
+def test_an_error_is_repeated_once_a_minute_of_the_given_clock() -> None:
     now = [0.0]
     engine = LocalEngine(planned("places"), clock=lambda: now[0])
-    said = []
+    reported = []
     for at, each in enumerate(arrivals()[:4]):
         now[0] = 40.0 * at
-        said.append(engine.run(each).rows.filter(pl.col("kind") == "error").height)
-    assert said == [1, 0, 1, 0]
+        reported.append(engine.run(each).rows.filter(pl.col("kind") == "error").height)
+    assert reported == [1, 0, 1, 0]

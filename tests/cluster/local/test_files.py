@@ -90,7 +90,7 @@ def test_every_other_column_is_a_field(tmp_path: Path) -> None:
     assert rows(file) == [(SEVEN_US, 1, 0.5, True, "a", SEVEN_US - 7 * 3_600_000_000)]
 
 
-def test_numbers_are_read_as_texts_where_that_is_asked(tmp_path: Path) -> None:
+def test_numbers_are_read_as_texts_on_request(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("time,sensor\n2012-03-01,007\n")
     assert [row[1:] for row in rows(StreamFile(open_table(tmp_path / "a.csv", types={"SENSOR": FieldType.TEXT})))] == [
         ("007",)
@@ -156,7 +156,7 @@ def test_values_are_read_as_the_type_that_is_given(
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "type_", "said"),
+    ("name", "text", "type_", "message"),
     [
         ("a.csv", "time,x\n1,1\n\n2,soon\n", FieldType.REAL, "x' .* no REAL: line 4 \\('soon'\\)$"),
         ("a.csv", "time,x\n1,1.5\n", FieldType.INTEGER, "no INTEGER: line 2 \\('1.5'\\)"),
@@ -166,14 +166,14 @@ def test_values_are_read_as_the_type_that_is_given(
     ],
 )
 def test_values_that_are_not_of_the_type_that_is_given_are_refused(
-    tmp_path: Path, name: str, text: str, type_: FieldType, said: str
+    tmp_path: Path, name: str, text: str, type_: FieldType, message: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(TableFileError, match=said):
+    with pytest.raises(TableFileError, match=message):
         open_table(tmp_path / name, types={"x": type_}, instants="time")
 
 
-def test_values_of_csv_say_their_types(tmp_path: Path) -> None:
+def test_types_of_csv_columns_follow_from_their_values(tmp_path: Path) -> None:
     written = {
         "whole": ("1", " 2", ""), "real": ("1", "2.5", "nan"), "yes": ("true", "False", ""), "text": ("1", "a", "b"),
         "day": ("2012-03-01", "", "2012-03-02T00:00Z"), "time": ("1", "2", "3"), "huge": ("1", "2", f"{2**63}"),
@@ -206,7 +206,7 @@ def test_a_file_is_not_read_again_and_again_to_guess_its_types(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_a_file_that_is_called_like_a_pattern_is_one_file(tmp_path: Path, suffix: str) -> None:
+def test_a_file_whose_name_is_a_pattern_is_one_file(tmp_path: Path, suffix: str) -> None:
     for name, x in (("a[1]*", 1), ("a1", 2), ("a[1]b", 3)):
         path = tmp_path / f"{name}.{suffix}"
         match suffix:
@@ -221,9 +221,9 @@ def test_a_file_that_is_called_like_a_pattern_is_one_file(tmp_path: Path, suffix
 
 def test_values_of_several_types_can_be_read_as_texts(tmp_path: Path) -> None:
     text = '{"time":1,"x":true}\n{"time":2,"x":1}\n'
-    with pytest.raises(TableFileError, match="cannot parse 'true'") as refused:
+    with pytest.raises(TableFileError, match="cannot parse 'true'") as raised:
         rows(stream(tmp_path / "a.jsonl", text))
-    assert refused.value.hint == "--text COLUMN reads values of several types as texts"
+    assert raised.value.hint == "--text COLUMN reads values of several types as texts"
     known = open_table(tmp_path / "a.jsonl", types={"x": FieldType.TEXT})
     assert rows(StreamFile(known)) == [(1, "true"), (2, "1")]
 
@@ -243,7 +243,7 @@ def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("a.csv", "time,x\n1,1\n,2\nsoon,3\n", "2 rows of .*a.csv .* column 'time': line 3, 4 \\('soon'\\)$"),
         ("a.csv", 'time,x\n1,"a\nb"\n\n,2\n', "1 row of .*: line 5$"),
@@ -252,11 +252,11 @@ def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
         ("a.csv", "time,x\n9223372036854775807,1\n", "line 2 \\('9223372036854775807'\\)$"),
     ],
 )
-def test_rows_without_a_stamp_are_refused_with_their_lines(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_rows_without_a_stamp_are_refused_with_their_lines(tmp_path: Path, name: str, text: str, message: str) -> None:
     file = stream(tmp_path / name, text)
-    with pytest.raises(TableFileError) as refused:
+    with pytest.raises(TableFileError) as raised:
         file.check()
-    assert re.search(said, refused.value.message), refused.value.message
+    assert re.search(message, raised.value.message), raised.value.message
 
 
 def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "time_column", "said"),
+    ("name", "text", "time_column", "message"),
     [
         ("a.csv", "at,x\n1,1\n", None, "has no column 'time'; it has at, x"),
         ("a.csv", "time,x\n1,1\n", "at", "has no column 'at'; it has time, x"),
@@ -290,14 +290,14 @@ def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_stream_is_refused(
-    tmp_path: Path, name: str, text: str, time_column: str | None, said: str
+    tmp_path: Path, name: str, text: str, time_column: str | None, message: str
 ) -> None:
-    with pytest.raises(TableFileError, match=said):
+    with pytest.raises(TableFileError, match=message):
         stream(tmp_path / name, text, time_column).check()
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.csv", b"time,x\n1,a\n2,\xff\n", "line 3 of .* is not UTF-8"),
         ("a.csv", b'time,x\n1,"a"\n2,\xff\n', "line 3 of .* is not UTF-8"),
@@ -308,18 +308,18 @@ def test_a_file_that_is_no_stream_is_refused(
         ("a.csv.gz", gzip.compress(b"time,x\n1,2\n", mtime=0), "is compressed"),
     ],
 )
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(TableFileError, match=said):
+    with pytest.raises(TableFileError, match=message):
         open_table(tmp_path / name)
 
 
 def test_what_cannot_be_read_twice_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.csv")
     for path in (tmp_path / "a.csv", Path("/dev/null"), Path("-")):
-        with pytest.raises(TableFileError, match="is no file") as refused:
+        with pytest.raises(TableFileError, match="is no file") as raised:
             open_table(path)
-        assert "write it to a file first" in (refused.value.hint or "")
+        assert "write it to a file first" in (raised.value.hint or "")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def answered_or_refused(path: Path, types: dict[str, FieldType]) -> bool:
 
 
 @pytest.mark.parametrize("types", [{}, *({"x": each} for each in FieldType)])
-def test_an_odd_file_raises_nothing_but_errors_of_ours(tmp_path: Path, types: dict[str, FieldType]) -> None:
+def test_an_odd_file_raises_only_our_own_errors(tmp_path: Path, types: dict[str, FieldType]) -> None:
     outcomes = set()
     for suffix, contents in ODD_TEXTS.items():
         for number, content in enumerate(contents):

@@ -33,7 +33,7 @@ def test_half_of_what_is_free_may_be_taken(tmp_path: Path, free: int, limits: di
     assert default_limit(tmp_path, tmp_path) == expected
 
 
-def test_there_is_a_limit_where_the_system_does_not_say_what_is_free(tmp_path: Path) -> None:
+def test_there_is_a_limit_where_the_system_does_not_report_free_memory(tmp_path: Path) -> None:
     assert default_limit(tmp_path, tmp_path) >= LEAST_BYTES
 
 
@@ -67,7 +67,9 @@ def test_a_query_that_needs_more_is_ended_with_an_error(tmp_path: Path) -> None:
     arguments = ["query", "try", PRODUCT, "--on", str(path), "--memory", "400MiB", "--output", str(output)]
     ended = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    said = " ".join(ended.stderr.split())
-    assert said.startswith("error: the query needs more memory than 400.0 MiB: in operator Join hint: make its windows")
-    assert "--memory" in said
+    shown = " ".join(ended.stderr.split())
+    assert shown.startswith(
+        "error: the query needs more memory than 400.0 MiB: in operator Join hint: make its windows"
+    )
+    assert "--memory" in shown
     assert [each.name for each in tmp_path.iterdir()] == ["day.csv"], "nothing unfinished stays"

@@ -1,4 +1,4 @@
-"""A recorded day tried over its file: what DuckDB says of the same file."""
+"""A recorded day tried over its file answers as DuckDB does over the same file."""
 
 from __future__ import annotations
 

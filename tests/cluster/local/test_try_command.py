@@ -1,4 +1,4 @@
-"""``fjord query try``: what it prints, writes, warns of and refuses."""
+"""``fjord query try``: what it prints and writes, its warnings and its errors."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_file_named_by_its_format_is_written(day: Path, tmp_path: Path) -> Non
         assert (tmp_path / name).read_text().startswith(first)
 
 
-def test_what_is_odd_about_files_is_a_warning(tmp_path: Path) -> None:
+def test_odd_files_are_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text("at,x y,z\n5,1,1\n3,2,2\n")
     result = run("SELECT z FROM s SINCE 1 HOUR AGO", "--on", str(path), "--time-column", "at", "--format", "json")
@@ -159,7 +159,7 @@ def test_a_file_that_the_query_does_not_read_is_a_warning(day: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("sql", "said", "hint"),
+    ("sql", "message", "hint"),
     [
         ("SELECT spede FROM traffic", "there is no column 'spede'", "did you mean speed? traffic ({day}) has sensor"),
         ("SELECT altitude FROM traffic", "there is no column 'altitude'", "traffic ({day}) has sensor, speed"),
@@ -178,23 +178,23 @@ def test_a_file_that_the_query_does_not_read_is_a_warning(day: Path, tmp_path: P
         ("SELECT MAX(speed) AS m FROM traffic WINDOW(RANGE 1 DAY SLIDE 1 MS)", "one tuple would make up", "SLIDE"),
     ],
 )  # fmt: skip
-def test_a_query_that_cannot_be_tried_is_refused(day: Path, sql: str, said: str, hint: str) -> None:
+def test_a_query_that_cannot_be_tried_is_refused(day: Path, sql: str, message: str, hint: str) -> None:
     result = run(sql, "--on", f"traffic={day}")
     assert result.exit_code == 1
     assert result.stdout == ""
     shown = " ".join(result.stderr.split())
-    assert f"error: {said}" in shown
+    assert f"error: {message}" in shown
     assert hint.format(day=day) in shown
 
 
 @pytest.mark.parametrize("text", ["time,speed,sensor\n", "time,speed,sensor\n2012-03-01T07:00:00,,a\n"])
-def test_a_column_without_values_is_named_where_its_type_is_in_the_way(tmp_path: Path, text: str) -> None:
+def test_a_column_without_values_is_named_where_its_type_matters(tmp_path: Path, text: str) -> None:
     path = tmp_path / "day.csv"
     path.write_text(text)
     slow = "SELECT sensor FROM traffic WHERE speed < 10"
-    refused = run(slow, "--on", str(path))
-    assert refused.exit_code == 1
-    assert f"column speed of {path} has no value, and is taken for TEXT: --type speed=REAL" in refused.stderr
+    failed = run(slow, "--on", str(path))
+    assert failed.exit_code == 1
+    assert f"column speed of {path} has no value, and is taken for TEXT: --type speed=REAL" in failed.stderr
     taken = run("SELECT speed FROM traffic", "--on", str(path))
     assert taken.exit_code == 0
     assert f"warning: column speed of {path} has no value, and is taken for TEXT: --type" in taken.stderr
@@ -203,7 +203,7 @@ def test_a_column_without_values_is_named_where_its_type_is_in_the_way(tmp_path:
     assert "speed" not in answered.stderr
 
 
-def test_columns_that_cannot_be_read_are_named_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_columns_that_cannot_be_read_are_named_where_a_query_names_them(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text(f"time,x y,z\n1,1,{2**64}\n")
     none_left = run("SELECT z FROM s", "--on", str(path))
@@ -280,32 +280,32 @@ def test_a_stream_may_come_from_several_files(
     assert result.exit_code == 0, result.output
     assert [tuple(json.loads(line)["row"].values()) for line in result.stdout.splitlines()] == rows
     assert ("are not in the order of their stamps" in result.stderr) == is_sorted
-    assert "no value" not in result.stderr, "the other file says the type"
+    assert "no value" not in result.stderr, "the other file has the type"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("time,x\n9,1\n", "b.csv has no column 'y', which a.csv has"),
         ("time,x,y,z\n9,1,a,1\n", "a.csv has no column 'z', which b.csv has"),
         ("time,x,y\n9,q,a\n", "column 'x' is TEXT in b.csv and INTEGER in a.csv"),
     ],
 )
-def test_files_of_a_stream_have_the_same_columns(tmp_path: Path, text: str, said: str) -> None:
+def test_files_of_a_stream_have_the_same_columns(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.csv").write_text("time,x,y\n1,1,a\n")
     (tmp_path / "b.csv").write_text(text)
     result = run("SELECT x FROM s", "--on", f"s={tmp_path / 'a.csv'}", "--on", f"s={tmp_path / 'b.csv'}")
     assert result.exit_code == 1
-    assert said in result.stderr.replace(f"{tmp_path}/", "")
+    assert message in result.stderr.replace(f"{tmp_path}/", "")
 
 
-def test_a_limit_of_rows_says_what_can_be_done_without_a_cluster(day: Path) -> None:
+def test_the_hint_of_a_row_limit_needs_no_cluster(day: Path) -> None:
     sql = "SELECT MAX(speed) AS m FROM traffic WINDOW(RANGE 1 DAY SLIDE 1 MS)"
-    said = " ".join(run(sql, "--on", str(day)).stderr.split())
-    assert said.endswith("hint: let the window move in longer steps, for example SLIDE 1 SECOND")
+    message = " ".join(run(sql, "--on", str(day)).stderr.split())
+    assert message.endswith("hint: let the window move in longer steps, for example SLIDE 1 SECOND")
 
 
-def test_what_a_file_holds_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_of_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text("time,x\x1b[2J\x9b,y\nsoon\x1b]0;title\x07\u202e,1,2\n")
     odd = run("SELECT z FROM s", "--on", str(path))
@@ -324,7 +324,7 @@ def test_the_error_underlines_the_text(day: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "Missing option '--on'"),
         (["--on", "a.csv", "--on", "b.csv"], "there are two files without a name"),
@@ -344,10 +344,10 @@ def test_the_error_underlines_the_text(day: Path) -> None:
         ),
     ],
 )
-def test_wrong_usage_is_told(arguments: list[str], said: str) -> None:
+def test_wrong_usage_is_an_error(arguments: list[str], message: str) -> None:
     result = run("SELECT 1", *arguments)
     assert result.exit_code == 2
-    assert said in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
 
 
 def test_an_output_that_cannot_be_written_is_an_error(day: Path, tmp_path: Path) -> None:
@@ -381,9 +381,9 @@ def test_an_output_that_is_a_pipe_or_a_link_stays_one(day: Path, tmp_path: Path)
         assert len(read.result(30).splitlines()) == 3
     assert run("SELECT * FROM traffic", "--on", str(day), "--output", str(link)).exit_code == 0
     assert (pipe.is_fifo(), link.is_symlink(), len(target.read_text().splitlines())) == (True, True, 3)
-    refused = run("SELECT * FROM traffic", "--on", str(day), "--output", str(pipe), "--format", "parquet")
-    assert (refused.exit_code, pipe.is_fifo()) == (1, True)
-    assert "is no file, and Parquet is written to files only" in refused.stderr
+    failed = run("SELECT * FROM traffic", "--on", str(day), "--output", str(pipe), "--format", "parquet")
+    assert (failed.exit_code, pipe.is_fifo()) == (1, True)
+    assert "is no file, and Parquet is written to files only" in failed.stderr
 
 
 def test_a_name_too_long_for_a_file_beside_it_is_an_error(day: Path, tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_standard_output_that_is_full_is_an_error(day: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_nothing_is_said_when_nobody_reads_on(printing: subprocess.Popen[bytes]) -> None:
+def test_it_ends_quietly_when_its_reader_has_gone(printing: subprocess.Popen[bytes]) -> None:
     assert printing.stdout is not None
     assert printing.stderr is not None
     printing.stdout.close()
@@ -420,8 +420,8 @@ def test_nothing_is_said_when_nobody_reads_on(printing: subprocess.Popen[bytes])
 
 def test_it_ends_quietly_when_it_is_interrupted(printing: subprocess.Popen[bytes]) -> None:
     printing.send_signal(signal.SIGINT)
-    _, said = printing.communicate()
-    assert (printing.returncode, said) == (130, b"")
+    _, printed = printing.communicate()
+    assert (printing.returncode, printed) == (130, b"")
 
 
 TERMINATED = """
@@ -457,7 +457,7 @@ def test_nothing_unfinished_stays_when_it_is_terminated(day: Path, tmp_path: Pat
     assert [each.name for each in tmp_path.iterdir()] == ["day.csv"]
 
 
-def test_what_nohup_lets_it_ignore_is_ignored(day: Path, tmp_path: Path) -> None:
+def test_signals_that_nohup_ignores_stay_ignored(day: Path, tmp_path: Path) -> None:
     code, _, written = terminated(day, tmp_path, signal.SIGHUP, signal.SIG_IGN)
     assert (code, written) == (0, f"written: {tmp_path / 'a.jsonl'}\n")
     assert (tmp_path / "a.jsonl").exists()

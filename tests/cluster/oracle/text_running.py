@@ -6,7 +6,7 @@ nothing here; what it changes elsewhere is shown there:
     WITHIN, AT LEAST, LIFETIME   what motes sample and send: tests/protocols/acquisition; tests/system/test_lifetime.py,
                                  test_push_down.py
     EVENTS                       what a detector sees in samples, here given by stream: test_vehicles.py
-    SINCE                        what is stored: tests/cluster/spark/test_looking_back.py
+    SINCE                        what is stored: tests/cluster/spark/test_backfill.py
     COMPLETENESS()               what proxies counted; here nothing, so NULL: test_completeness.py
     ERROR_BOUND                  its value is defined here, that it holds is shown in test_error_bounds.py
     changing relations           relation_definition.py, beside this file

@@ -1,4 +1,4 @@
-"""Runs plans as Spark would, from the source's reader to the buckets: offsets, partitions, epochs, crashes. No JVM."""
+"""Runs plans as Spark does, from the source's reader to the buckets: offsets, partitions, epochs, crashes. No JVM."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Row = tuple[int, str, int]
 
 
 class ReaderRun:
-    """A Fjord over two streams, whose queries come and go."""
+    """An engine over two streams, whose queries come and go."""
 
     def __init__(self, folder: Path, *, history_rows: int = 1_000, max_rows: int = 1_000, parts: int = 2) -> None:
         self._options = SourceOptions(
@@ -87,9 +87,9 @@ class ReaderRun:
         self.plans.write(lower(self.plan))
 
     def append(
-        self, stream: str, rows: Sequence[Row], watermark: int, told: dict[str, list[Any]] | None = None
+        self, stream: str, rows: Sequence[Row], watermark: int, device_columns: dict[str, list[Any]] | None = None
     ) -> None:
-        """Store samples; `told` are further columns, for aggregates and events."""
+        """Store samples; `device_columns` are those of device partial aggregates and events."""
         table = pl.DataFrame(
             {
                 "fjord_start_us": [at for at, _, _ in rows],
@@ -104,8 +104,8 @@ class ReaderRun:
             },
         )  # fmt: skip
         schema = arrow_schema(SCHEMAS[0])
-        if told is not None:
-            table = table.with_columns(pl.Series(name, values) for name, values in told.items())
+        if device_columns is not None:
+            table = table.with_columns(pl.Series(name, values) for name, values in device_columns.items())
             schema = pa.schema(
                 [field for field in arrow_schema(SCHEMAS[0], aggregates=True) if field.name in table.columns]
             )
@@ -152,7 +152,7 @@ class ReaderRun:
     def drain(self) -> None:
         """Run until there is nothing left to do."""
         while self.step():
-            assert self.micro_batches.total() < 10_000, "the queries never catch up"
+            assert self.micro_batches.total() < 10_000, "the backfill never ends"
 
     def _run(self, host: Host, end: dict[str, Any]) -> list[tuple[str, int, int, dict[str, Any]]]:
         reader, envelopes = self._readers[host], dict[int, list[Envelope]]()

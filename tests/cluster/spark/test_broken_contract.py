@@ -1,4 +1,4 @@
-"""A batch that breaks the contract of queues, where queries are hosted: an error of who reads it, and counted."""
+"""A batch that breaks the contract of queues is counted, and is an error of the queries that read it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOW = "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 20 US) GROUP BY
 PLAIN = "SELECT sensor FROM traffic WHERE speed > 3"
 
 
-def test_an_operator_that_breaks_it_costs_its_query_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operator_that_breaks_it_fails_its_query_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = Distinct.transition
 
     def backwards(self: Distinct, port: int, batch: Batch) -> Batch:
@@ -37,7 +37,9 @@ def test_an_operator_that_breaks_it_costs_its_query_only(tmp_path: Path, monkeyp
     assert sum(totals.broken for name, totals in run.counters.items() if name.endswith(" Distinct")) == 1
 
 
-def test_a_scan_that_breaks_it_costs_those_who_read_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_that_breaks_it_fails_the_queries_that_read_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = StreamScan.samples
 
     def backwards(self: StreamScan, *what: object) -> Batch:
@@ -53,7 +55,7 @@ def test_a_scan_that_breaks_it_costs_those_who_read_the_stream(tmp_path: Path, m
         assert "was given rows that are not in the order of their starts" in run.errors[name][0]
 
 
-def test_a_row_that_lasts_comes_when_it_ends(tmp_path: Path) -> None:
+def test_a_row_with_a_duration_is_answered_when_it_ends(tmp_path: Path) -> None:
     """Rows of a micro-batch are put in the order of their starts; those of the next one may begin before them."""
     run = Run(tmp_path, Plan(1, queries(q=WINDOW)))
     run.append([(0, "a", 1), (5, "b", 1), (7, "b", 1)], 10)

@@ -1,6 +1,6 @@
-"""What is answered over streams of which everything goes that may, at any moment, is what is answered when all stays.
+"""Answers are the same whether old rows of streams are dropped as early as possible or kept.
 
-    versions    1    2    3    4    5      everything goes that nobody has to read any more
+    versions    1    2    3    4    5      all rows are dropped that no query has to read any more
     read             |                     micro-batches, crashes and queries with SINCE come in between
 """  # fmt: skip
 
@@ -32,7 +32,7 @@ TOTALS_BACK = "SELECT COUNT(*) AS n FROM traffic SINCE 15 US AGO WINDOW(RANGE 10
 
 
 class Budgeted:
-    """Lets everything go that may, as a cluster does that may keep nothing."""
+    """Drops all rows that may be dropped, as a cluster with a budget of no bytes does."""
 
     def __init__(self, run: ReaderRun, folder: Path) -> None:
         self._run = run
@@ -65,7 +65,7 @@ def test_dropping_rows_beyond_the_budget_changes_no_answer(
     for run in runs:
         for name, sql in QUERIES.items():
             run.add(name, sql)
-    watermark, told = 0, set[str]()
+    watermark, with_history = 0, set[str]()
     for number in range(data.draw(st.integers(2, 5), label="rounds")):
         for _ in range(data.draw(st.integers(0, 3), label="versions")):
             ahead = data.draw(st.lists(st.integers(0, 8), max_size=5), label="ahead")
@@ -73,13 +73,13 @@ def test_dropping_rows_beyond_the_budget_changes_no_answer(
             watermark += data.draw(st.integers(0, 8), label="passes")
             for run in runs:
                 run.append("traffic", rows, watermark)
-        if data.draw(st.booleans(), label="looks back"):
+        if data.draw(st.booleans(), label="has history"):
             kept_us = budgeted.kept_from_us
             for sql in (BACK, TOTALS_BACK):
                 name = f"back{number}{sql is BACK}"
                 query = [run.add(name, sql) for run in runs][1]
                 if kept_us is not None and kept_us > begins(query, "traffic"):
-                    told.add(name)
+                    with_history.add(name)
         if data.draw(st.booleans(), label="is looked after"):
             budgeted.look_after()
         for _ in range(data.draw(st.integers(0, 2), label="micro-batches")):
@@ -92,7 +92,7 @@ def test_dropping_rows_beyond_the_budget_changes_no_answer(
         run.append("traffic", [], watermark + 100)
         run.drain()
     budgeted.look_after()
-    for name in (runs[0].rows.keys() | runs[1].rows.keys()) - told:
+    for name in (runs[0].rows.keys() | runs[1].rows.keys()) - with_history:
         assert coverage(runs[1].rows.get(name, [])) == coverage(runs[0].rows.get(name, [])), name
 
 

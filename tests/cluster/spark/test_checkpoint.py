@@ -1,4 +1,4 @@
-"""A Fjord that was killed before its first micro-batch was logged begins anew."""
+"""Spark's log after a kill or a power cut: what is half written is removed, and the rest stays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def lay(folder: Path, *files: str) -> None:
         path.write_text("x")
 
 
-def test_what_a_kill_in_the_first_log_entry_leaves_is_forgotten(tmp_path: Path) -> None:
+def test_what_a_kill_leaves_of_the_first_log_entry_is_removed(tmp_path: Path) -> None:
     lay(tmp_path, "metadata", "offsets/.0.a41e.tmp", "offsets/..0.a41e.tmp.crc", "state/0/0/1.changelog")
     (tmp_path / "commits").mkdir()
     assert forget_unbegun(tmp_path)
@@ -35,7 +35,7 @@ def test_a_checkpoint_that_has_begun_is_left_alone(tmp_path: Path, kept: tuple[s
     assert all((tmp_path / name).exists() for name in kept)
 
 
-def test_no_checkpoint_at_all_is_fine(tmp_path: Path) -> None:
+def test_there_need_not_be_a_checkpoint(tmp_path: Path) -> None:
     assert not forget_unbegun(tmp_path / "none")
 
 
@@ -55,7 +55,7 @@ def left(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("cut", ["", "v1", "v1\n", OFFSET[:20], OFFSET[:-1], OFFSET[: OFFSET.rindex("\n")], "\0" * 50])
-def test_an_offset_that_was_cut_off_is_planned_anew(tmp_path: Path, cut: str) -> None:
+def test_an_offset_that_was_cut_off_is_planned_again(tmp_path: Path, cut: str) -> None:
     lay_log(tmp_path, 4, 3)
     before = left(tmp_path)
     (tmp_path / "offsets" / "3").write_text(cut)
@@ -74,7 +74,7 @@ DAMAGED_OFFSETS = {
 
 
 @pytest.mark.parametrize("content", DAMAGED_OFFSETS.values(), ids=DAMAGED_OFFSETS)
-def test_a_damaged_offset_names_nothing_and_is_planned_anew(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_offset_is_planned_again(tmp_path: Path, content: bytes) -> None:
     lay_log(tmp_path / "stateless", 4, 3)
     (tmp_path / "stateless" / "offsets" / "3").write_bytes(content)
     assert list(newest_epochs(tmp_path)) == []
@@ -83,7 +83,7 @@ def test_a_damaged_offset_names_nothing_and_is_planned_anew(tmp_path: Path, cont
     assert "offsets/3" not in left(tmp_path / "stateless")
 
 
-def test_a_damaged_offset_takes_its_commit_with_it(tmp_path: Path) -> None:
+def test_the_commit_of_a_damaged_offset_is_removed(tmp_path: Path) -> None:
     # Else Spark could not commit the micro-batch that is planned anew, and would stop at each start.
     lay_log(tmp_path, 4, 4)
     (tmp_path / "offsets" / "3").write_bytes(b"\xff")
@@ -91,19 +91,19 @@ def test_a_damaged_offset_takes_its_commit_with_it(tmp_path: Path) -> None:
     assert [path for path in left(tmp_path) if path.endswith("3")] == []
 
 
-def test_a_damaged_offset_whose_results_are_stored_is_not_planned_anew(tmp_path: Path) -> None:
+def test_a_damaged_offset_whose_results_are_stored_is_not_planned_again(tmp_path: Path) -> None:
     # Another end would be planned under its number, and what lies between the two would count as answered.
     lay_log(tmp_path, 4, 4)
     damaged = tmp_path / "offsets" / "3"
     damaged.write_bytes(b"\xff")
-    with pytest.raises(StorageError, match="offsets/3") as refused:
+    with pytest.raises(StorageError, match="offsets/3") as raised:
         forget_cut_off(tmp_path, lambda number: number == 3)
-    assert "--data" in refused.value.hint
+    assert "--data" in raised.value.hint
     assert damaged.read_bytes() == b"\xff"
 
 
 @pytest.mark.parametrize("cut", ["", "v1", COMMIT[:10], "\0" * 9])
-def test_a_commit_that_was_cut_off_is_done_again(tmp_path: Path, cut: str) -> None:
+def test_a_micro_batch_whose_commit_was_cut_off_is_run_again(tmp_path: Path, cut: str) -> None:
     lay_log(tmp_path, 3, 3)
     before = left(tmp_path)
     (tmp_path / "commits" / "2").write_text(cut)
@@ -112,7 +112,7 @@ def test_a_commit_that_was_cut_off_is_done_again(tmp_path: Path, cut: str) -> No
     assert left(tmp_path) == [path for path in before if path not in ("commits/2", "metadata")]
 
 
-def test_what_is_whole_stays(tmp_path: Path) -> None:
+def test_entries_that_are_complete_stay(tmp_path: Path) -> None:
     lay_log(tmp_path, 11, 10)
     before = left(tmp_path)
     forget_cut_off(tmp_path, lambda _: False)
@@ -127,7 +127,7 @@ def test_a_first_micro_batch_without_results_begins_anew(tmp_path: Path, stored:
     assert left(tmp_path) == ["metadata", *(["offsets/0"] if stored else [])]
 
 
-def test_snapshots_of_state_that_may_be_cut_off_are_put_together_anew(tmp_path: Path) -> None:
+def test_snapshots_of_state_that_may_be_cut_off_are_rebuilt(tmp_path: Path) -> None:
     lay_log(tmp_path, 4, 3)
     state = tmp_path / "state" / "0" / "1"
     state.mkdir(parents=True)

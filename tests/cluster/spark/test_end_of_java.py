@@ -1,4 +1,4 @@
-"""Spark's own process for a source ends without a word when Java has gone, as it does on Ctrl-C."""
+"""Spark's own process for a source ends without output when Java has gone, as it does on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def framed(payload: bytes) -> bytes:
     return struct.pack("!i", len(payload)) + payload
 
 
-def said_to_a_runner(folder: Path, options: str) -> bytes:
-    """Return what Java writes to a runner until it asks for an offset."""
+def input_of_a_runner(folder: Path, options: str) -> bytes:
+    """Return what Java writes to a runner until it requests an offset."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     source = FjordSource({"fjord": options})
     return b"".join(
@@ -37,7 +37,7 @@ def said_to_a_runner(folder: Path, options: str) -> bytes:
 
 
 def run(folder: Path, options: str) -> subprocess.CompletedProcess[str]:
-    """Run a runner whose Java goes away as soon as it has said everything."""
+    """Run a runner whose Java goes away as soon as it has written everything."""
     path = str(folder / "java")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
@@ -48,10 +48,10 @@ def run(folder: Path, options: str) -> subprocess.CompletedProcess[str]:
         )
         connection, _ = listening.accept()
         connection.recv(4)
-        connection.sendall(said_to_a_runner(folder, options))
+        connection.sendall(input_of_a_runner(folder, options))
         connection.close()
-        said, failed = process.communicate(timeout=120)
-    return subprocess.CompletedProcess([], process.returncode, said, failed)
+        output, errors = process.communicate(timeout=120)
+    return subprocess.CompletedProcess([], process.returncode, output, errors)
 
 
 @pytest.fixture
@@ -62,13 +62,13 @@ def options(tmp_path: Path) -> str:
     return msgspec.json.encode(made).decode()
 
 
-def test_a_runner_without_java_says_nothing(tmp_path: Path, options: str) -> None:
+def test_a_runner_without_java_prints_nothing(tmp_path: Path, options: str) -> None:
     found = run(tmp_path, options)
     assert (found.stdout, found.stderr) == ("", "")
     assert found.returncode != 0
 
 
-def test_in_other_processes_errors_are_shown_as_ever() -> None:
+def test_in_other_processes_errors_are_shown_as_before() -> None:
     before = sys.excepthook
     end_quietly_without_java()
     assert sys.excepthook is before

@@ -1,4 +1,4 @@
-"""From what tasks give out to rows of the results table and, apart from them, what operators did."""
+"""From the output of tasks to rows of the results table and, apart from them, counters."""
 
 from __future__ import annotations
 

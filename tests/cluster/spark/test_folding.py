@@ -1,4 +1,4 @@
-"""Folded queries answer what each of them answers alone, whoever else comes and goes, and when."""
+"""Folded queries answer what each of them answers alone, whatever other queries come and go, and when."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_folded_queries_answer_what_each_answers_alone(
     STREAM,
     st.data(),
 )
-def test_folded_zip_joins_answer_what_each_answers_alone(
+def test_folded_zipper_joins_answer_what_each_answers_alone(
     tmp_path_factory: pytest.TempPathFactory,
     text: str,
     conditions: list[tuple[str, str]],
@@ -137,7 +137,7 @@ def test_folded_zip_joins_answer_what_each_answers_alone(
     check_folded_is_alone(tmp_path_factory, texts, rows, data)
 
 
-def test_members_of_a_zip_join_never_share_tuples() -> None:
+def test_queries_of_a_zipper_join_never_share_tuples() -> None:
     text = ZIPPED[1].format("", "", "FULL ZIP JOIN")
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n in (1, 2)))
     (found,) = lower(plan).fragments
@@ -149,19 +149,19 @@ def check_folded_is_alone(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], rows: list[tuple[int, str, int]], data: st.DataObject
 ) -> None:
     spans = [sorted(data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))) for _ in texts]
-    everybody = [
+    lifetimes = [
         (PlannedQuery(f"q{number}", 10 * begin + number + 1, plan_node(text)), begin, end)
         for number, (text, (begin, end)) in enumerate(zip(texts, spans, strict=True))
     ]
 
     def plans(only: str | None = None) -> list[Plan]:
         return [
-            Plan(at, tuple(q for q, begin, end in everybody if begin <= at <= end and only in (None, q.name)))
+            Plan(at, tuple(q for q, begin, end in lifetimes if begin <= at <= end and only in (None, q.name)))
             for at in range(len(BOUNDS) - 1)
         ]
 
     together = answers(tmp_path_factory.mktemp("all"), plans(), rows, forget=data.draw(st.booleans()))
-    for query, _, _ in everybody:
+    for query, _, _ in lifetimes:
         alone = answers(tmp_path_factory.mktemp("one"), plans(query.name), rows)
         assert _bag(together.get(query.name, [])) == _bag(alone.get(query.name, [])), query.name
         starts = [start for start, _, _ in together.get(query.name, [])]
@@ -172,14 +172,14 @@ def _bag(rows: list[tuple[int, int, dict[str, Any]]]) -> Counter[tuple[Any, ...]
     return Counter((start, end, *sorted(row.items())) for start, end, row in rows)
 
 
-def test_what_differs_in_a_condition_further_up_is_one_fold_too() -> None:
+def test_queries_that_differ_in_a_condition_above_other_operators_are_folded() -> None:
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(OF_TWO[-n].format("", ""))) for n in (1, 2, 3)))
     (found,) = lower(plan).fragments
     assert len(found.subscribers) == 3
     assert len({choice for each in found.subscribers for choice in each.choices}) == 3
 
 
-def test_what_differs_in_its_condition_is_one_fold() -> None:
+def test_queries_that_differ_in_their_conditions_are_folded() -> None:
     texts = [TEMPLATES[0].format(condition) for condition in CONDITIONS]
     plan = Plan(1, tuple(PlannedQuery(f"q{n}", n, plan_node(text)) for n, text in enumerate(texts)))
     (found,) = lower(plan).fragments
@@ -187,7 +187,7 @@ def test_what_differs_in_its_condition_is_one_fold() -> None:
     assert len(found.conditions[0]) == len(CONDITIONS)
     assert found.subscribers[0].conditions == (None,)
     (alone,) = lower(Plan(2, plan.queries[:1])).fragments
-    assert alone.identity == found.identity, "the template's name does not depend on who has it"
+    assert alone.identity == found.identity, "the template's name does not depend on its queries"
     assert alone.nodes == found.nodes
 
 
@@ -205,7 +205,7 @@ def test_aggregates_that_differ_in_their_windows_share_panes() -> None:
     (merged,) = (node.operation for node in panes.nodes if isinstance(node.operation, PaneAggregate))
     assert [call.name for call in merged.calls] == ["fjord_count(*)", 'fjord_max("speed")', 'fjord_sum("speed")']
     (alone,) = lower(Plan(2, plan.queries[:1])).fragments
-    assert alone.identity == panes.identity, "the name does not depend on who is there"
+    assert alone.identity == panes.identity, "the name does not depend on its queries"
 
 
 def test_a_window_of_an_hour_does_not_share_panes_of_microseconds() -> None:
@@ -217,7 +217,7 @@ def test_a_window_of_an_hour_does_not_share_panes_of_microseconds() -> None:
     assert pane_widths(plan) == [5, 60_000_000]
 
 
-def test_joins_that_differ_in_the_conditions_on_their_streams_are_one_fold() -> None:
+def test_joins_that_differ_in_the_conditions_on_their_streams_are_folded() -> None:
     speeds = [
         each for each in EACH if "sensor" not in each
     ]  # a sensor's condition goes to both sides of t.sensor = u.sensor

@@ -1,4 +1,4 @@
-"""Spark's Python processes import the PySpark that is installed, and compiled."""
+"""Spark's Python processes import the installed PySpark, which is compiled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_home_is_made_once(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [home.name]
 
 
-def test_who_has_chosen_a_home_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_is_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SPARK_HOME, "/elsewhere")
     use_installed_pyspark()
     assert os.environ[SPARK_HOME] == "/elsewhere"

@@ -72,5 +72,5 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path) -
     for query, start, end, kind, row in pl.scan_delta(results.root).select(columns).collect().iter_rows():
         assert kind == "row", row
         found.setdefault(query, []).append((start, end, *msgspec.json.decode(row).values()))
-    wrong = {name: told for name in CASES if (told := difference(name, found.get(name.replace(" ", "-"), [])))}
+    wrong = {name: wrong_in for name in CASES if (wrong_in := difference(name, found.get(name.replace(" ", "-"), [])))}
     assert not wrong

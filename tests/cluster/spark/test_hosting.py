@@ -1,4 +1,4 @@
-"""The two Spark queries of a Fjord as one thing, without Spark."""
+"""The two Spark queries as one engine, without Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITING, WORKING = "Waiting for data to arrive", "Processing new data"
 
 @dataclass
 class FakeQuery:
-    """Says what a test tells it; its last message lasts."""
+    """Reports the messages of a test; the last one is repeated."""
 
     messages: list[str]
     lastProgress: dict[str, Any] | None = None  # noqa: N815 - Spark's name
@@ -46,41 +46,41 @@ class FakeQuery:
         self.isActive = False
 
 
-def fjord(one: FakeQuery, other: FakeQuery) -> RunningEngine:
-    return RunningEngine({Host.STATELESS: one, Host.STATEFUL: other})  # type: ignore[dict-item] # as far as it is asked
+def engine(one: FakeQuery, other: FakeQuery) -> RunningEngine:
+    return RunningEngine({Host.STATELESS: one, Host.STATEFUL: other})  # type: ignore[dict-item] # as far as it is used
 
 
 def test_it_is_ready_when_both_have_done_something_or_wait_for_it() -> None:
     done, waiting, begins = FakeQuery([WORKING], {"batchId": 0}), FakeQuery([WAITING]), FakeQuery(["Initializing"])
-    assert fjord(done, waiting).ready
-    assert not fjord(done, begins).ready
+    assert engine(done, waiting).ready
+    assert not engine(done, begins).ready
     waiting.isActive = False
-    assert not fjord(done, waiting).ready
-    assert fjord(done, waiting).progress() == {Host.STATELESS: {"batchId": 0}}
-    assert fjord(done, begins).state() == EngineState(True, False, None, {Host.STATELESS: {"batchId": 0}})
+    assert not engine(done, waiting).ready
+    assert engine(done, waiting).progress() == {Host.STATELESS: {"batchId": 0}}
+    assert engine(done, begins).state() == EngineState(True, False, None, {Host.STATELESS: {"batchId": 0}})
 
 
 def test_it_stops_between_two_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     busy, idle = FakeQuery([WORKING, WORKING, WAITING]), FakeQuery([WAITING])
-    fjord(busy, idle).stop()
+    engine(busy, idle).stop()
     assert busy.stopped_while == idle.stopped_while == [WAITING]
     monkeypatch.setattr(hosting, "STOPPING_SECONDS", 0.05)
     overloaded = FakeQuery([WORKING])
-    fjord(overloaded, idle).stop()
-    assert overloaded.stopped_while == [WORKING], "but not whenever that may be"
+    engine(overloaded, idle).stop()
+    assert overloaded.stopped_while == [WORKING], "but waits for it no longer than that"
     assert idle.stopped_while == [WAITING], "what has ended is not stopped again"
 
 
-def test_it_says_which_one_failed_and_why() -> None:
-    broken = fjord(FakeQuery([WAITING]), FakeQuery([WORKING], isActive=False, failed="disk full"))
+def test_the_failure_names_the_query_and_the_reason() -> None:
+    broken = engine(FakeQuery([WAITING]), FakeQuery([WORKING], isActive=False, failed="disk full"))
     assert not broken.active
     assert broken.failure == "stateful: disk full"
     with pytest.raises(ClusterError, match="the engine has failed: stateful: disk full"):
         broken.wait_until_idle()
 
 
-class Answers:
-    """Answers of no rows, that know whether their tasks have been run."""
+class Output:
+    """Output without rows that counts how often its tasks are run."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -91,11 +91,11 @@ class Answers:
 
 
 def test_a_micro_batch_whose_results_are_stored_is_run_again_for_its_state(tmp_path: Path) -> None:
-    results, answers, told = ResultsTable(str(tmp_path / "results"), "f"), Answers(), list[str]()
+    results, answers, notified = ResultsTable(str(tmp_path / "results"), "f"), Output(), list[str]()
     rows = pl.DataFrame({"query": ["q"], "start_us": [0], "end_us": [1], "kind": ["row"], "row": ["{}"]})
     results.append(rows, 4, Host.STATEFUL.value)
     version = results.version
     checkpoint = CheckpointFiles(tmp_path / "checkpoint" / "stateful")
-    store = hosting.storing(Host.STATEFUL, checkpoint, results, lambda: told.append("stored"), None)
-    store(answers, 4)  # type: ignore[arg-type] # as far as it is asked
-    assert (answers.runs, results.version, told) == (1, version, [])
+    store = hosting.storing(Host.STATEFUL, checkpoint, results, lambda: notified.append("stored"), None)
+    store(answers, 4)  # type: ignore[arg-type] # as far as it is used
+    assert (answers.runs, results.version, notified) == (1, version, [])

@@ -1,4 +1,4 @@
-"""The hosts without Spark: a stream cut anyhow, workers that forget, micro-batches that are repeated."""
+"""The hosts without Spark: any division into micro-batches, workers that restart, micro-batches that are repeated."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_answers_do_not_depend_on_cuts_workers_or_repetitions(
     assert [start for start, _, _ in slow] == sorted(start for start, _, _ in slow)
 
 
-def test_a_query_that_joins_and_one_that_leaves_disturb_nobody(tmp_path: Path) -> None:
+def test_adding_and_dropping_queries_affects_no_other(tmp_path: Path) -> None:
     first, second = queries(means=MEANS)[0], PlannedQuery("slow", 2, plan_node(SLOW))
     third = PlannedQuery("sensors", 3, plan_node("SELECT DISTINCT sensor FROM traffic WHERE speed < 3"))
     run = Run(tmp_path, Plan(1, (first,)))
@@ -103,7 +103,7 @@ def test_a_query_that_fails_answers_an_error_and_the_others_go_on(
     assert {(start, row["total"]) for start, _, row in run.rows["means"]} == {(9, 10), (19, 20), (29, 20)}
 
 
-def test_operators_tell_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_of_operators_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters, "REPORT_EVERY_SECONDS", 0.0)
     run = Run(tmp_path, Plan(1, queries(means=MEANS, slow=SLOW)))
     for low in (0, 30):
@@ -120,7 +120,7 @@ def test_operators_tell_what_they_did(tmp_path: Path, monkeypatch: pytest.Monkey
     assert f"{len(run.rows['slow']):,} rows out" in plan_text(plan, work)
 
 
-def test_every_bucket_hears_of_every_micro_batch(tmp_path: Path) -> None:
+def test_every_bucket_gets_a_message_in_every_micro_batch(tmp_path: Path) -> None:
     run = Run(tmp_path, Plan(1))
     task = UpstreamTask(str(run.plans.folder), str(tmp_path / "streams"), 1, 0, BUCKETS, 0, ())
     (batch,) = run_upstream(task)

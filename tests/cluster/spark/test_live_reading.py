@@ -118,7 +118,7 @@ def test_without_a_watermark_nothing_can_be_read_in_order(tmp_path: Path) -> Non
     assert (read.files, read.between_us) == ((), (ALWAYS, ALWAYS))
 
 
-def test_many_small_files_that_wait_are_read_as_compaction_has_left_them(tmp_path: Path) -> None:
+def test_many_small_pending_files_are_read_as_compaction_has_left_them(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     reading = Reading(tmp_path / "streams")
     run.append("traffic", [(0, "a", 1)], 1)
@@ -137,7 +137,7 @@ def test_many_small_files_that_wait_are_read_as_compaction_has_left_them(tmp_pat
     assert len(reading.passed(compacted, compacted + 1)) == 1
 
 
-def test_a_plan_that_changes_for_the_other_host_only_costs_nothing(tmp_path: Path) -> None:
+def test_a_plan_that_changes_for_the_other_host_only_causes_no_micro_batch(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     run.add("kept", "SELECT DISTINCT sensor FROM traffic")
     run.append("traffic", [(5, "a", 1)], 10)
@@ -157,7 +157,9 @@ def test_a_plan_that_changes_for_the_other_host_only_costs_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["a day passes", "days behind"])
-def test_what_waits_for_a_day_is_read_from_the_files_it_is_in_by_then(tmp_path: Path, *, behind: bool) -> None:
+def test_tuples_that_wait_for_a_day_are_read_from_the_files_they_were_merged_into(
+    tmp_path: Path, *, behind: bool
+) -> None:
     """Tuples of tomorrow wait; the files they came in are merged, and gone a day later, as no version needs them."""
     now = [time.time() + (3 * DAY if behind else 0)]
     run = ReaderRun(tmp_path)
@@ -182,7 +184,7 @@ def test_what_waits_for_a_day_is_read_from_the_files_it_is_in_by_then(tmp_path: 
     assert read() == [1_005, 1_006, 1_007]
 
 
-def test_what_waits_is_looked_up_anew_after_half_a_day_and_not_each_time(tmp_path: Path) -> None:
+def test_pending_files_are_listed_again_after_half_a_day_and_not_each_time(tmp_path: Path) -> None:
     run, versions = ReaderRun(tmp_path), 50
     reading = Reading(tmp_path / "streams", clock=lambda: version * HOUR_SECONDS)
     with (
@@ -197,7 +199,7 @@ def test_what_waits_is_looked_up_anew_after_half_a_day_and_not_each_time(tmp_pat
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_one_mote_of_tomorrow_does_not_make_every_file_be_read_for_ever(tmp_path: Path, *, restarted: bool) -> None:
+def test_a_mote_whose_clock_is_a_day_ahead_does_not_keep_every_file_pending(tmp_path: Path, *, restarted: bool) -> None:
     tomorrow = 1_000_000
     run = ReaderRun(tmp_path)
     reading, read = Reading(tmp_path / "streams"), list[int]()
@@ -217,7 +219,7 @@ def test_one_mote_of_tomorrow_does_not_make_every_file_be_read_for_ever(tmp_path
     assert 50 <= len(found.files) < 50 + READS, "when tomorrow comes, what was stored for it is found"
 
 
-def test_a_file_that_does_not_say_when_its_rows_are_is_refused() -> None:
+def test_a_file_without_its_first_and_last_stamp_is_an_error() -> None:
     with pytest.raises(StorageError, match="b does not say between which stamps"):
         list(stamped(Commit(1, (AddedFile("b", 3, 100),), {})))
     assert list(stamped(Commit(1, (AddedFile("b", 0, 100),), {}))) == []

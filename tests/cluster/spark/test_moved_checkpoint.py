@@ -1,4 +1,4 @@
-"""A checkpoint that is moved is used where it is; nothing else about it changes."""
+"""A checkpoint that was moved gets its new paths, and nothing else in it changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_moved_checkpoint_gets_its_new_paths(tmp_path: Path) -> None:
     assert [path.name for path in noted.parent.iterdir()] == ["0"]
 
 
-def test_what_is_where_it_was_is_not_touched(tmp_path: Path) -> None:
+def test_a_checkpoint_that_was_not_moved_is_not_changed(tmp_path: Path) -> None:
     noted = lay(tmp_path / "stateful", tmp_path / "stateful" / "state" / "0")
     before = noted.stat()
     follow_move(tmp_path / "stateful")
@@ -47,5 +47,5 @@ def test_without_a_checkpoint_there_is_nothing_to_do(tmp_path: Path) -> None:
     b"", b"v2", b"v2\n", b"v2\n{", b"v2\n{}", b"v2\n[]", b"\xff\n\xff", b'v2\n{"stateStoreInfo":7}', b"v3\nwhatever",
     b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/a/elsewhere"]}]}',
 ])  # fmt: skip
-def test_what_is_not_understood_is_left_as_it_is(content: bytes) -> None:
+def test_metadata_that_cannot_be_read_is_left_as_it_is(content: bytes) -> None:
     assert corrected(content, "file:/b/state/0") == content

@@ -59,7 +59,7 @@ def test_old_plan_holds_up_to_the_new_ones_position() -> None:
     assert next_offset(Offset(1, {"s": 10}), plans, max_rows=None) == Offset(2, {"s": 20})
 
 
-def test_stream_that_comes_in_begins_at_its_position() -> None:
+def test_a_new_stream_begins_at_its_position() -> None:
     plans = reader([NOTHING, ONE, OTHER], {"s": 12, "t": 8})
     found = next_offset(Offset(1, {"s": 10}), plans, max_rows=None)
     assert found == Offset(2, {"s": 12, "t": 8})
@@ -72,7 +72,7 @@ def test_several_plans_at_one_position_are_one_step() -> None:
     assert found == Offset(3, {"s": 10})
 
 
-def test_last_query_gone_ends_at_its_position() -> None:
+def test_the_plan_after_the_last_query_begins_at_its_position() -> None:
     plans = reader([NOTHING, ONE, TWO, NONE], {"s": 20})
     assert next_offset(Offset(2, {"s": 12}), plans, max_rows=None) == Offset(2, {"s": 15})
     assert next_offset(Offset(2, {"s": 15}), plans, max_rows=None) == Offset(3, {})

@@ -38,7 +38,7 @@ def plan(epoch: int, *queries: str, positions: Mapping[str, int] | None = None) 
 
 
 def lay(checkpoint: Path, host: Host, offsets: list[Offset], done: int) -> None:
-    """Write what Spark does of micro-batches, of which `done` are committed."""
+    """Write Spark's logs of micro-batches, of which `done` are committed."""
     for log in ("offsets", "commits"):
         (checkpoint / host.value / log).mkdir(parents=True, exist_ok=True)
     for number, offset in enumerate(offsets):
@@ -64,7 +64,7 @@ def test_where_a_stream_is_read_next(
     assert needed_from("traffic", Offset(1, versions), following) == needed
 
 
-def test_the_slower_of_two_counts_and_a_replay_is_not_done(tmp_path: Path) -> None:
+def test_the_slower_query_counts_and_only_what_it_has_committed(tmp_path: Path) -> None:
     plans = PlanFiles(tmp_path / "plans")
     plans.write(plan(1, ROWS, MEANS, positions={"traffic": 3}))
     positions = SparkPositions(tmp_path, plans)
@@ -77,14 +77,14 @@ def test_the_slower_of_two_counts_and_a_replay_is_not_done(tmp_path: Path) -> No
     assert positions("traffic") == 20, "from where the last that is done ended"
 
 
-def test_the_one_that_reads_nothing_of_a_stream_needs_nothing_of_it(tmp_path: Path) -> None:
+def test_a_query_that_does_not_read_a_stream_does_not_count(tmp_path: Path) -> None:
     plans = PlanFiles(tmp_path / "plans")
     plans.write(plan(1, ROWS, positions={"traffic": 3}))
     lay(tmp_path, Host.STATELESS, [Offset(1, {"traffic": 40})], done=1)
     assert SparkPositions(tmp_path, plans)("traffic") == 40
 
 
-def test_an_offset_that_cannot_be_read_is_an_error_and_no_licence(tmp_path: Path) -> None:
+def test_an_offset_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     lay(tmp_path, Host.STATEFUL, [Offset(1, {"traffic": 40})], done=1)
     (tmp_path / Host.STATEFUL.value / "offsets" / "0").write_text("")
     with pytest.raises(ClusterError, match="Spark's position cannot be read"):

@@ -1,4 +1,4 @@
-"""Streams meet relations: each tuple the rows that are active when it is sampled (papers/star_joins.md section 1.3).
+"""Streams joined with relations: each tuple with the rows active when it is sampled (papers/star_joins.md section 1.3).
 
 stamps       10   20   30   40
 places     |-- 1 --)[-- 2 -----
@@ -39,7 +39,7 @@ def answers(tmp_path: Path, query: str | Node, *, parts: int = 1, memory_bytes: 
     return [row for _, _, row in run.rows.get("q", [])]
 
 
-def test_a_tuple_meets_the_rows_active_when_it_is_sampled(tmp_path: Path) -> None:
+def test_a_tuple_is_joined_with_the_rows_active_when_it_is_sampled(tmp_path: Path) -> None:
     sql = "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor"
     assert answers(tmp_path, sql) == [
         {"speed": 50, "name": "bridge"},
@@ -103,7 +103,7 @@ def test_windows_stand_above_lookups(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_query_computes_is_looked_up_when_it_begins(tmp_path: Path) -> None:
+def test_a_computed_value_is_looked_up_at_the_start_of_its_row(tmp_path: Path) -> None:
     sql = (
         "SELECT s.sensor, s.mean, p.name FROM "
         "(SELECT sensor, AVG(speed) AS mean FROM traffic WINDOW(RANGE 1 SECOND SLIDE 1 SECOND) GROUP BY sensor) AS s, "
@@ -113,7 +113,7 @@ def test_what_a_query_computes_is_looked_up_when_it_begins(tmp_path: Path) -> No
     assert found == [("a", 60.0, "old bridge"), ("a", 60.0, "ramp"), ("c", 80.0, "")]
 
 
-def test_what_cannot_be_read_is_an_error_of_those_who_read_it_only(tmp_path: Path) -> None:
+def test_a_relation_that_cannot_be_read_is_an_error_of_its_queries_only(tmp_path: Path) -> None:
     sql = {
         "q": "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor",
         "w": "SELECT t.speed FROM traffic AS t",
@@ -128,7 +128,7 @@ def test_what_cannot_be_read_is_an_error_of_those_who_read_it_only(tmp_path: Pat
     assert [row["speed"] for _, _, row in run.rows["w"]] == [50, 60]
     run.append([(22, "a", 1)], 23)
     run.step()
-    assert len(run.errors["q"]) == 1, "said once"
+    assert len(run.errors["q"]) == 1, "reported once"
     versions.commit_failure("", {"traffic": 25})
     run.append(ROWS[2:], 41)
     run.step()
@@ -138,7 +138,7 @@ def test_what_cannot_be_read_is_an_error_of_those_who_read_it_only(tmp_path: Pat
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "in three steps"])
-def test_an_error_below_a_window_or_above_it_costs_no_other_row(tmp_path: Path, *, waits: bool) -> None:
+def test_an_error_below_a_window_or_above_it_loses_no_other_row(tmp_path: Path, *, waits: bool) -> None:
     """Windows end at 1 s, 2 s, 3 s; places cannot be read from 1.5 s until 2.5 s."""
     second = 1_000_000
     mean = "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 SECOND SLIDE 1 SECOND) GROUP BY sensor"
@@ -178,7 +178,7 @@ def test_queries_that_differ_in_conditions_only_share_the_lookup(tmp_path: Path)
     assert found == {"q1": [50, 70], "q2": [60, 75]}
 
 
-def test_queries_that_select_otherwise_share_the_lookup_too(tmp_path: Path) -> None:
+def test_queries_that_select_other_columns_share_the_lookup(tmp_path: Path) -> None:
     plan = Plan(
         1,
         queries(
@@ -257,7 +257,7 @@ def test_a_relation_beyond_memory_needs_a_key(tmp_path: Path) -> None:
     assert "is larger than the 10 bytes" in error
 
 
-def test_lookups_that_only_choose_come_first(tmp_path: Path) -> None:
+def test_lookups_that_only_filter_come_first(tmp_path: Path) -> None:
     sql = (
         "SELECT t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor AND p.segment > 1 "
         "AND EXISTS (SELECT * FROM limits AS l WHERE l.fastest < t.speed)"

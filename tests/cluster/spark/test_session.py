@@ -1,4 +1,4 @@
-"""What a Spark session keeps in memory of what is done."""
+"""What a Spark session keeps in memory of finished work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file that Spark writes to: bounded while something appends to it, and quoted where it is telling."""
+"""The file that Spark writes to: its size is bounded, and errors quote its important lines."""
 
 import os
 import shutil
@@ -66,7 +66,7 @@ def test_a_disk_without_room_for_the_older_file_is_not_filled_further(log, monke
     assert log.path.read_bytes() == b""
 
 
-def test_lines_are_telling_from_where_this_start_began(log):
+def test_important_lines_are_those_since_this_start(log):
     with log.open() as file:
         file.write(STARTED_BEFORE.encode())
     with log.open() as file:

@@ -1,4 +1,4 @@
-"""What a worker keeps is passed over by collections of garbage, and nothing is done twice for the same."""
+"""What a worker keeps is skipped by garbage collections, and is set aside once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Node:
-    """Something that garbage collection has to look at."""
+    """An object that garbage collection visits."""
 
 
 @pytest.fixture
@@ -25,16 +25,16 @@ def memory() -> Iterator[WorkerMemory]:
     gc.unfreeze()
 
 
-def _looked_at(node: Node) -> bool:
+def _is_visited(node: Node) -> bool:
     return any(each is node for each in gc.get_objects())
 
 
 def test_what_a_collection_leaves_is_set_aside(memory: WorkerMemory) -> None:
     kept = [Node() for _ in range(1_000)]
     memory.keep("plan 1")
-    assert _looked_at(kept[0]), "nothing happens before Spark collects"
+    assert _is_visited(kept[0]), "nothing happens before Spark collects"
     gc.collect(0)
-    assert _looked_at(kept[0]), "nor when only what is young is collected"
+    assert _is_visited(kept[0]), "nor when only what is young is collected"
     gc.collect()
     aside = {id(each) for each in gc.get_objects()}
     assert not any(id(each) in aside for each in kept)
@@ -47,10 +47,10 @@ def test_memory_is_set_aside_once_for_each_plan(memory: WorkerMemory) -> None:
     later = Node()
     memory.keep("plan 1")
     gc.collect()
-    assert _looked_at(later), "nothing new was built to be kept"
+    assert _is_visited(later), "nothing new was built to be kept"
     memory.keep("plan 2")
     gc.collect()
-    assert not _looked_at(later)
+    assert not _is_visited(later)
 
 
 def test_what_is_no_longer_needed_is_collected_when_something_else_was_built(memory: WorkerMemory) -> None:

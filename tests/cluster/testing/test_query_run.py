@@ -104,7 +104,7 @@ def test_late_tuples_are_not_answered() -> None:
     assert patient.late == []
 
 
-def test_tuples_meet_a_relation_as_it_is_at_their_instants() -> None:
+def test_tuples_are_joined_with_a_relation_as_it_is_at_their_instants() -> None:
     places = ScriptedRelation({"sensor": str, "km": int}, [{"sensor": "a", "km": 1}], {3: [{"sensor": "a"}], 5: []})
     sql = "SELECT t.speed, p.km FROM traffic AS t, places AS p WHERE t.sensor = p.sensor"
     found = answers(sql, traffic(*(at(number, number) for number in range(7)), EOF()), {"places": places})
@@ -123,7 +123,7 @@ def test_queries_come_and_go() -> None:
     assert [each.row["total"] for each in run.answers if each.query == "second"] == [2 + 3 + 4 + 5]
     with pytest.raises(ClusterError, match="no query 'first' to drop"):
         run.drop("first")
-    with pytest.raises(ClusterError, match="looks back"):
+    with pytest.raises(ClusterError, match="has history"):
         run.add("third", "SELECT speed FROM traffic SINCE BEGINNING")
 
 
@@ -133,7 +133,7 @@ def test_a_query_that_cannot_be_read_is_underlined() -> None:
     assert error.value.__notes__ == ["1 | SELECT spede FROM traffic\n  |        ^^^^^"]
 
 
-def test_a_query_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_fails_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from cluster.fjord.operators.distinct import Distinct
 
     def fail(*_: object) -> object:
@@ -146,7 +146,7 @@ def test_a_query_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: ScriptedSource(FIELDS, [at(1, 1), EOF(), at(2, 2)]), "something follows the end"),
         (lambda: ScriptedSource(FIELDS, [(1, {"spede": 3})]), "item 1 of the script has a value for 'spede'"),
@@ -156,8 +156,8 @@ def test_a_query_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: ScriptedRelation({"km": int}, [{"km": 1}, {"km": "far"}]), "row 2: field 'km' holds integer"),
     ],
 )
-def test_a_script_that_cannot_be_followed_is_refused(make: Callable[[], object], said: str) -> None:
-    with pytest.raises(ScriptError, match=said):
+def test_a_script_that_cannot_be_followed_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ScriptError, match=message):
         make()
 
 

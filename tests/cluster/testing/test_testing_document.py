@@ -1,4 +1,4 @@
-"""The page about trying and testing queries: its commands print, and its examples do, what it says."""
+"""The page about trying and testing queries: its commands print what is shown, and its examples run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_commands_print_what_is_shown(command: str, shown: str, monkeypatch: pyt
     assert lines[: int(head) if head else None] == shown.splitlines()
 
 
-def test_examples_do_what_they_say() -> None:
+def test_examples_run() -> None:
     examples = "\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
     test = doctest.DocTestParser().get_doctest(examples, {}, "try-and-test-queries.md", None, None)
     assert len(test.examples) > 10

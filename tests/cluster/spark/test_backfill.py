@@ -1,7 +1,7 @@
 """A query with SINCE answers as if it had run from that instant on, whenever it is added and however streams are cut.
 
 stored      |--- version 1 ---|--- 2 ---|--- 3 ---|        4 ...
-SINCE               |================================       one scan of the past, in pieces
+SINCE               |================================       one scan of the history, in pieces
 live                                              |=====>   versions after the one where the last piece was read
 """
 
@@ -25,7 +25,7 @@ PAST = " SINCE {} US AGO"
 ONE = st.tuples(st.sampled_from(TEMPLATES), st.sampled_from(CONDITIONS)).map(
     lambda both: both[0].format(both[1]).replace("FROM traffic", "FROM traffic{0}")
 )
-"""Queries over one stream; what they ask of the past is to be filled in."""
+"""Queries over one stream, with a place for their SINCE clause."""
 
 
 def of_two(template: str, left: str, right: str) -> str:
@@ -42,7 +42,7 @@ TWO = st.tuples(st.sampled_from([*OF_TWO, ZIPPED]), st.sampled_from(EACH), st.sa
 
 
 def run_of_one_query(folder: Path, sql: str, rows: dict[str, list[tuple[list[Row], int]]]) -> ReaderRun:
-    """The oracle: the query is there before the first tuple, and gets nothing but what it is to see."""
+    """The oracle: the query is there before the first tuple, and gets no other tuples than it has to read."""
     run = ReaderRun(folder, max_rows=1_000_000)
     run.add("q", sql)
     for stream, versions in rows.items():
@@ -54,7 +54,9 @@ def run_of_one_query(folder: Path, sql: str, rows: dict[str, list[tuple[list[Row
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_it_answers_as_if_it_had_run_since_then(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_a_query_answers_as_if_it_had_run_since_its_instant(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     stored: dict[str, list[tuple[list[Row], int]]] = {"traffic": [], "other": []}
     rows = {stream: data.draw(ROWS, label=stream) for stream in stored}
     run = ReaderRun(
@@ -63,7 +65,7 @@ def test_it_answers_as_if_it_had_run_since_then(tmp_path_factory: pytest.TempPat
         max_rows=data.draw(st.sampled_from([1, 5, 1_000]), label="rows"),
     )
     run.add("plain", "SELECT sensor, speed FROM traffic")
-    asked = {}
+    added = {}
     dropped = set()
     cuts = [0, *sorted(data.draw(st.lists(st.integers(0, 99), max_size=4), label="cuts")), 100]
     for low, high in pairwise(cuts):
@@ -76,12 +78,12 @@ def test_it_answers_as_if_it_had_run_since_then(tmp_path_factory: pytest.TempPat
             versions.append(([*version, *ahead], high))
             if data.draw(st.booleans(), label="compact"):
                 run.compact(stream)
-        while len(asked) < 3 and data.draw(st.booleans(), label="add a query"):
+        while len(added) < 3 and data.draw(st.booleans(), label="add a query"):
             text = data.draw(ONE | TWO, label="query")
             past = data.draw(st.sampled_from([PAST.format(7), PAST.format(30), " SINCE BEGINNING", PAST.format(500)]))
             pasts = data.draw(st.sampled_from([(past, past), (past, ""), (PAST.format(12), past)]), label="pasts")
-            name = f"q{len(asked)}"
-            asked[name] = run.add(name, text.format(*pasts)), text.format("", ""), len(stored["traffic"])
+            name = f"q{len(added)}"
+            added[name] = run.add(name, text.format(*pasts)), text.format("", ""), len(stored["traffic"])
             if data.draw(st.integers(0, 9)) == 0:
                 run.drop(name)
                 dropped.add(name)
@@ -91,7 +93,7 @@ def test_it_answers_as_if_it_had_run_since_then(tmp_path_factory: pytest.TempPat
         run.append(stream, [], 300)
         versions.append(([], 300))
     run.drain()
-    for name, (query, text, position) in asked.items():
+    for name, (query, text, position) in added.items():
         if name in dropped:
             continue
         seen = {}
@@ -108,7 +110,7 @@ def test_it_answers_as_if_it_had_run_since_then(tmp_path_factory: pytest.TempPat
         assert starts == sorted(starts) or answered_late, "in start order"
     everything = sorted(row for version, _ in stored["traffic"] for row in version if row[2] % 3)
     plain = sorted((start, row["sensor"], row["speed"]) for start, _, row in run.rows.get("plain", []))
-    assert plain == everything, "others are not disturbed"
+    assert plain == everything, "other queries are not affected"
 
 
 LOOKUPS = (
@@ -124,8 +126,10 @@ LOOKUPS = (
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_the_past_meets_relations_as_they_were(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Who comes late finds the partners that somebody found who was there from the first tuple on."""
+def test_history_is_joined_with_relations_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """A query that begins late has the same partners as one that has run from the first tuple on."""
     run = ReaderRun(
         tmp_path_factory.mktemp("run"), history_rows=data.draw(st.sampled_from([1, 5, 1_000]), label="rows of history")
     )
@@ -161,7 +165,7 @@ def totals(run: ReaderRun, name: str) -> list[tuple[int, int]]:
     return [(start + 1, row["n"]) for start, _, row in run.rows.get(name, [])]
 
 
-def test_a_long_past_is_read_in_pieces_while_others_go_on(tmp_path: Path) -> None:
+def test_a_long_history_is_read_in_pieces_while_other_queries_run(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path, history_rows=10)
     run.add("live", "SELECT speed FROM traffic")
     run.append("traffic", TWICE, 60)
@@ -172,13 +176,13 @@ def test_a_long_past_is_read_in_pieces_while_others_go_on(tmp_path: Path) -> Non
         run.append("traffic", [(at, "a", 1)], at + 1)
         run.step()
         counts.append((len(run.rows["live"]), totals(run, "back")))
-    assert [count for count, _ in counts] == [61, 62, 63, 64, 65, 66], "the live query misses no beat"
+    assert [count for count, _ in counts] == [61, 62, 63, 64, 65, 66], "the live query is not delayed"
     assert counts[0][1] == [(20, 5)], "10 rows of history, from 15 to 25: the first window began before"
     assert counts[-1][1] == [(20, 5), (30, 10), (40, 10), (50, 10), (60, 10)]
-    assert "history" not in run.offsets[Host.STATEFUL], "it has caught up"
+    assert "history" not in run.offsets[Host.STATEFUL], "the backfill is complete"
 
 
-def test_a_short_past_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
+def test_a_short_history_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path, history_rows=10)
     run.add("live", "SELECT speed FROM traffic")
     run.append("traffic", TWICE, 60)
@@ -194,7 +198,7 @@ def test_a_short_past_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
     assert totals(run, "long") == []
 
 
-def test_a_burst_of_queries_is_one_step_and_each_has_a_past_of_its_own(tmp_path: Path) -> None:
+def test_many_new_queries_are_one_micro_batch_and_each_has_its_own_history(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     run.append("traffic", TWICE, 60)
     run.add("live", TOTALS.format(""))
@@ -211,7 +215,7 @@ def test_a_burst_of_queries_is_one_step_and_each_has_a_past_of_its_own(tmp_path:
     assert totals(run, "all") == [(at, 10) for at in range(10, 80, 10)]
 
 
-def test_versions_that_were_merged_and_cleaned_away_are_still_history(tmp_path: Path) -> None:
+def test_rows_of_versions_that_were_merged_and_removed_are_read(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     for at in range(60):
         run.append("traffic", [(at, "a", 1)], at + 1)
@@ -229,7 +233,7 @@ def test_versions_that_were_merged_and_cleaned_away_are_still_history(tmp_path: 
     assert totals(run, "back") == [(at, 10) for at in (30, 40, 50, 60, 70)]
 
 
-def test_nothing_stored_is_no_past(tmp_path: Path) -> None:
+def test_a_query_without_stored_history_begins_live(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     run.add("back", TOTALS.format(" SINCE 40 US AGO"))
     run.append("traffic", TWICE, 60)
@@ -237,17 +241,17 @@ def test_nothing_stored_is_no_past(tmp_path: Path) -> None:
     assert totals(run, "back") == [(at, 10) for at in range(10, 70, 10)]
 
 
-def test_aggregates_that_sensors_made_count_if_all_their_samples_are_since_then(tmp_path: Path) -> None:
+def test_device_partial_aggregates_count_if_all_their_samples_are_since_the_instant(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     query = run.add("back", TOTALS.format(" SINCE BEGINNING"))
-    taken_apart = pane_query_of(query.node)
-    assert taken_apart is not None
-    pushed = pushed_of(taken_apart)
+    pane_query = pane_query_of(query.node)
+    assert pane_query is not None
+    pushed = pushed_of(pane_query)
     assert pushed is not None
     run.drop("back")
     # Panes of 10 us that end at 19, 29, ...; and samples, of which that at 36 is part of the pane before 40.
     panes = [(at, "a", 0) for at in range(19, 60, 10)]
-    told = {
+    device_columns = {
         "fjord_form": [*[pushed.fingerprint] * len(panes), None, None],
         "fjord_except": [*[None] * len(panes), pushed.fingerprint, None],
         "fjord_pane_us": [*[10] * len(panes), None, None],
@@ -255,7 +259,7 @@ def test_aggregates_that_sensors_made_count_if_all_their_samples_are_since_then(
         "fjord_count_speed": [*[4] * len(panes), None, None],
         "fjord_sum_speed": [*[at for at, _, _ in panes], None, None],
     }
-    run.append("traffic", [*panes, (36, "a", 100), (37, "a", 1000)], 60, told)
+    run.append("traffic", [*panes, (36, "a", 100), (37, "a", 1000)], 60, device_columns)
     run.add("back", TOTALS.format(" SINCE 25 US AGO"))
     run.add("whole", TOTALS.format(" SINCE BEGINNING"))
     run.append("traffic", [], 70)
@@ -265,14 +269,18 @@ def test_aggregates_that_sensors_made_count_if_all_their_samples_are_since_then(
     assert found["whole"] == [(20, 19), (30, 29), (40, 1039), (50, 49), (60, 59)]
 
 
-def test_events_are_history_too(tmp_path: Path) -> None:
+def test_events_of_the_past_are_read(tmp_path: Path) -> None:
     run = ReaderRun(tmp_path)
     text = "SELECT sensor, passing_us FROM traffic{} EVENTS(speed ABOVE 5)"
     query = run.add("back", text.format(" SINCE BEGINNING"))
     form = event_fingerprint(query.node.input if hasattr(query.node, "input") else query.node)  # type: ignore[arg-type] # a source
     run.drop("back")
-    told = {"fjord_form": [form, form, None], "fjord_pane_us": [3, 4, None], "fjord_samples": [None, None, None]}
-    run.append("traffic", [(10, "a", 0), (20, "b", 0), (21, "b", 7)], 60, told)
+    device_columns = {
+        "fjord_form": [form, form, None],
+        "fjord_pane_us": [3, 4, None],
+        "fjord_samples": [None, None, None],
+    }
+    run.append("traffic", [(10, "a", 0), (20, "b", 0), (21, "b", 7)], 60, device_columns)
     run.add("back", text.format(" SINCE 45 US AGO"))
     run.drain()
     assert run.rows["back"] == [(20, 21, {"sensor": "b", "passing_us": 4})]
