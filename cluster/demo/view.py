@@ -40,16 +40,16 @@ class DemoState:
     note: str = ""
 
     def rates(self) -> list[tuple[str, int]]:
-        """Return how many motes do what, most first."""
-        counted = Counter(_doing(entry) for entry in self.motes.values())
+        """Return how motes are sampling, and how many of them do so each way, most first."""
+        counted = Counter(_sampling(entry) for entry in self.motes.values())
         return counted.most_common()
 
 
 def render(state: DemoState) -> RenderableType:
     """Return the live view."""
-    motes = Table("motes", "doing", box=None, expand=False)
-    for doing, count in state.rates():
-        motes.add_row(str(count), doing)
+    motes = Table("motes", "sampling", box=None, expand=False)
+    for sampling, count in state.rates():
+        motes.add_row(str(count), sampling)
     parts: list[RenderableType] = [
         Text(
             f"{state.samples_per_second:,.0f} samples/s from {len(state.motes)} motes, "
@@ -72,13 +72,13 @@ def row_text(message: dict[str, Any]) -> str:
 
 def summary_line(state: DemoState) -> str:
     """Return the state in one line, for output that is not a terminal."""
-    rates = ", ".join(f"{count} {doing}" for doing, count in state.rates())
+    rates = ", ".join(f"{count} {sampling}" for sampling, count in state.rates())
     return (
         f"{state.samples_per_second:,.0f} samples/s, {state.rows_per_second:,.1f} rows/s | motes: {rates or 'none yet'}"
     )
 
 
-def _doing(entry: MoteEntry) -> str:
+def _sampling(entry: MoteEntry) -> str:
     if entry.period_us:
         return f"{entry.state.value} every {format_duration(entry.period_us)}"
     return entry.state.value

@@ -1,4 +1,4 @@
-"""An answer as a table, JSON lines or Parquet; piece by piece, so that none of it need be in memory as a whole."""
+"""Writes an answer as a table, JSON lines or Parquet, piece by piece: it is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE_ROWS = 1_000
 
 
 class Format(StrEnum):
-    """How an answer is written."""
+    """The formats of an answer."""
 
     TABLE = "table"
     JSON = "json"

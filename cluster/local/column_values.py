@@ -10,7 +10,7 @@ from cluster.fjord.scalars import POLARS_TYPES
 from protocols.wire.streams import FieldType
 
 SAMPLE_ROWS = 1_000
-"""So many rows show, of most columns, whether their values cannot be read as a type."""
+"""Rows of a sample, which shows for most columns whether their values cannot be read as a type."""
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -64,7 +64,7 @@ def read_as_a_whole(rows: pl.LazyFrame, reading: Mapping[str, pl.Expr]) -> list[
     rows
         The columns.
     reading
-        By name of a column: gives NULL where a value cannot be read.
+        By name of a column: the expression that reads it, NULL where a value cannot be read.
     """
     if not reading:
         return []

@@ -21,9 +21,9 @@ from cluster.local.errors import TableFileError, not_utf8
 from protocols.wire.streams import FieldType
 
 BLOCK_BYTES = 1 << 20
-"""Of a file that are checked together."""
+"""Bytes of a file that are checked together."""
 LONGEST_VALUE = 2**31 - 1
-"""Characters of a value."""
+"""Most characters of a value."""
 
 _VALUE = r'(?:[^",\r\n]*|"(?:[^"]|"")*")'
 _RECORD = re.compile(rf"{_VALUE}(?:,{_VALUE})*\s*")
@@ -41,7 +41,7 @@ def scan_csv(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
     path
         The file.
     as_written
-        Names of columns whose values stay texts, in small letters.
+        Names of columns whose values stay texts, in lower case.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def _check(path: Path, columns: int, header_lines: int) -> bool:
 
 
 def _check_values(path: Path, columns: int) -> bool:
-    """Do as :func:`_check` does, in a file with quotes."""
+    """Check a file with quotes as :func:`_check` does one without."""
     raw: list[str] = []
     begins, rows = 1, -1
     try:

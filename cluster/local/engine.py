@@ -72,7 +72,7 @@ class Checkpoint:
 
 
 class LocalEngine:
-    """Runs a plan.
+    """Runs a plan, which may change between micro-batches.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class LocalEngine:
 
     @property
     def plan(self) -> Plan:
-        """What runs."""
+        """The plan that runs."""
         return self._plan
 
     @property

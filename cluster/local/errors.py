@@ -10,7 +10,7 @@ import polars as pl
 from cluster.errors import ClusterError
 
 SHOWN_ROWS = 5
-"""Rows that a message names."""
+"""Most rows that a message names."""
 
 
 class TableFileError(ClusterError):

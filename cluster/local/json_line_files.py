@@ -22,7 +22,7 @@ def scan_json_lines(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
     path
         The file.
     as_written
-        Names of columns whose values become texts, in small letters.
+        Names of columns whose values become texts, in lower case.
 
     Raises
     ------

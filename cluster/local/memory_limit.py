@@ -35,7 +35,7 @@ class MemoryLimitError(ClusterError):
     Parameters
     ----------
     limit_bytes
-        What it may take.
+        Most memory that it may take.
     operator
         Kind of the operator that was running; None if files were being read.
     """
@@ -83,7 +83,7 @@ def limited_memory(
     Parameters
     ----------
     limit_bytes
-        What it may take.
+        Most memory that it may take.
     exceeded
         Called once, in another thread, if it takes more; the process cannot go on afterwards.
     measure

@@ -1,4 +1,4 @@
-"""Files with a table in them: CSV, Parquet, JSON lines. Their columns as FjordSQL has them."""
+"""Files that hold a table, as CSV, Parquet or JSON lines, with their columns in types of FjordSQL."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class TableFile:
         Parameters
         ----------
         rows
-            Of each row whether it is one of them.
+            For each row, whether it is one of them.
         column
             Name of the column.
         """
@@ -123,7 +123,7 @@ def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, inst
     path
         A name that ends with .csv, .parquet, .jsonl or .ndjson.
     types
-        By name of a column, without regard to case: as what its values are read.
+        By name of a column, without regard to case: the type that its values are read as.
     instants
         Name of a column that stays as it is written in a CSV file, so that errors can quote what is no instant.
 

@@ -22,7 +22,7 @@ _TYPES = {type_.value.upper(): type_ for type_ in FieldType}
 
 
 def types_given(given: Sequence[str], texts: Sequence[str]) -> dict[str, FieldType]:
-    """Return types by name of a column, in small letters.
+    """Return types by name of a column, in lower case.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def open_files(
     time_columns
         Columns of instants: one for all streams, and STREAM=NAME for some.
     types
-        By name of a column, in small letters.
+        By name of a column, in lower case.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def open_files(
 
 
 def _named(given: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
-    """Return names, as they are first written, and values; by name in small letters, "" if there is none."""
+    """Return names, as they are first written, and values; by name in lower case, "" if there is none."""
     found: dict[str, tuple[str, list[str]]] = {}
     for each in given:
         named = _NAMED.fullmatch(each)

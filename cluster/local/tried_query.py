@@ -58,7 +58,7 @@ class TriedQuery:
     Parameters
     ----------
     query
-        As it is translated.
+        The translated query.
     streams
         Those that files are given for, by name.
     untyped

@@ -127,7 +127,7 @@ class Trial:
 
 
 def in_step(reading: Mapping[str, Iterator[pl.DataFrame]]) -> Iterator[tuple[dict[str, Arrival], int]]:
-    """Yield what streams bring, and how many rows, in the order of time, no stream further than the others.
+    """Yield arrivals, and how many rows they have, in the order of time: no stream gets ahead of the others.
 
     With the last rows all streams have ended: nothing comes later.
 
