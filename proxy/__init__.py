@@ -1,4 +1,4 @@
-"""What runs beside a gateway: demands become sampling programs, packets become batches.
+"""The proxy beside a gateway: demands become sampling programs, packets become batches.
 
-Installs without Spark and without Java. Meets motes and cluster only through ``protocols`` and a broker.
+It needs neither Spark nor Java, and communicates with motes and cluster only over a broker, as ``protocols`` defines.
 """

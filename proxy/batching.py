@@ -1,6 +1,6 @@
-"""Accepted tuples wait here, per stream, until they are cut into batches.
+"""The queue of accepted tuples of a stream, and the batches that are cut from it.
 
-The wait is bounded: when the spool is full or its disk is slow, the oldest waiting tuples are dropped and counted.
+The queue is bounded: when the spool is full or its disk is slow, the oldest waiting tuples are dropped and counted.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class CutBatch:
 
     @property
     def positions(self) -> dict[str, MotePosition]:
-        """How far each mote has been taken over with this batch."""
+        """The last packet of each mote that is part of this batch."""
         latest: dict[str, PacketTuples] = {}
         for each in self.packets:
             if each.boot < 0:
-                continue  # nothing was ever heard of it but that it is there
+                continue  # the mote has announced itself and never sent a packet
             before = latest.get(each.mote)
             if before is None or (before.boot, before.sequence) < (each.boot, each.sequence):
                 latest[each.mote] = each
@@ -82,7 +82,7 @@ class CutBatch:
         """Return the frame, with the tuples in stamp order."""
         packets, width = self.packets, len(self.schema.fields)
         starts_us = np.array(list(chain.from_iterable([each.starts_us for each in packets])), np.int64)
-        # All values one after another: those of a field are then every so many.
+        # All values in one list, row by row: those of one field are then `width` places apart.
         values = list(chain.from_iterable(chain.from_iterable([each.rows for each in packets])))
         order = stamp_order(starts_us)
         columns = make_columns(
@@ -108,7 +108,7 @@ class CutBatch:
         )
 
     def _at_default_rate(self, starts_us: Instants) -> npt.NDArray[np.bool_]:
-        """Return which tuples count as taken at their mote's default period."""
+        """Return which tuples would also have been sampled at their mote's default period."""
         packets = self.packets
         if any(each.aggregated for each in packets):
             return np.array([each.at_default_rate for packet in packets for each in packet], np.bool_)
@@ -117,20 +117,20 @@ class CutBatch:
         return found
 
     def _aggregate_columns(self, order: Order | None) -> tuple[Column, ...]:
-        told = [each.aggregated or _PLAIN for packet in self.packets for each in packet]
-        measured = {name for each in told for name, _ in each.measures}
-        by_row = [dict(each.measures) for each in told]
+        extras = [each.aggregated or _PLAIN for packet in self.packets for each in packet]
+        measured = {name for each in extras for name, _ in each.measures}
+        by_row = [dict(each.measures) for each in extras]
         values: dict[str, list[Value]] = {
-            FORM_COLUMN: [each.form for each in told],
-            EXCEPT_COLUMN: [each.excepted for each in told],
-            PANE_COLUMN: [each.pane_us for each in told],
-            SAMPLES_COLUMN: [each.samples for each in told],
+            FORM_COLUMN: [each.fingerprint for each in extras],
+            EXCEPT_COLUMN: [each.covered_by for each in extras],
+            PANE_COLUMN: [each.pane_us for each in extras],
+            SAMPLES_COLUMN: [each.samples for each in extras],
             **{name: [row.get(name) for row in by_row] for name in measured},
         }
-        columns = aggregate_columns(self.schema, values, len(told), order)
-        if all(each.expected is None for each in told):
+        columns = aggregate_columns(self.schema, values, len(extras), order)
+        if all(each.expected is None for each in extras):
             return columns
-        counts: tuple[list[Value], ...] = ([each.expected for each in told], [each.missing for each in told])
+        counts: tuple[list[Value], ...] = ([each.expected for each in extras], [each.missing for each in extras])
         return columns + tuple(
             make_column(field.name, field.type, numbers, order)
             for field, numbers in zip(COMPLETENESS_FIELDS, counts, strict=True)
@@ -149,14 +149,14 @@ _PLAIN = Aggregated()
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much waits and how much makes a batch.
+    """Bounds of the queue and of one batch.
 
     Parameters
     ----------
     waiting
         Tuples of one stream that may wait.
     rows, size_bytes
-        Of one batch at most; a single tuple is always taken.
+        Of one batch at most; a single tuple may always be a batch.
     """
 
     waiting: int = 100_000
@@ -176,14 +176,14 @@ class WaitingTuples:
         return self._count
 
     def add(self, packet: PacketTuples) -> tuple[PacketTuples, ...]:
-        """Let the tuples of a packet wait; return the oldest, that were dropped for them."""
+        """Add the tuples of a packet; return the oldest, which were dropped for them."""
         self._queue.append(packet)
         self._count += len(packet.starts_us)
         excess = self._count - self.limits.waiting
         return tuple(self._drop(excess)) if excess > 0 else ()
 
     def join(self, packet: PacketTuples) -> None:
-        """Let tuples join those that wait, however many these are: the batch is about to be cut."""
+        """Add tuples even if the queue is full: the batch is about to be cut."""
         self._queue.append(packet)
         self._count += len(packet.starts_us)
 
@@ -195,29 +195,29 @@ class WaitingTuples:
         return count
 
     def take(self, schema: StreamSchema) -> tuple[PacketTuples, ...]:
-        """Take the tuples of one batch, in the order in which they came; none if none wait."""
+        """Remove the tuples of one batch, in order of arrival, and return them; none if none wait."""
         texts = [place for place, each in enumerate(schema.fields) if each.type is FieldType.TEXT]
         size = TupleSize(len(schema.fields), texts)
         rows, size_bytes = self.limits.rows, self.limits.size_bytes
-        taken: list[PacketTuples] = []
+        batch: list[PacketTuples] = []
         while self._queue:
             packet = self._queue.popleft()
             count, packet_bytes = len(packet.starts_us), size.of(packet)
             if count <= rows and packet_bytes <= size_bytes:
-                taken.append(packet)
+                batch.append(packet)
                 rows -= count
                 size_bytes -= packet_bytes
                 continue
             fitting = _fitting(packet, size, rows, size_bytes)
-            if not taken:
+            if not batch:
                 fitting = max(fitting, 1)
             if fitting:
-                taken.append(packet.cut(0, fitting))
+                batch.append(packet.cut(0, fitting))
             if fitting < count:
                 self._queue.appendleft(packet.cut(fitting, None))
             break
-        self._count -= sum(map(len, taken))
-        return tuple(taken)
+        self._count -= sum(map(len, batch))
+        return tuple(batch)
 
     def _drop(self, count: int) -> Iterator[PacketTuples]:
         self._count -= count

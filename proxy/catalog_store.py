@@ -1,4 +1,4 @@
-"""What a proxy knows about its motes, kept over restarts: announcements, recent programs, last demands."""
+"""The catalog of a proxy's motes, kept over restarts: announcements, recent programs, last demands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = get_logger(__name__)
 
 _programs = msgspec.msgpack.Decoder(SamplingProgram)
 _NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises for damaged bytes."""
+"""Errors of decoders for damaged bytes."""
 
 
 class CatalogStore:
@@ -49,7 +49,7 @@ class CatalogStore:
         programs: Iterable[SamplingProgram] = (),
         demands: Iterable[StreamDemand] = (),
     ) -> None:
-        """Store what is new; the least recently wanted programs beyond a thousand are forgotten."""
+        """Store changes; the least recently demanded programs beyond a thousand are deleted."""
         with transaction(self._connection, self.path):
             self._connection.executemany(
                 "INSERT OR REPLACE INTO announcements VALUES (?, ?)",
@@ -69,19 +69,19 @@ class CatalogStore:
             )
 
     def announcements(self) -> list[Announcement]:
-        """Return what the motes are, in the order in which they last said so.
+        """Return the announcements of motes, the latest last.
 
-        Without those whose announcements do not fit their format any more: they are asked again.
+        Without those that do not fit their format any more: their motes are asked to announce themselves again.
 
         Raises
         ------
         StoreCorruptError
-            What is stored cannot be read.
+            The stored bytes cannot be read.
         """
         return self._read(decode_announcement, "SELECT payload FROM announcements ORDER BY rowid")
 
     def programs(self) -> list[SamplingProgram]:
-        """Return the programs known, the most recently wanted last; raises as :meth:`announcements`."""
+        """Return the programs, the most recently demanded last; raises as :meth:`announcements`."""
         return self._read(_programs.decode, "SELECT payload FROM programs ORDER BY wanted")
 
     def demands(self) -> list[StreamDemand]:
@@ -111,6 +111,6 @@ class CatalogStore:
 
 
 def _is_frame(payload: bytes) -> bool:
-    """Return whether a payload is one of our frames, whatever it may hold: no damage has made it."""
+    """Return whether a payload is one of our frames, whatever its content: then it is not damaged."""
     found = msgspec.msgpack.decode(payload)
     return isinstance(found, list) and found[:1] == [VERSION]

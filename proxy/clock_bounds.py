@@ -1,13 +1,13 @@
-"""Whether a mote's clock can be right: how far what a packet says may be from the proxy's time of its receipt. Pure.
+"""Whether a mote's clock can be right: how far its instants may be from the proxy's time of their receipt. Pure.
 
-A clock that is wrong by years must cost its mote only. So what it stamps is not taken, and its promise counts for
-nothing, until a packet shows that it is right again::
+A clock that is wrong by years must cost its own mote only. So its samples are rejected, and its low watermark is
+ignored, until a packet shows that the clock is right again::
 
-    time of day   ------|---------------------- heard ----|------>
-                        |<------ behind_us ------>|<----->| ahead_us
-    clock, promise      |   of a mote taken for right     |
+    time of day            ------|------------------- receipt ----|------>
+                                 |<----- behind_us ----->|<------>| ahead_us
+    clock, low watermark         |      within these bounds       |
 
-It is the receipt at the proxy that counts: a batch may then wait in the spool for as long as it likes.
+The receipt at the proxy counts: a batch may wait in the spool for any time afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocols.wire.packets import Packet
 from protocols.wire.programs import SamplingProgram, VehicleEvents, parts_of
 
 _NO_BOUND_US = 2**63
-"""Further apart than any two instants on the wire."""
+"""More than the distance of any two instants on the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ClockBounds:
     Parameters
     ----------
     ahead_us, behind_us
-        In either direction, in microseconds; None does not look.
+        In either direction, in microseconds; None sets no bound.
     """
 
     ahead_us: int | None = None
@@ -48,28 +48,28 @@ class ClockBounds:
 
 
 UNBOUNDED = ClockBounds()
-"""For clocks that are no time of day, as in a replay, and for stamps that something else has checked."""
+"""For clocks that do not show the time of day, as in a replay, and for stamps that are checked elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """By how much mote_watermarks and samples may honestly be away from the clock that made them.
+    """By how much low watermarks and samples may differ from a right clock.
 
     Parameters
     ----------
-    promise_us
-        A promise may be ahead of the clock by the longest period the mote still follows.
+    watermark_us
+        A low watermark may be ahead of the clock by the longest period that the mote still follows.
     age_us
-        The oldest sample a packet may carry is so old, and a promise as far behind; None for as old as can be.
+        Greatest age of a sample in a packet, by which a low watermark may be behind, too; None for no limit.
     """
 
-    promise_us: int = 0
+    watermark_us: int = 0
     age_us: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WrongClock:
-    """A clock that cannot be right: in which direction, and by how much at least."""
+    """A clock that cannot be right: the direction, and the least error."""
 
     fault: ClockFault
     by_us: int
@@ -81,15 +81,15 @@ def wrong_clock(bounds: ClockBounds, packet: Packet, received_us: int, slack: Sl
     Parameters
     ----------
     bounds
-        How wrong it may be.
+        How far the clock may be off.
     packet
-        What it said.
+        Of the mote.
     received_us
         The proxy's time of day when it was received.
     slack
-        What the mote's programs explain.
+        Of the mote's programs.
     """
-    ahead_us = max(packet.clock_us, packet.promise_us - slack.promise_us) - received_us
+    ahead_us = max(packet.clock_us, packet.promise_us - slack.watermark_us) - received_us
     if ahead_us > bounds.latest_us:
         return WrongClock(ClockFault.AHEAD, ahead_us)
     behind_us = received_us - packet.clock_us
@@ -101,14 +101,14 @@ def wrong_clock(bounds: ClockBounds, packet: Packet, received_us: int, slack: Sl
 
 
 def oldest_stamp_us(bounds: ClockBounds, received_us: int, slack: Slack) -> int | None:
-    """Return the instant before which no sample of a right clock is stamped in a packet; None if there is none."""
+    """Return the instant before which a right clock stamps no sample of a packet; None if there is none."""
     if bounds.behind_us is None or slack.age_us is None:
         return None
     return received_us - bounds.behind_us - slack.age_us
 
 
 def slack_of(programs: tuple[SamplingProgram | None, ...]) -> Slack:
-    """Return what the programs that a mote may follow explain; None is one that the proxy does not know."""
+    """Return the slack of the programs that a mote may follow; None stands for one that the proxy does not know."""
     periods = [each.period_us for each in programs if each is not None]
     ages = [None if each is None else longest_age_us(each) for each in programs]
     known = [each for each in ages if each is not None]
@@ -117,7 +117,7 @@ def slack_of(programs: tuple[SamplingProgram | None, ...]) -> Slack:
 
 @lru_cache(maxsize=4_096)
 def longest_age_us(program: SamplingProgram) -> int | None:
-    """Return how old a record is at most when it is sent; None where nobody can tell, as an event may last.
+    """Return the greatest age of a record when it is sent; None for no limit, as an event may last.
 
     Examples
     --------

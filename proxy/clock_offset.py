@@ -1,14 +1,14 @@
-"""By how much a mote's sample clock is behind real time, from when its packets were heard.
+"""By how much a mote's sample clock is behind real time, estimated from its packets.
 
-Pure. A packet says what the mote's clock showed when it was sent. When it is heard, real time is ahead of that by the
-clock's offset and by the packet's delay; delays only add, so the least difference in a while is nearest to the offset::
+Pure. A packet carries the mote's clock as of its sending. When it is received, real time is ahead of that by the
+clock's offset and by the packet's delay. Delays only add, so the least difference in a while is nearest to the offset::
 
-    heard - clock   |    x        x
-                    |  x    x  x     x   x      delays above the line
-                    |__x_______x_____x____x__   the offset, which drifts
-                                            time
+    receipt - clock   |    x        x
+                      |  x    x  x     x   x      delays above the line
+                      |__x_______x_____x____x__   the offset, which drifts
+                                              time
 
-What every packet needs at least cannot be told from an offset and is part of what is found.
+The shortest delay of all packets cannot be separated from the offset, and is part of the estimate.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from itertools import combinations
 from statistics import median
 
 BUCKET_US = 20_000_000
-"""Of all packets in so long a time the one with the least difference is kept."""
+"""Of all packets within this time the one with the least difference is kept."""
 MOST_BUCKETS = 12
 MOST_AGE_US = 3_600_000_000
 FASTEST_DRIFT = 200e-6
-"""No clock is worse; crystals are within a quarter of it."""
+"""No clock drifts faster; crystals are within a quarter of it."""
 JUMP_US = 50_000
-"""A difference that changes by more than this, and more than clocks drift, is a clock that was set."""
+"""If the difference changes by more than this, beyond drift, the clock was set."""
 _FEWEST_PACKETS = 3
 _FEWEST_CLOSED = 3
-"""Buckets from which a drift, and what is to be corrected, can be told."""
+"""Buckets that an estimate of the drift, and a correction, need."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetEstimate:
-    """What is known of a clock.
+    """An estimate of a clock.
 
     Parameters
     ----------
     offset_us
         By how much it is behind real time.
     error_us
-        By how much that may be wrong, while the least delays of a few minutes differ by no more than is seen of them.
+        By how much that may be wrong, as long as the least delays of a few minutes differ no more than those observed.
     drift_ppm
-        By how much it is too slow, in parts per million; None if it has not been heard for long enough.
+        By how much it is too slow, in parts per million; None if the mote was observed for too short a time.
     """
 
     offset_us: int
@@ -65,24 +65,24 @@ class ClockOffset:
 
     @property
     def kept(self) -> tuple[tuple[int, int], ...]:
-        """The packets that count: when they were heard, and real time minus what the clock showed."""
+        """The packets that are kept: when they were received, and by how much their clock was behind real time."""
         return tuple((received_us, behind_us) for _, received_us, behind_us in self._buckets)
 
     def restart(self) -> None:
-        """Forget everything: the clock was set, or told to be."""
+        """Forget everything: the clock was set, or is about to be."""
         self._buckets.clear()
         self._boot = self._drift = None
         self._packets = 0
 
     def observe(self, received_us: int, clock_us: int, boot: int = 0) -> None:
-        """A packet was heard at real time `received_us`, sent in a boot when the clock showed `clock_us`."""
+        """Observe a packet received at real time `received_us`, sent in a boot when the clock showed `clock_us`."""
         behind_us = received_us - clock_us
         if (
             behind_us >= self._lowest_us
             and self._began_us <= received_us < self._began_us + BUCKET_US
             and boot == self._boot
         ):
-            # As most packets: not the least held_packet_received of its bucket.
+            # As most packets, it does not have the least delay of its bucket.
             self._received_us = received_us
             self._packets += 1
             return
@@ -103,9 +103,9 @@ class ClockOffset:
         self._began_us, self._lowest_us = number * BUCKET_US, buckets[-1][2]
 
     def delay_us(self, received_us: int, clock_us: int) -> int:
-        """Return how much longer than the fastest ones a packet took, at least; 0 if nobody can tell.
+        """Return how much longer than the fastest ones a packet took, at least; 0 if that is not known.
 
-        Where a clock runs as real time does, a packet that seems older than others was held back on its way.
+        Where a clock runs as fast as real time, a packet that seems older than others was delayed on its way.
         """
         if self._drift is None or abs(self._drift) > FASTEST_DRIFT or not self._buckets:
             return 0
@@ -113,7 +113,7 @@ class ClockOffset:
         return max(0, round(received_us - clock_us - self._least_us - drifted_us))
 
     def estimate(self) -> OffsetEstimate | None:
-        """Return the offset when the mote was heard last; None before a few packets."""
+        """Return the offset as of the last packet; None before a few packets."""
         if self._packets < _FEWEST_PACKETS:
             return None
         at_us, drift = self._received_us, self._drift or 0.0
@@ -128,23 +128,23 @@ class ClockOffset:
         return OffsetEstimate(round(lowest), round(error) + 1, ppm)
 
     def correction_us(self, tolerance_us: int | None) -> int | None:
-        """Return by how much to move a clock that may be off by more than is tolerated; None to leave it alone."""
+        """Return by how much to move a clock that may be off by more than the tolerance; None to leave it alone."""
         if tolerance_us is None or self._drift is None:
             return None
         found = self.estimate()
         if found is None or abs(found.offset_us) <= found.error_us:
-            return None  # moving it might do more harm than good
+            return None  # a correction might make it worse
         return found.offset_us if abs(found.offset_us) + found.error_us > tolerance_us else None
 
     def _set_forward(self, received_us: int, behind_us: int) -> bool:
-        """Whether the difference is smaller than drift explains; no delay makes it smaller."""
+        """Whether the difference is smaller than drift explains: a delay cannot make it smaller."""
         if behind_us >= self._least_us - JUMP_US:
             return False
         least = min(each_us - FASTEST_DRIFT * (received_us - when_us) for _, when_us, each_us in self._buckets)
         return behind_us < least - JUMP_US
 
     def _close(self, received_us: int) -> None:
-        """The last bucket is full: forget what is too old, or from before the clock was set back."""
+        """Close the last bucket, and forget those that are too old, or from before the clock was set back."""
         buckets = self._buckets
         while buckets and (len(buckets) >= MOST_BUCKETS or received_us - buckets[0][1] > MOST_AGE_US):
             del buckets[0]

@@ -26,7 +26,7 @@ def proxy(
         str | None, typer.Option(help="User at the broker; the password comes from FJORD_BROKER_PASSWORD.")
     ] = None,
     broker_silence: Annotated[
-        int | None, duration_option(help="A broker that sends nothing for so long has hung.", shown_default="15s")
+        int | None, duration_option(help="A broker that sends nothing for this long has hung.", shown_default="15s")
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="Folder of catalog and spool.", show_default=".fjord/proxy-<name>")
@@ -43,15 +43,15 @@ def proxy(
     ] = None,
     silence_after: Annotated[
         int | None,
-        duration_option(help="A mote not heard for this long is silent.", shown_default="3 times its longest gap"),
+        duration_option(help="A mote is silent after this long.", shown_default="3 times its longest gap"),
     ] = None,
     max_clock_ahead: Annotated[
         int | None,
-        duration_option(help="A mote's clock further ahead is wrong; 0s takes any.", shown_default="1m"),
+        duration_option(help="A mote's clock further ahead is wrong; 0s accepts any.", shown_default="1m"),
     ] = None,
     max_clock_behind: Annotated[
         int | None,
-        duration_option(help="A mote's clock further behind is wrong; 0s takes any.", shown_default="1h"),
+        duration_option(help="A mote's clock further behind is wrong; 0s accepts any.", shown_default="1h"),
     ] = None,
     samples_per_packet: Annotated[
         int | None, typer.Option(help="Samples a mote packs into a packet.", show_default="1")
@@ -68,7 +68,7 @@ def proxy(
         bool, typer.Option("--print-config", help="Write all settings as a commented TOML file, and exit.")
     ] = False,
 ) -> None:
-    """Run a proxy until Ctrl-C: it tells motes what to sample and forwards what they send."""
+    """Run a proxy until Ctrl-C: it sends motes their sampling programs and forwards their samples."""
     import asyncio
     import os
 

@@ -1,4 +1,4 @@
-"""Which part of a mote's program looks at the samples that a need is about, and how that is heard of. Pure."""
+"""Which part of a mote's program covers the samples that a query needs, and how it reports them. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Coverage(NamedTuple):
     part
         Number of the part that does.
     grid_us
-        It looks at the samples at whole multiples of this. More than the period of the need where the mote is too slow
-        for that, or was told to save its battery.
+        Samples are taken at whole multiples of this. More than the period of the need where the mote is too slow for
+        that, or has to save its battery.
     pane_us
-        If it aggregates on the mote: what is lost with a record is a pane of this width; else 0.
+        Width of the panes that the mote aggregates: a pane is lost with its record. 0 if it does not aggregate.
     fills
-        True if it sends changes only: after a loss, nothing is known until it sends again.
+        True if only changes are sent: after a loss, no value is known until the next change.
     """
 
     part: int
@@ -35,11 +35,11 @@ class Coverage(NamedTuple):
     fills: bool = False
 
     def pane_of(self, instant_us: int) -> int:
-        """Return from where on an instant's sample is told together with others: it comes, or is lost, with them."""
+        """Return the beginning of the pane of an instant: the pane's samples are received, or lost, together."""
         return instant_us // self.pane_us * self.pane_us if self.pane_us else instant_us
 
     def first_reported_us(self, packet: Packet) -> int | None:
-        """Return the first instant that the part's records in a packet tell of; None if there are none."""
+        """Return the first instant that the part's records in a packet report; None if there are none."""
         found = None
         for record in packet.records:
             match record:
@@ -61,8 +61,8 @@ class Coverage(NamedTuple):
 def coverage_of(program: SamplingProgram, need: Need) -> Coverage | None:
     """Return how a program covers a need; None if it does not.
 
-    Of several parts that do, it is the one by whose records the need is told: as :func:`proxy.program_routes.routes_of`
-    has it.
+    Of several parts that do, it is the one whose records answer the need, as in
+    :func:`proxy.program_routes.routes_of`.
     """
     if program.sleeping:
         return None

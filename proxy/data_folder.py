@@ -1,4 +1,4 @@
-"""The folder in which a proxy keeps what must survive it, owned by one process at a time."""
+"""The folder of a proxy's databases, owned by one process at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxy.errors import DataFolderError, DataFolderInUseError
 
 @contextlib.contextmanager
 def owned_data_folder(folder: Path) -> Iterator[Path]:
-    """Make the folder if need be and own it until the context ends, or the process does.
+    """Make the folder if necessary and own it until the context ends, or the process does.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def owned_data_folder(folder: Path) -> Iterator[Path]:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder, and those above it, whose names outlast a power cut; SQLite sees to what is in it."""
+    """Make a folder, and those above it, so that they survive a power cut; SQLite does the same for its files."""
     if folder.is_dir():
         return
     _make(folder.parent)

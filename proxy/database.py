@@ -1,4 +1,4 @@
-"""SQLite files with a schema version: opened, brought up to date, and refused where they cannot be read."""
+"""SQLite files with a schema version: opened, brought up to date, and rejected if they cannot be read."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def open_database(path: Path, kind: str, *, durable: bool) -> sqlite3.Connection
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Everything within is committed together, or not at all.
+    """Commit everything within together, or nothing of it.
 
     Raises
     ------
     StoreFullError, StoreCorruptError, StoreError
-        What SQLite said, with a hint.
+        The error of SQLite, with a hint.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -91,7 +91,7 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """What SQLite says of a file that cannot be read is an error of ours.
+    """Turn SQLite's errors about a file that cannot be read into ours.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Pure: a demand in the words of the motes it goes to, or why they cannot answer it, as the cluster stores others."""
+"""A demand by the column names of the motes, or why they cannot answer it: the cluster stores other columns. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from protocols.wire.streams import FieldName, StreamSchema
 
 @dataclass(frozen=True, slots=True)
 class OfferedDemand:
-    """What queries ask of a stream, by the names its motes know.
+    """The demands on a stream, by the column names of its motes.
 
     Parameters
     ----------
     demands
         One per query.
     schema
-        The columns that may be asked for.
+        The columns that may be demanded.
     """
 
     demands: tuple[QueryDemand, ...]
@@ -29,18 +29,18 @@ class OfferedDemand:
 
 
 def as_offered(demand: StreamDemand, offered: StreamSchema, proxy: str) -> OfferedDemand | RefusedDemand:
-    """Return a demand by the names of the stream that the motes of a proxy offer; refused if they offer another.
+    """Return a demand by the column names that a proxy's motes offer; a rejection if the cluster stores others.
 
-    What is refused costs no sample: the cluster could not take it.
+    For a rejected demand nothing is sampled: the cluster could not store the samples.
 
     Parameters
     ----------
     demand
-        Of the cluster.
+        Of the cluster's queries.
     offered
-        What the motes announced.
+        The schema that the motes announced.
     proxy
-        Whose motes they are.
+        Name of the proxy.
     """
     if demand.only is not None and demand.only != proxy:
         return RefusedDemand("*", f"stream {demand.stream!r} was created to be fed by proxy {demand.only!r}")
@@ -55,7 +55,7 @@ def as_offered(demand: StreamDemand, offered: StreamSchema, proxy: str) -> Offer
 
 
 def _without(offered: StreamSchema, ignored: frozenset[FieldName]) -> StreamSchema:
-    """Return what is left to sample; where that is nothing, all: that a sample exists may be all that is asked."""
+    """Return the columns left to sample; all if none is left, as a query may only count samples."""
     left = tuple(field for field in offered.fields if field.name not in ignored)
     if all(field.fixed for field in left) or len(left) == len(offered.fields):
         return offered

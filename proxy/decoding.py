@@ -22,12 +22,12 @@ _KINDS: dict[FieldType, Any] = {
     FieldType.TEXT: str | None,
     FieldType.BOOLEAN: bool | None,
 }
-"""What :func:`protocols.wire.streams.check_value` takes, as msgspec understands it."""
+"""The values that :func:`protocols.wire.streams.check_value` accepts, as types of msgspec."""
 _MOST_FORMS = 1_024
 
 
 class SampleValues(msgspec.Struct, array_like=True, gc=False):
-    """The values of the samples of a packet. msgspec checks them in a tenth of the time that Python takes."""
+    """The values of the samples of a packet. msgspec checks them ten times as fast as Python."""
 
     values: list[tuple[Value, ...]]
 
@@ -43,12 +43,12 @@ def _form_of(types: tuple[FieldType, ...]) -> type[SampleValues]:
 class RowDecoder:
     """Turns the samples of one mote and program into rows of its stream.
 
-    Fixed fields take their values from the announcement; fields the program does not sample are NULL.
+    Fixed fields have the values of the announcement; fields that the program does not sample are NULL.
 
     Parameters
     ----------
     announcement
-        What the mote is.
+        Of the mote.
     program
         Under which the samples were taken.
 
@@ -79,7 +79,7 @@ class RowDecoder:
 
     @property
     def blank(self) -> tuple[Value, ...]:
-        """The row of a mote of which nothing was sampled: its fixed fields only."""
+        """The row of a mote without sampled values: its fixed fields only."""
         return self._blank
 
     def row(self, values: Sequence[Value]) -> tuple[Value, ...]:
@@ -97,21 +97,21 @@ class RowDecoder:
         try:
             given: Iterable[tuple[Value, ...]] = msgspec.convert((samples,), self._form).values
         except (msgspec.ValidationError, OverflowError):
-            given = [self._checked(values) for values in samples]  # says what is wrong
+            given = [self._checked(values) for values in samples]  # raises an error that names the value
         fixed, arrange = self._fixed, self._arrange
         if arrange is None:
             return tuple([fixed + values for values in given])
         return tuple([arrange(fixed + values) for values in given])
 
     def _checked(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """Look at values one by one: NULL is of every type, and a whole number may stand for a real one."""
+        """Check values one by one: NULL is of every type, and a whole number may stand for a real one."""
         if len(values) != len(self._fields):
             raise SchemaError(f"sample has {len(values)} values, its program samples {len(self._fields)} fields")
         return tuple(check_value(field, value) for field, value in zip(self._fields, values, strict=True))
 
 
 def _picker(places: Sequence[int]) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
-    """Return what takes values from these places."""
+    """Return a function that picks the values in these places."""
     if len(places) == 1:
         (place,) = places
         return lambda values: (values[place],)

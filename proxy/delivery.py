@@ -1,4 +1,4 @@
-"""Publishes spooled batches and takes acknowledgements: the shell around :mod:`proxy.delivery_window`."""
+"""Publishes spooled batches and handles acknowledgements: the shell around :mod:`proxy.delivery_window`."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Delivery:
     Parameters
     ----------
     proxy
-        Whose batches.
+        Name of the proxy.
     stores
-        Where they are.
+        Hold the batches.
     link
-        Over which they go.
+        Publishes them.
     metrics
-        Counts what happens.
+        Counted there.
     clocks
-        Where the time comes from.
+        Give the time.
     in_flight, resend_after_us
         As in :class:`proxy.delivery_window.DeliveryWindow`.
     """
@@ -77,7 +77,7 @@ class Delivery:
         self._connected = False
         self._to_send: deque[tuple[str, int]] = deque()
         self._to_resume: dict[str, int] = {}
-        """By stream, with which batch the cluster is to go on, as those before will not come."""
+        """By stream, the batch with which the cluster continues, as earlier ones will not arrive."""
         self._wake = asyncio.Event()
         self._deletions: dict[str, int] = {}
         first = stores.spool.first_waiting()
@@ -87,7 +87,7 @@ class Delivery:
         }
 
     def spooled(self, batches: Iterable[SpooledBatch], now_us: int) -> None:
-        """Batches are on disk."""
+        """Note that batches are on disk."""
         for each in batches:
             self._metrics.count("batches_spooled")
             window = self.windows.get(each.stream)
@@ -96,7 +96,7 @@ class Delivery:
             self._handle(each.stream, window, BatchSpooled(each.sequence), now_us)
 
     def acknowledged(self, ack: Ack, now_us: int) -> None:
-        """The cluster says what it has."""
+        """Handle an acknowledgement of the cluster."""
         if ack.proxy != self._proxy or ack.epoch != self._stores.spool.epoch:
             self._reject_ack(ack, "epoch", f"is for proxy {ack.proxy!r}, epoch {ack.epoch!r}")
             return
@@ -116,39 +116,38 @@ class Delivery:
             self._metrics.count("batches_acknowledged", by=window.acknowledged - before)
 
     def connected(self, now_us: int) -> None:
-        """There is a new connection: begin after the last acknowledged batch."""
+        """Note a new connection: send from the last acknowledged batch on."""
         self._connected = True
         self._to_send.clear()
         self._all(Connected(), now_us)
 
     def cluster_began(self, now_us: int) -> None:
-        """A cluster has started: it may lack what was published before."""
+        """Note that a cluster has started: it may lack batches published before."""
         if self._connected:
             self.connected(now_us)
 
     def disconnected(self, now_us: int) -> None:
-        """The connection is gone."""
+        """Note that the connection is lost."""
         self._connected = False
         self._to_send.clear()
         self._all(Disconnected(), now_us)
 
     def time_passed(self, now_us: int) -> None:
-        """Look whether something has to be sent again."""
+        """Send batches again that are due."""
         self._all(TimePassed(), now_us)
 
     def take_deletions(self) -> dict[str, int]:
-        """Take, by stream, through which batch the spool can be emptied."""
+        """Remove and return, by stream, the last batch that can be deleted from the spool."""
         deletions, self._deletions = self._deletions, {}
         return deletions
 
     async def send(self, publish_offers: Callable[[], Awaitable[None]]) -> None:
-        """Publish what is due, one batch after another, until the connection breaks.
+        """Publish the batches that are due, one after another, until the connection breaks.
 
         Parameters
         ----------
         publish_offers
-            Publishes the offers of streams that have not been: the cluster is to know what motes offer now before it
-            judges a batch.
+            Publishes outstanding offers of streams: the cluster needs the present schema before it checks a batch.
         """
         topic = topics.batches(self._proxy)
         while True:
@@ -176,7 +175,7 @@ class Delivery:
             self._metrics.count("batches_sent")
 
     def _leave_out(self, error: DamagedBatchError) -> None:
-        """Go on without a batch that is damaged: count it, keep what is left of it, and have the cluster go on too."""
+        """Skip a damaged batch: count it, put its bytes into the quarantine, and let the cluster skip it, too."""
         stream, sequence = error.batch.stream, error.batch.sequence
         window = self.windows[stream]
         if sequence <= window.acknowledged:
@@ -184,7 +183,7 @@ class Delivery:
         self._metrics.count("batches_damaged")
         self._metrics.count("rows_damaged", by=error.batch.rows)
         self._metrics.count("quarantined")
-        log.error("a batch is damaged, and left out", stream=stream, batch=sequence, rows=error.batch.rows)
+        log.error("a batch is damaged and skipped", stream=stream, batch=sequence, rows=error.batch.rows)
         topic = topics.batches(self._proxy)
         self._stores.quarantine.put(
             RejectedFrame(
@@ -195,7 +194,7 @@ class Delivery:
         self._handle(stream, window, BatchDamaged(sequence), self._clocks.radio())
 
     def _put_off(self, stream: str, sequence: int, error: StoreError) -> None:
-        """Leave a stream whose next batch cannot be read until it is sent again, as nothing of it is acknowledged."""
+        """Pause a stream whose next batch cannot be read: it is sent again, as it is never acknowledged."""
         self._to_send = deque(each for each in self._to_send if each[0] != stream)
         times = self._metrics.count("store_errors")
         if times & (times - 1) == 0:

@@ -2,10 +2,10 @@
 
 Pure, one per stream. At most `in_flight` batches are published and not acknowledged. If nothing is acknowledged for
 `resend_after_us`, or the receiver repeats that it misses something, sending begins again after the last acknowledged.
-A receiver that stays silent is tried ever more seldom, up to 16 times `resend_after_us`.
+A receiver that stays silent is tried at growing intervals, up to 16 times `resend_after_us`.
 
-A batch that is damaged on disk is left out, once the receiver has stored all before it: what tells it to go on behind
-the damaged one would make it give up those, too.
+A batch that is damaged on disk is skipped, but only once the receiver has stored all before it: a receiver that is made
+to continue behind the damaged batch would give up those, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BatchSpooled:
 
 @dataclass(frozen=True, slots=True)
 class BatchDamaged:
-    """A batch that was to be sent cannot be: its bytes are lost. Nor has what was to be sent behind it been sent."""
+    """A batch cannot be sent, as its bytes are lost. The batches behind it have not been sent either."""
 
     sequence: int
 
@@ -39,7 +39,7 @@ class AckReceived:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """There is a new connection, or receiver; what was sent to the one before may be lost."""
+    """There is a new connection, or receiver; batches sent to the one before may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Resending:
 
 @dataclass(frozen=True, slots=True)
 class ImpossibleAck:
-    """The receiver acknowledged what was never sent, or less than it acknowledged before (it lost its memory)."""
+    """The receiver acknowledged a batch never sent, or fewer than it acknowledged before (it has lost batches)."""
 
     through: int
     reason: str
@@ -87,14 +87,14 @@ class ImpossibleAck:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Tell the receiver that nothing before this batch will come: it acknowledged that, and has lost it since."""
+    """Let the receiver continue with this batch: it has lost earlier ones that it had acknowledged."""
 
     first: int
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Tell the receiver that this batch will never come: it has all before it, and is to go on behind it."""
+    """Let the receiver skip this batch: it will never be sent, and all before it are stored."""
 
     sequence: int
 
@@ -104,18 +104,18 @@ DeliveryInstruction = Send | DeleteThrough | Resending | ImpossibleAck | Resume 
 
 @dataclass(slots=True)
 class DeliveryWindow:
-    """Where delivery of one stream stands.
+    """The state of delivery of one stream.
 
     Parameters
     ----------
     acknowledged
-        Everything up to this number is done.
+        All batches up to this number are stored by the receiver.
     spooled
         Highest number on disk.
     in_flight
         Batches that may be published and unacknowledged.
     resend_after_us
-        Patience with a receiver that says nothing.
+        How long the receiver may send no acknowledgement.
     """
 
     acknowledged: int = 0
@@ -176,7 +176,7 @@ class DeliveryWindow:
         if through > self.spooled:
             return [ImpossibleAck(through, f"acknowledges batch {through}, the last one is {self.spooled}")]
         if through < self.acknowledged:
-            # An old ack that was overtaken, or a receiver that lost what it had; only the second comes again and again.
+            # An old ack that was overtaken, or a receiver that lost batches; only the latter is repeated.
             found = ImpossibleAck(through, f"acknowledges up to {through}, before it was {self.acknowledged}")
             self._regressed += 1
             if not self.connected or self._regressed != _REPEATS_UNTIL_RESEND:
@@ -186,7 +186,7 @@ class DeliveryWindow:
         if through > self.acknowledged:
             self.acknowledged = through
             self._damaged = {each for each in self._damaged if each > through}
-            # An ack of something sent before we went back: those need not be sent again.
+            # An ack of batches sent before sending began again: they need not be sent once more.
             self.sent = max(self.sent, through)
             self._progress_us = now_us
             self._repeats = 0
@@ -197,12 +197,12 @@ class DeliveryWindow:
         self._repeats += 1
         if self._repeats < _REPEATS_UNTIL_RESEND:
             return []
-        # Every batch behind a gap makes the receiver repeat itself: go back once for all of them.
+        # Each batch behind a gap makes the receiver repeat its ack: go back once for all of them.
         self._resent_for = through
         return self._go_back(now_us, "gap")
 
     def _go_back(self, now_us: int, reason: str) -> list[DeliveryInstruction]:
-        self._regressed = min(self._regressed, 1)  # what was said may have been lost: say it at the next such ack
+        self._regressed = min(self._regressed, 1)  # the resumption may have been lost: send it after the next such ack
         return self._again(now_us, reason)
 
     def _again(self, now_us: int, reason: str) -> list[DeliveryInstruction]:

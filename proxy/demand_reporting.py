@@ -1,4 +1,4 @@
-"""When a proxy says which demands it leaves out: whenever that changes, and after each connect."""
+"""Reports of the demands that a proxy does not answer: on every change, and after each connect."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from proxy.stores import Stores
 
 
 class DemandReporting:
-    """The reports of one proxy, retained: one for each stream of which demands are left out.
+    """The reports of one proxy, retained: one for each stream with rejected demands.
 
     Parameters
     ----------
     proxy
         Its name.
     fleet
-        Knows what is left out.
+        Has the rejected demands.
     """
 
     def __init__(self, proxy: str, fleet: Fleet) -> None:
@@ -33,11 +33,11 @@ class DemandReporting:
         self._under_way: dict[str, tuple[str, tuple[int, tuple[RefusedDemand, ...]]]] = {}
 
     def forget_published(self) -> None:
-        """Say everything again: the broker may have forgotten, or kept what an earlier life of the proxy said."""
+        """Publish all reports again: the broker may have lost them, or kept those of an earlier run of the proxy."""
         self._published.clear()
 
     def due(self) -> list[Message]:
-        """Return what is to be published; an empty message takes a report back."""
+        """Return the messages to publish; an empty one removes a report."""
         found: list[Message] = []
         for stream, state in self._fleet.streams.items():
             rejected = state.rejected_demands
@@ -51,19 +51,19 @@ class DemandReporting:
         return found
 
     def published(self, message: Message) -> None:
-        """Take note that a message has been published."""
+        """Note that a message has been published."""
         stream, now = self._under_way.pop(message.topic)
         self._published[stream] = now
 
 
 async def spool_report(proxy: str, stores: Stores, now_us: int) -> Message:
-    """Return the message; `now_us` is real time.
+    """Return the report of how much waits in the spool; `now_us` is real time.
 
-    Quality of service 0: the next one tells more.
+    Quality of service 0: the next report replaces it.
     """
     since_us: int | None = None
-    with contextlib.suppress(StoreError):  # as far as it can be read; batches that cannot be are counted where they are
+    with contextlib.suppress(StoreError):  # as far as it can be read; sending counts batches that cannot be read
         since_us = await stores.in_thread(stores.spool.waiting_since_us)
     waits_us = None if since_us is None else max(0, now_us - since_us)
-    said = ProxySpool(VERSION, proxy, stores.spool.batches, stores.spool.size_bytes, waits_us)
-    return Message(topics.proxy_spool(proxy), encode(said), qos=0)
+    report = ProxySpool(VERSION, proxy, stores.spool.batches, stores.spool.size_bytes, waits_us)
+    return Message(topics.proxy_spool(proxy), encode(report), qos=0)

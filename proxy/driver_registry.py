@@ -1,4 +1,4 @@
-"""Which driver speaks for which mote."""
+"""The drivers of a proxy, and the motes that each of them drives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxy.drivers.driver import Capabilities, Driver
 
 
 def abilities(capabilities: Capabilities) -> Abilities:
-    """Return what the merge of demands may use of a device; only Fjord's own motes report several things at once.
+    """Return what the merge of demands may use of a device; only Fjord's own motes run several reports at once.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def abilities(capabilities: Capabilities) -> Abilities:
 
 
 class DriverRegistry:
-    """The drivers of one proxy. The first driver that brings a mote speaks for it.
+    """The drivers of one proxy. The first driver that delivers a mote drives it.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ class DriverRegistry:
         self._of: dict[str, Driver] = {}
 
     def __contains__(self, mote: str) -> bool:
-        """Return whether a driver speaks for a mote."""
+        """Return whether a mote is driven."""
         return mote in self._of
 
     @property
     def motes(self) -> tuple[tuple[str, Driver], ...]:
-        """All motes that a driver speaks for, and which one does."""
+        """All driven motes, with their drivers."""
         return tuple(self._of.items())
 
     @property
@@ -55,19 +55,19 @@ class DriverRegistry:
         return tuple(dict.fromkeys(each for driver in self.drivers for each in driver.subscriptions))
 
     def abilities_of(self, mote: str) -> Abilities:
-        """Return what a mote can do: everything, if no driver speaks for it."""
+        """Return what a mote can do: everything, if it is not driven."""
         driver = self._of.get(mote)
         return Abilities() if driver is None else abilities(driver.capabilities_of(mote))
 
     def claim(self, driver: Driver, mote: str, announced: Announcement | None) -> str:
-        """Let a driver speak for a mote; return why it may not, empty if it does.
+        """Let a driver drive a mote; return why it may not, or an empty text.
 
         Parameters
         ----------
         driver, mote
             Which driver for which mote.
         announced
-            What the fleet knows of the mote; drivers announce boot 0, and a mote of Fjord has booted at least once.
+            The announcement that the fleet has of the mote; drivers announce boot 0, Fjord's own motes boot 1 or more.
         """
         other = self._of.get(mote)
         if other is not None and other is not driver and other.owns(mote):

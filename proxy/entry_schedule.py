@@ -1,4 +1,4 @@
-"""When which mote's catalog entry is published: soon after a change, seldom for counters, never too often.
+"""When the catalog entry of a mote is published: soon after a change, seldom for counters, never too often.
 
 Pure.
 """
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class EntrySchedule:
-    """Which entries are to be published, and when.
+    """The schedule of all entries of a proxy.
 
     Parameters
     ----------
     changed_interval_us
         At least this long between two entries of a mote.
     counters_interval_us
-        As before, when only counters have changed.
+        The same if only counters have changed.
     """
 
     changed_interval_us: int
@@ -28,19 +28,19 @@ class EntrySchedule:
     _counted: set[str] = field(default_factory=set)
 
     def note(self, mote: str, *, changed: bool) -> None:
-        """Something about a mote is new."""
+        """Note that an entry is new; `changed` if by more than counters."""
         (self._changed if changed else self._counted).add(mote)
 
     def counted(self, motes: Iterable[str]) -> None:
-        """Counters of motes have changed."""
+        """Note that counters of motes have changed."""
         self._counted.update(motes)
 
     def forget_published(self) -> None:
-        """The broker may have lost everything."""
+        """Schedule all entries again: the broker may have lost them."""
         self._changed.update(self._published_us)
 
     def due(self, now_us: int) -> list[str]:
-        """Return the motes whose entries are due, and take them as published now."""
+        """Return the motes whose entries are due, and note them as published now."""
         found = [mote for mote in self._changed if self._ready(mote, now_us, self.changed_interval_us)]
         found += [
             mote

@@ -66,7 +66,7 @@ class StoreCorruptError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk takes no more."""
+    """The disk is full or failing."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(path, f"cannot be written: {reason}", hint="free disk space; the proxy tries again")

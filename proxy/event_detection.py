@@ -1,4 +1,4 @@
-"""Events in samples of motes that send every one of them, as their programs or devices do not see events. Pure."""
+"""Events found in the samples of a mote whose program or device does not detect events itself. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxy.waiting_tuples import Aggregated
 
 
 class EventDetection:
-    """One detector at work on the samples of one mote."""
+    """The state of one detector for one mote."""
 
     def __init__(self, detection: Detection) -> None:
         self.detection = detection
@@ -19,22 +19,22 @@ class EventDetection:
 
     @property
     def open_us(self) -> int | None:
-        """No event to come is stamped before this."""
+        """No later event is stamped before this; None if no event has begun."""
         return self._detector.open_us
 
     def lost(self) -> None:
-        """A packet is missing: what came before it says nothing about what comes after."""
+        """Note that a packet is missing: an event that began before it cannot be continued."""
         self._detector = VehicleDetector(self.detection.threshold)
 
-    def take(self, instant_us: int, value: Value) -> Iterator[tuple[int, Aggregated]]:
-        """Yield what a sample completes: stamps, and in what form they are told."""
+    def sample(self, instant_us: int, value: Value) -> Iterator[tuple[int, Aggregated]]:
+        """Yield the events that a sample completes, with their stamps."""
         if instant_us % self.detection.period_us or isinstance(value, str):
             return
         arrived, passing = self._detector.take(instant_us, value)
         front_us = self._detector.front_us if passing is None else passing.front_us
         if arrived and front_us is not None:
-            for form in self.detection.count_fingerprints:
-                yield front_us, Aggregated(form, pane_us=1, samples=1)
+            for fingerprint in self.detection.count_fingerprints:
+                yield front_us, Aggregated(fingerprint, pane_us=1, samples=1)
         if passing is not None:
-            for form in self.detection.event_fingerprints:
-                yield passing.front_us, Aggregated(form, pane_us=passing.rear_us - passing.front_us, samples=1)
+            for fingerprint in self.detection.event_fingerprints:
+                yield passing.front_us, Aggregated(fingerprint, pane_us=passing.rear_us - passing.front_us, samples=1)

@@ -1,4 +1,4 @@
-"""What a fleet tells its shell to do: instructions of :mod:`proxy.fleet`."""
+"""Instructions of :mod:`proxy.fleet` to its shell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ForMote(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class RememberAnnouncement:
-    """Keep what the mote is over restarts."""
+    """Keep an announcement over restarts."""
 
     announcement: Announcement
 
@@ -38,14 +38,14 @@ class RememberProgram:
 
 @dataclass(frozen=True, slots=True)
 class OfferStream:
-    """Tell everybody that there is such a stream."""
+    """Publish the offer of a stream."""
 
     schema: StreamSchema
 
 
 @dataclass(frozen=True, slots=True)
 class RejectAnnouncement:
-    """A mote said something about itself that cannot be taken; `reason` fits a metric label."""
+    """An announcement cannot be accepted; `reason` is a metric label."""
 
     mote: str
     reason: str
@@ -62,7 +62,7 @@ class RejectDemand:
 
 @dataclass(frozen=True, slots=True)
 class TuplesDropped:
-    """The oldest waiting tuples were given up: there was no room."""
+    """The oldest waiting tuples were dropped: there was no room."""
 
     stream: str
     count: int
@@ -70,7 +70,7 @@ class TuplesDropped:
 
 @dataclass(frozen=True, slots=True)
 class RemoveEntry:
-    """Take a mote's entry out of the catalog, unless it is ours again by then: another proxy has the mote."""
+    """Remove a mote's entry from the catalog, as another proxy has the mote; not if it is ours again by then."""
 
     mote: str
 

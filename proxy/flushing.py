@@ -1,4 +1,4 @@
-"""What a flush writes to disk, done in the stores' thread."""
+"""The writes of a flush, which run in the stores' thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proxy.waiting_tuples import MotePosition
 
 @dataclass(slots=True)
 class CatalogChanges:
-    """What the catalog on disk does not know yet."""
+    """Changes that the catalog on disk does not have yet."""
 
     announcements: dict[str, Announcement] = field(default_factory=dict)
     programs: list[SamplingProgram] = field(default_factory=list)
@@ -38,7 +38,7 @@ class CatalogChanges:
 def store_batches(
     stores: Stores, proxy: str, cut: Sequence[CutBatch], positions: Iterable[MotePosition], now_us: int
 ) -> list[SpooledBatch]:
-    """Encode batches and put them on disk, with how far streams and motes have come with them; `now_us` is real time.
+    """Encode batches and put them on disk, with the progress of streams and motes; `now_us` is real time.
 
     Raises
     ------
@@ -67,11 +67,11 @@ def store_catalog(stores: Stores, changes: CatalogChanges) -> None:
 
 
 def store_rejected(stores: Stores, frames: list[RejectedFrame]) -> None:
-    """Put refused frames on disk; raises StoreError."""
+    """Put rejected frames on disk; raises StoreError."""
     stores.quarantine.write(frames)
 
 
 def delete_acknowledged(stores: Stores, through: dict[str, int]) -> None:
-    """Delete batches the cluster has; raises StoreError."""
+    """Delete batches that the cluster has stored; raises StoreError."""
     for stream, sequence in through.items():
         stores.spool.delete_through(stream, sequence)

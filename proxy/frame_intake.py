@@ -1,7 +1,7 @@
-"""The one door for what motes say: over the broker or through a driver, a frame goes to the fleet from here.
+"""Every frame of a mote or a driven device passes through here to the fleet.
 
-What the fleet decides about it is carried out, or noted for the next flush; what is to be said to the mote is returned,
-as only who brought the frame knows how to reach the mote.
+The fleet's decisions are carried out, or noted for the next flush. Controls are returned to the caller, as only the
+caller can reach the mote: over the broker or through a driver.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class FrameIntake:
     Parameters
     ----------
     fleet
-        Decides about them.
+        Decides on them.
     quarantine, metrics, entries
-        Where refused frames go, what is counted, and which catalog entries are due.
+        Where rejected frames go, counters, and which catalog entries are due.
     clocks
-        Where the time comes from.
+        Give the time.
     """
 
     def __init__(
@@ -68,21 +68,21 @@ class FrameIntake:
         self._packets = 0
         self._accepted: list[PacketTuples] = []
 
-    def take(
+    def receive(
         self, frame: Announcement | Packet, message: Message | None, *, radio_us: int, received_us: int
     ) -> Sequence[SendControl]:
-        """Take a frame; return what is to be sent to its mote, in the listen window that the frame opens.
+        """Handle a frame; return the controls for its mote, to be sent in the listen window that the frame opens.
 
-        What it leads to in counters is written by the next :meth:`count_accepted`.
+        Counters are updated by the next :meth:`count_accepted`.
 
         Parameters
         ----------
         frame
-            Of a mote, or of a device as its driver puts it.
+            Of a mote, or made by the driver of a device.
         message
-            That led to it; None if time did.
+            That contained it or led to it; None if time did.
         radio_us, received_us
-            When it came.
+            When it was received.
         """
         if isinstance(frame, Packet):
             self._packets += 1
@@ -96,15 +96,15 @@ class FrameIntake:
         return self._do(self._fleet.receive_announcement(frame, radio_us=radio_us, received_us=received_us), message)
 
     def carry_out(self, instructions: Sequence[FleetInstruction], message: Message | None = None) -> None:
-        """Do what the fleet wants done for another reason than a frame; `message` is what led to it.
+        """Carry out instructions of the fleet that no frame led to; `message` is their cause.
 
-        Nothing is to be sent then: motes listen only when they have sent something.
+        They contain no controls: motes listen only when they have sent a packet.
         """
         self._do(instructions, message)
         self.count_accepted()
 
     def count_accepted(self) -> None:
-        """Write the counters of packets, and of what has been accepted of them, many at a time."""
+        """Update the counters of packets and accepted samples, for many packets at a time."""
         if self._packets:
             self._metrics.count("packets", by=self._packets)
             self._packets = 0
@@ -118,26 +118,26 @@ class FrameIntake:
         self._changes.demands[demand.stream] = demand
 
     def take_changes(self) -> CatalogChanges:
-        """Take what the catalog on disk does not know yet."""
+        """Remove and return the changes that the catalog on disk does not have yet."""
         changes, self._changes = self._changes, CatalogChanges()
         return changes
 
     def put_back(self, changes: CatalogChanges) -> None:
-        """Put back changes that could not be written; there may be newer ones by now."""
+        """Put back changes that could not be written; newer ones may have been noted since."""
         self._changes = changes.followed_by(self._changes)
 
     def reject(self, counter: str, reason: str, detail: str, message: Message | None, **where: str) -> None:
         """Count a rejection, and keep the message that led to it."""
         times = self._metrics.count(counter, reason)
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...: a flood of them does not flood the log
-            log.warning("refused", what=counter, reason=reason, detail=detail, times=times, **where)
+            log.warning("rejected", what=counter, reason=reason, detail=detail, times=times, **where)
         if message is not None:
             self._metrics.count("quarantined")
             payload = message.payload[:LONGEST_PAYLOAD_BYTES]
             self._quarantine.put(RejectedFrame(self._clocks.real(), message.topic, reason or counter, detail, payload))
 
     def _do(self, instructions: Sequence[FleetInstruction], message: Message | None) -> Sequence[SendControl]:
-        """Do what can be done at once; return what is to be sent."""
+        """Carry out instructions, or note them for the next flush; return the controls to send."""
         controls: Sequence[SendControl] = ()
         for instruction in instructions:
             match instruction:

@@ -1,4 +1,4 @@
-"""Packets as they are entered into the accounts of their mote's samples. Pure."""
+"""How a packet is entered into the accounts of its mote's samples. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from proxy.sample_ledger import SampleLedger
 from proxy.waiting_tuples import MotePosition
 
 _READ = frozenset({Rejection.LATE, Rejection.CLOCK_BEHIND})
-"""Records that are refused for their stamps have been read all the same."""
+"""Records that are rejected for their stamps have been read all the same."""
 
 
 class PriorState(NamedTuple):
-    """What was known of a mote before a packet: its program, its promise, and its packet before."""
+    """The state of a mote before a packet: its program, its low watermark, and its last packet."""
 
     running: int | None
-    promise_us: int | None
+    low_watermark_us: int | None
     position: MotePosition
 
 
@@ -33,30 +33,30 @@ def enter(
     programs: tuple[SamplingProgram | None, SamplingProgram],
     gap: bool = False,
 ) -> None:
-    """Enter a packet that was taken in its turn.
+    """Enter a packet that was accepted in sequence.
 
     Parameters
     ----------
     ledger
         The accounts.
     before, event
-        What was known, and the packet.
+        The state before the packet, and the packet.
     found
-        What there is to do about it.
+        The instructions that it led to.
     not_before_us
-        What the mote was told when to begin with its next program.
+        The mote was sent this bound: no sample of its next program is stamped before it.
     programs
         The one the packet names, None if it is not known, and the one the mote should run.
     gap
-        Whether packets before it were set aside.
+        Whether packets before it were accepted without their samples.
     """
     packet, position = event.packet, before.position
     rebooted = any(isinstance(each, Rebooted) for each in found)
     if rebooted:
-        ledger.stop(before.promise_us)
+        ledger.stop(before.low_watermark_us)
     received = ReceivedPacket(
         packet,
-        None if rebooted else before.promise_us,
+        None if rebooted else before.low_watermark_us,
         position.clock_us,
         changed=rebooted or before.running != packet.program,
         gap=gap or any(isinstance(each, PacketsLost) for each in found),

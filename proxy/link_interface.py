@@ -1,4 +1,4 @@
-"""What the proxy needs of its link to the broker, and what the link has to know of the proxy."""
+"""The proxy's side of its link to the broker: interfaces, clocks, and the session that the link opens."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from protocols.wire.frames import VERSION, encode
 
 
 class Publisher(Protocol):
-    """What most parts need of a link."""
+    """A link that publishes messages."""
 
     async def publish(self, message: Message) -> None:
         """Publish; raises LinkError."""
 
 
 class Link(Publisher, Protocol):
-    """What the service needs of :class:`protocols.mqtt.link.MqttLink`."""
+    """The part of :class:`protocols.mqtt.link.MqttLink` that the service uses."""
 
     connected: asyncio.Event
     hangs_total: int
-    """Times the broker was given up because it sent nothing any more."""
+    """Times the connection was dropped because the broker sent nothing any more."""
 
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Receive until cancelled."""
@@ -42,12 +42,12 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class ClientSession:
-    """What a link has to know to connect for a proxy: who it is, what it hears, its birth and its death."""
+    """The MQTT session of a proxy: client id, subscriptions, birth message and last will."""
 
     client_id: str
     subscriptions: tuple[Subscription, ...]
     birth: Message
-    death: Message
+    will: Message
     on_connect: Callable[[], Awaitable[None]]
 
 
@@ -59,9 +59,9 @@ def client_session(
     epoch: str,
     since_us: int,
     on_connect: Callable[[], Awaitable[None]],
-    foreign: Iterable[str] = (),
+    device_topics: Iterable[str] = (),
 ) -> ClientSession:
-    """Return the session of a proxy that began at `since_us`, and whose drivers want messages on `foreign` topics."""
+    """Return the session of a proxy that began at `since_us`, and whose drivers subscribe to `device_topics`."""
 
     def status(presence: Presence) -> Message:
         payload = encode(Status(VERSION, proxy, presence, epoch, since_us))
@@ -70,34 +70,34 @@ def client_session(
     return ClientSession(
         client_id=f"fjord-proxy-{proxy}",
         subscriptions=(
-            # The demand first: retained, it comes before the packets it decides about.
+            # The demand first: retained, it arrives before the packets that depend on it.
             Subscription(topics.demand("+")),
             Subscription(topics.cluster_status("+")),
             Subscription(topics.acks(proxy)),
-            # Whose motes are whose has to be known before they announce themselves.
+            # The motes of other proxies have to be known before motes announce themselves.
             Subscription(topics.proxy_status("+")),
             Subscription(topics.mote_entry("+", "+")),
             Subscription(topics.announcement(proxy, "+")),
             Subscription(topics.packet(proxy, "+")),
-            *map(Subscription, foreign),
+            *map(Subscription, device_topics),
         ),
         birth=status(Presence.ONLINE),
-        death=status(Presence.OFFLINE),
+        will=status(Presence.OFFLINE),
         on_connect=on_connect,
     )
 
 
 def mqtt_link(address: BrokerAddress, *, silence_seconds: float = SILENCE_SECONDS) -> LinkFactory:
-    """Return what makes the real link, which gives up a broker that has been silent for so long."""
+    """Return the factory of the real link, which drops a broker that has been silent for this long."""
 
-    def make(greet: ClientSession) -> Link:
+    def make(session: ClientSession) -> Link:
         return MqttLink(
             address,
-            client_id=greet.client_id,
-            subscriptions=greet.subscriptions,
-            births=(greet.birth,),
-            will=greet.death,
-            on_connect=greet.on_connect,
+            client_id=session.client_id,
+            subscriptions=session.subscriptions,
+            births=(session.birth,),
+            will=session.will,
+            on_connect=session.on_connect,
             silence_seconds=silence_seconds,
         )
 

@@ -1,4 +1,4 @@
-"""What a proxy counts, for Prometheus: plain numbers on the way, families only when they are asked for."""
+"""Metrics of a proxy for Prometheus: plain counters, from which families are made when they are scraped."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ PREFIX = "fjord_proxy_"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A counter: what it says, and the label it carries, empty for none."""
+    """A counter: its help text, and the name of its label, empty for none."""
 
     help: str
     label: str = ""
 
 
 COUNTERS: Mapping[str, Counted] = {
-    "packets": Counted("Packets of motes that were taken."),
-    "packets_refused": Counted("Packets, or samples of them, that were not taken, by reason.", "reason"),
+    "packets": Counted("Packets of motes."),
+    "packets_refused": Counted("Packets, or samples of them, that were rejected, by reason.", "reason"),
     "packets_lost": Counted("Packets missing by their sequence numbers."),
     "frames_refused": Counted("Messages that are no valid frame, by reason.", "reason"),
-    "announcements": Counted("Announcements that were taken."),
-    "announcements_refused": Counted("Announcements that were not taken, by reason.", "reason"),
-    "demands": Counted("Changes of demand that were taken."),
+    "announcements": Counted("Announcements of motes."),
+    "announcements_refused": Counted("Announcements that were rejected, by reason.", "reason"),
+    "demands": Counted("Changes of demand."),
     "demands_refused": Counted("Demands of queries that cannot be answered."),
-    "samples": Counted("Samples taken over into batches."),
+    "samples": Counted("Samples accepted into batches."),
     "samples_late": Counted("Samples stamped before their stream's watermark."),
     "samples_rejected": Counted("Samples that a wrong clock stamped, by how it is wrong.", "reason"),
-    "samples_dropped": Counted("Accepted samples given up as there was no room, by stream.", "stream"),
+    "samples_dropped": Counted("Accepted samples dropped as there was no room, by stream.", "stream"),
     "controls": Counted("Control frames sent in listen windows, by instruction.", "instruction"),
     "controls_unsent": Counted("Control frames not sent: the window had closed, or there was no connection."),
-    "device_messages": Counted("Messages of drivers to devices that are no motes of Fjord."),
+    "device_messages": Counted("Messages of drivers to devices."),
     "motes_unresponsive": Counted("Motes that did not take up a program they were sent several times."),
     "motes_silent_times": Counted("Times a mote fell silent."),
     "motes_wrong_clock_times": Counted("Times a mote's clock turned out to be wrong, ahead or behind.", "fault"),
     "mote_reboots": Counted("Times a mote began anew."),
     "batches_spooled": Counted("Batches stored in the spool."),
     "batches_sent": Counted("Batches published, repetitions included."),
-    "batches_acknowledged": Counted("Batches the cluster has."),
-    "batches_rejected": Counted("Batches the cluster will never take."),
-    "batches_damaged": Counted("Batches whose bytes on disk have changed: they are left out."),
-    "rows_damaged": Counted("Rows of batches that were left out."),
+    "batches_acknowledged": Counted("Batches that the cluster has stored."),
+    "batches_rejected": Counted("Batches that the cluster will never accept."),
+    "batches_damaged": Counted("Batches whose bytes on disk have changed: they are skipped."),
+    "rows_damaged": Counted("Rows of batches that were skipped."),
     "resends": Counted("Times sending began again, by reason.", "reason"),
-    "resumptions": Counted("Times a stream went on after the cluster had lost what it had acknowledged."),
+    "resumptions": Counted("Times a stream continued after the cluster had lost acknowledged batches."),
     "acks_refused": Counted("Acknowledgements that cannot be right, by reason.", "reason"),
     "spool_full": Counted("Flushes put off because the spool is full."),
     "held_back": Counted("Times messages were left with the broker for a slow disk to make room."),
@@ -63,7 +63,7 @@ COUNTERS: Mapping[str, Counted] = {
 
 
 class ProxyMetrics(Collector):
-    """The counters of one proxy, and gauges read when asked.
+    """The counters of one proxy, and gauges that are read when they are scraped.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class ProxyMetrics(Collector):
         return sum(count for (each, _), count in self._counts.items() if each == name)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the families, as Prometheus' registry asks for them."""
+        """Return the metric families, for the registry of Prometheus."""
         counts = dict(self._counts)
         for name, what in COUNTERS.items():
             family = CounterMetricFamily(PREFIX + name, what.help, labels=[what.label] if what.label else [])
@@ -107,7 +107,7 @@ class ProxyMetrics(Collector):
 
 
 def serve_metrics(metrics: ProxyMetrics, port: int) -> Callable[[], None]:
-    """Serve the metrics on 127.0.0.1; return what ends it.
+    """Serve the metrics on 127.0.0.1; return a function that ends it.
 
     Raises
     ------
@@ -136,7 +136,7 @@ Gauges = Mapping[str, tuple[str, str, Mapping[str, float]]]
 
 
 def read_gauges(fleet: Fleet, stores: Stores, link: Link) -> Gauges:
-    """Return what they show now."""
+    """Return the gauges as of now."""
     streams = fleet.streams.items()
     return {
         "motes": ("Motes by state.", "state", {each.value: n for each, n in fleet.states().items()}),
@@ -144,7 +144,7 @@ def read_gauges(fleet: Fleet, stores: Stores, link: Link) -> Gauges:
         "spool_batches": ("Batches that wait for the cluster.", "", {"": stores.spool.batches}),
         "spool_bytes": ("Size of the batches that wait.", "", {"": stores.spool.size_bytes}),
         "demands_unanswered": (
-            "Queries whose demands are left out now.",
+            "Queries whose demands are rejected now.",
             "stream",
             {name: len({rejected.query for rejected in each.rejected_demands}) for name, each in streams},
         ),
@@ -154,6 +154,10 @@ def read_gauges(fleet: Fleet, stores: Stores, link: Link) -> Gauges:
             "stream",
             {name: each.watermark_us / 1e6 for name, each in streams if each.watermark_us is not None},
         ),
-        "broker_hangs": ("Times the broker was given up because it sent nothing any more.", "", {"": link.hangs_total}),
+        "broker_hangs": (
+            "Times the connection was dropped because the broker sent nothing any more.",
+            "",
+            {"": link.hangs_total},
+        ),
         "connected": ("1 while there is a connection to the broker.", "", {"": float(link.connected.is_set())}),
     }

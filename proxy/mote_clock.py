@@ -54,13 +54,13 @@ class MoteClock:
         return wrong_clock(self.bounds, packet, received_us, slack)
 
     def mark_wrong(self, wrong: WrongClock) -> bool:
-        """Take the clock for wrong; return whether that is new."""
+        """Note that the clock is wrong; return whether that is new."""
         changed = self.fault is not wrong.fault
         self.fault = wrong.fault
         return changed
 
     def mark_right(self) -> bool:
-        """Take the clock for right; return whether that is new."""
+        """Note that the clock is right; return whether that is new."""
         changed = self.fault is not None
         self.fault = None
         return changed

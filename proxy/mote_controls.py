@@ -35,11 +35,11 @@ class MoteControls:
         self._rejected_boot: int | None = None
 
     def announced(self) -> None:
-        """Take note that an announcement was accepted."""
+        """Note that an announcement was accepted."""
         self._rejected_boot = None
 
     def announcement_rejected(self, boot: int) -> None:
-        """Take note that the announcement of a boot was rejected: another one would be rejected too."""
+        """Note that the announcement of a boot was rejected: another one would be rejected too."""
         self._rejected_boot = boot
 
     def next(self, event: PacketReceived, *, announced: bool) -> list[MoteInstruction]:

@@ -1,4 +1,4 @@
-"""What the catalog says about a mote. Pure."""
+"""Catalog entries of motes. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proxy.mote_clock import MoteClock
 
 @dataclass(slots=True)
 class MoteCounters:
-    """What happened to a mote's packets and samples since this proxy began."""
+    """Statistics of a mote: its packets and samples since the proxy's start."""
 
     packets_received: int = 0
     packets_lost: int = 0
@@ -30,16 +30,17 @@ class MoteCounters:
 
 @dataclass(frozen=True, slots=True)
 class ProgramStatus:
-    """What a mote does, and what it should do.
+    """The program that a mote runs, and the one it should run.
 
     Parameters
     ----------
     state
-        In a word.
+        Of the mote.
     running, program
-        Its program, None if the proxy does not know it, and the program's number.
+        The program it runs, None if the proxy does not know it, and the program's number.
     desired, merged, traits
-        What it should run, what that answers at what cost, and by which traits it was chosen; None if nobody asks.
+        The program it should run, the demands it answers and its cost, and the traits by which it was chosen; None if
+        no query demands anything.
     """
 
     state: MoteState
@@ -93,7 +94,7 @@ def make_entry(
 
 
 def _energy(status: ProgramStatus) -> dict[str, Any]:
-    """Return what the entry says about what the mote should do, and what that costs."""
+    """Return the fields of the entry about the desired program and its cost."""
     merged, traits = status.merged, status.traits
     if merged is None or traits is None:
         return {}

@@ -1,4 +1,4 @@
-"""What is said of a mote in metrics and log when something has happened to it."""
+"""Metrics and log events of what has happened to a mote."""
 
 from __future__ import annotations
 
@@ -31,10 +31,15 @@ def report(mote: str, instruction: MoteInstruction, metrics: ProxyMetrics) -> No
             metrics.count("motes_silent_times")
             log.warning("mote is silent", mote=mote, seconds=after_us / 1e6)
         case SilenceEnded():
-            log.info("mote is heard again", mote=mote)
+            log.info("mote sends again", mote=mote)
         case ClockWrong(fault, by_us):
             metrics.count("motes_wrong_clock_times", fault)
-            log.warning("mote's clock is wrong, and nobody waits for it", mote=mote, fault=fault, seconds=by_us / 1e6)
+            log.warning(
+                "mote's clock is wrong: the watermark moves on",
+                mote=mote,
+                fault=fault,
+                seconds=by_us / 1e6,
+            )
         case ClockRight():
             log.info("mote's clock is right again", mote=mote)
         case ProgramNotTakenUp(attempts):

@@ -1,4 +1,4 @@
-"""What happens to a mote and what its proxy does about it: events and instructions of :mod:`proxy.mote_tracking`.
+"""Events that happen to a mote and instructions that follow: those of :mod:`proxy.mote_tracking`.
 
 ``radio_us`` is a clock of the proxy that never goes back, ``received_us`` real time, both in microseconds.
 """
@@ -20,16 +20,16 @@ from proxy.waiting_tuples import PacketTuples
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementReceived:
-    """The mote said what it is, and the stream's schema agrees.
+    """The mote announced itself, and its schema is that of the stream.
 
     Parameters
     ----------
     announcement
-        What it said.
+        Of the mote.
     radio_us, received_us
         When.
     bounded
-        Whether its clock is held to the bounds; not if a driver has checked what it stamps.
+        Whether its clock is held to the bounds; not if a driver checks its stamps.
     """
 
     announcement: Announcement
@@ -40,7 +40,7 @@ class AnnouncementReceived:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementRejected:
-    """The mote said what it is, and the proxy cannot take it so."""
+    """The mote announced itself, and the announcement was rejected."""
 
     boot: int
     radio_us: int
@@ -72,13 +72,13 @@ class DemandChanged:
     Parameters
     ----------
     program
-        What to run.
+        The program.
     radio_us
-        When that was decided.
+        When it was chosen.
     merged
-        What it answers, and at what cost; None if nobody asks.
+        The demands it answers, and its cost; None if no query demands anything.
     traits
-        By which it was chosen.
+        Of the mote, by which it was chosen.
     watermark_us
         Of the mote's stream; None before the first.
     """
@@ -101,7 +101,7 @@ MoteEvent = AnnouncementReceived | AnnouncementRejected | PacketReceived | Deman
 
 
 class Rejection(StrEnum):
-    """Why a packet, or samples of it, are not taken; fit to be a metric label."""
+    """Why a packet, or samples of it, are rejected; a metric label."""
 
     REPLAYED = "replayed"
     """Its sequence number was seen before."""
@@ -109,9 +109,9 @@ class Rejection(StrEnum):
     CLOCK_BEHIND = "clock_behind"
     """The mote's clock is too far from the time of day."""
     UNANNOUNCED = "unannounced"
-    """The mote has not said what it is."""
+    """The mote has not announced itself."""
     UNKNOWN_PROGRAM = "unknown_program"
-    """Which fields its samples carry is not known."""
+    """The fields of its samples are not known."""
     SHAPE = "shape"
     """Wrong number or type of values."""
     LATE = "late"
@@ -129,7 +129,7 @@ class SendControl:
 class TuplesAccepted(msgspec.Struct, frozen=True, gc=False):
     """Forward these, and publish the mote's catalog entry when convenient: its counters have changed.
 
-    It is all that most packets lead to.
+    Most packets lead to nothing else.
     """
 
     tuples: PacketTuples
@@ -137,7 +137,7 @@ class TuplesAccepted(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Put the packet in the quarantine: it, or `samples` of its samples, cannot be taken."""
+    """Put the packet in the quarantine: it, or `samples` of its samples, were rejected."""
 
     reason: Rejection
     detail: str
@@ -146,7 +146,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class PacketsLost:
-    """So many packets are missing before this one."""
+    """`count` packets are missing before this one."""
 
     count: int
 
@@ -160,7 +160,7 @@ class Rebooted:
 
 @dataclass(frozen=True, slots=True)
 class WentSilent:
-    """The mote was not heard for `after_us` and no longer holds the watermark."""
+    """The mote has sent nothing for `after_us` and no longer holds the watermark."""
 
     after_us: int
 
@@ -172,7 +172,7 @@ class SilenceEnded:
 
 @dataclass(frozen=True, slots=True)
 class ClockWrong:
-    """The mote's clock turned out to be wrong by so much: it no longer holds the watermark."""
+    """The mote's clock turned out to be wrong by `by_us`: it no longer holds the watermark."""
 
     fault: ClockFault
     by_us: int
@@ -185,7 +185,7 @@ class ClockRight:
 
 @dataclass(frozen=True, slots=True)
 class ProgramNotTakenUp:
-    """The mote was told so often what to do and still runs something else."""
+    """The mote was sent its program `attempts` times and still runs another one."""
 
     attempts: int
 

@@ -39,7 +39,7 @@ class MotePresence:
         return [SilenceEnded(), PublishEntry(changed=True)]
 
     def announcement_rejected(self, radio_us: int) -> None:
-        """Take note that an announcement was received and rejected: the mote is there, and of no use."""
+        """Note that an announcement was received and rejected: the mote is there, and of no use."""
         self.radio_us = radio_us
 
     def may_be_silent(self, radio_us: int) -> bool:

@@ -206,7 +206,7 @@ class MoteTracking:
         until_us
             The instant.
         since_us
-            By form: from when on other motes of the stream are due to take samples.
+            By fingerprint: from when on other motes of the stream are due to take samples.
         most
             Panes to report.
         """
@@ -373,7 +373,7 @@ class MoteTracking:
         return [*instructions, PublishEntry(changed=changed)]
 
     def _number(self, event: PacketReceived, *, keeps_real_time: bool = True) -> list[MoteInstruction]:
-        """Take note of the packet's number."""
+        """Note the packet's number."""
         instructions: list[MoteInstruction] = []
         packet = event.packet
         advance = self.numbers.advance(packet, event.radio_us, event.received_us, keeps_real_time=keeps_real_time)
@@ -390,7 +390,7 @@ class MoteTracking:
         return instructions
 
     def _follow(self, packet: Packet, radio_us: int) -> bool:
-        """Take note of the program that the mote runs; return whether it is another one than before."""
+        """Note the program that the mote runs; return whether it is another one than before."""
         if self.running == packet.program:
             return False
         self.running = packet.program

@@ -1,6 +1,6 @@
 """Other proxies at the same broker: which motes are theirs. A mote has one proxy, or its samples would count twice.
 
-Pure. What proxies keep at the broker says it all: their statuses, and the catalog entries of their motes.
+Pure. It relies on the retained messages of other proxies: their statuses, and the catalog entries of their motes.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from protocols.wire.topics import ParsedTopic
 
 MOST_PROXIES = 1_000
 MOST_ENTRIES = 200_000
-"""Of all other proxies together; further ones are not remembered, and their motes not protected from being taken."""
+"""Of all other proxies together; further ones are ignored, and so their motes can be claimed by this proxy."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeighbourChanges:
-    """What follows from a message of another proxy.
+    """The changes that follow from a message of another proxy.
 
     Parameters
     ----------
     given_up
-        Motes of ours that are another's, who has been online longer.
+        Motes of ours that belong to another proxy, which has been online longer.
     freed
-        Motes that nobody else has any more.
+        Motes that no other proxy has any more.
     """
 
     given_up: tuple[str, ...] = ()
@@ -37,14 +37,14 @@ NO_CHANGES = NeighbourChanges()
 
 
 class Neighbours:
-    """What one proxy knows of the others.
+    """The other proxies, as one proxy sees them.
 
     Parameters
     ----------
     proxy
         Its own name.
     since_us
-        Since when it has been online, as its status says.
+        Since when it has been online, as in its status.
     most_proxies, most_entries
         How many are remembered.
     """
@@ -64,8 +64,9 @@ class Neighbours:
     def claimant(self, mote: str, *, ours: bool, stream: str | None = None) -> str | None:
         """Return the proxy that a mote belongs to; None if it is ours, or free to be.
 
-        A mote in no catalog of ours belongs to whoever has it. Where both have it, who has been online longer keeps it.
-        One that feeds another stream only has the same name; with no `stream` that is not looked at.
+        A mote that is not in our catalog belongs to the proxy that has it. Where both have it, the one that has been
+        online longer keeps it. A mote of another stream is another mote of the same name; without `stream`, streams
+        are not compared.
         """
         online = (
             (self._online[each], each)
@@ -78,16 +79,16 @@ class Neighbours:
         return first[1]
 
     def received(self, topic: ParsedTopic, payload: bytes, ours: Callable[[str], bool]) -> NeighbourChanges:
-        """Return what follows from a status or a mote's entry; `ours` says whether a mote is in our catalog.
+        """Return what follows from a status or a mote's entry; `ours` returns whether a mote is in our catalog.
 
         Raises
         ------
         FrameError
-            If it is no status or entry, or another's than its topic says.
+            If it is no status or entry, or does not match its topic.
         """
         proxy = topic.names[0]
         if proxy == self._self[1]:
-            return NO_CHANGES  # what we said ourselves
+            return NO_CHANGES  # our own message
         if topic.kind == "proxy_status":
             return self._status(proxy, payload, ours)
         return self._entry(proxy, topic.names[1], payload, ours)
@@ -115,7 +116,7 @@ class Neighbours:
             self._forget(proxy, mote)
             return NeighbourChanges(freed=self._free((mote,)))
         if known is not None and mote in known:
-            return NO_CHANGES  # entries come again and again; that there is one is all we want to know
+            return NO_CHANGES  # entries are repeated; only their existence matters here
         entry = decode_mote_entry(payload)
         if (entry.proxy, entry.mote) != (proxy, mote):
             detail = f"entry of mote {entry.mote!r} of {entry.proxy!r} on the topic of {mote!r} of {proxy!r}"

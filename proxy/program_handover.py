@@ -41,13 +41,13 @@ class ProgramHandover:
         self._await(running, radio_us)
 
     def program_changed(self, running: int, radio_us: int) -> None:
-        """Take note that a packet names another program than the one before."""
+        """Note that a packet names another program than the one before."""
         if running == self.number:
             self._attempts = 0
         self._await(running, radio_us)
 
     def rebooted(self, radio_us: int) -> None:
-        """Take note that the mote has booted, and sleeps."""
+        """Note that the mote has booted, and sleeps."""
         self._await(0, radio_us)
 
     def time_passed(self, radio_us: int) -> None:

@@ -1,4 +1,4 @@
-"""Which queries the records of a program answer, and in what form they are told. Pure."""
+"""Which queries the records of a program answer, and under which push-down fingerprints. Pure."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Detection:
     Parameters
     ----------
     part
-        Number of the part whose samples are looked at, at whole multiples of `period_us`.
+        Number of the part whose samples are searched, at whole multiples of `period_us`.
     threshold
         What an event is.
     event_fingerprints, count_fingerprints
-        In which each event is told: as an event, and as one more of them.
+        Push-down fingerprints under which each event is reported: as an event, and as a count of one.
     """
 
     part: int
@@ -43,39 +43,38 @@ class Detection:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """What becomes of the records of one program.
+    """Where the records of one program go.
 
     Parameters
     ----------
-    forms
-        By part: in which its aggregates and events are told, apart: as events, and as numbers of them.
-    excepted
-        Forms whose aggregates contain the samples of this mote already; None for none.
+    fingerprints
+        By part: those under which its events are reported, and those for its aggregates and counts.
+    covered_by
+        Fingerprints of the aggregates that already contain the samples of this mote; None for none.
     detections
         Events to find in its samples.
     forwards_samples
-        False if nobody needs the samples themselves.
+        False if no query needs the samples themselves.
     periods_us
-        Samples that are stamped at a multiple of one of these are needed.
+        Samples that are stamped at a multiple of one of these are needed; empty if all are.
     """
 
-    forms: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-    excepted: str | None = None
+    fingerprints: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    covered_by: str | None = None
     detections: tuple[Detection, ...] = ()
     forwards_samples: bool = True
     periods_us: tuple[int, ...] = ()
 
 
 def routes_of(program: SamplingProgram, needs: Needs) -> Routes:
-    """Return the routes of a program under today's needs; it may be an older one than they led to."""
+    """Return the routes of a program under the present needs; the program may be older than they are."""
     parts = parts_of(program)
-    told: list[tuple[list[str], list[str]]] = [([], []) for _ in parts]
-    excepted: list[str] = []
+    reported: list[tuple[list[str], list[str]]] = [([], []) for _ in parts]
+    covered_by: list[str] = []
     detections: dict[tuple[int, int, Threshold], tuple[list[str], list[str]]] = {}
     periods_us: set[int] = set()
     for need, classes in needs:
-        forms = [each.form for each in classes if each.form]
-        names = list(dict.fromkeys(forms))
+        names = list(dict.fromkeys(each.form for each in classes if each.form))
         number = _part_for(parts, need)
         if need.kind is NeedKind.SAMPLES:
             periods_us.add(need.period_us)
@@ -83,23 +82,23 @@ def routes_of(program: SamplingProgram, needs: Needs) -> Routes:
             if number is None or not isinstance(parts[number].report, Panes):
                 periods_us.add(need.period_us)
             else:
-                told[number][1].extend(names)
-                excepted += names
+                reported[number][1].extend(names)
+                covered_by += names
         elif number is not None and need.threshold is not None:
-            as_tallies = int(need.kind is NeedKind.TALLIES)
+            as_counts = int(need.kind is NeedKind.TALLIES)
             if isinstance(parts[number].report, VehicleEvents | VehicleCount):
-                told[number][as_tallies].extend(names)
+                reported[number][as_counts].extend(names)
             else:
                 found = detections.setdefault((number, need.period_us, need.threshold), ([], []))
-                found[as_tallies].extend(names)
-    # Where every tick is wanted, nobody need look.
+                found[as_counts].extend(names)
+    # Where every sample is needed, no stamp has to be checked.
     some = () if any(part.period_us in periods_us for part in parts if _sends_samples(part)) else sorted(periods_us)
     return Routes(
-        tuple((tuple(events), tuple(tallies)) for events, tallies in told),
-        " ".join(sorted(set(excepted))) or None,
+        tuple((tuple(events), tuple(counts)) for events, counts in reported),
+        " ".join(sorted(set(covered_by))) or None,
         tuple(
-            Detection(number, period_us, threshold, tuple(events), tuple(tallies))
-            for (number, period_us, threshold), (events, tallies) in detections.items()
+            Detection(number, period_us, threshold, tuple(events), tuple(counts))
+            for (number, period_us, threshold), (events, counts) in detections.items()
         ),
         bool(periods_us) or not needs,
         tuple(some),
@@ -107,10 +106,10 @@ def routes_of(program: SamplingProgram, needs: Needs) -> Routes:
 
 
 def _part_for(parts: Iterable[SamplingProgram], need: Need) -> int | None:
-    """Return the one part whose records tell what a need is about; None if only samples come near it.
+    """Return the one part whose records answer a need; None if only samples come near it.
 
-    Panes of the very samples it is about are told in its form even if they are not as it would have them, being made
-    for somebody else: who reads them sees whether they fit.
+    Panes of just the samples that it needs are reported under its fingerprint even if they were made for another
+    query, with another width, say: the reader checks whether they fit.
     """
     numbered = list(enumerate(parts))
     aggregates = [(number, part) for number, part in numbered if not _sends_samples(part)]

@@ -1,7 +1,7 @@
-"""The sampling programs a proxy has ever asked for lately, by number.
+"""The latest sampling programs of a proxy, by number.
 
-Samples carry no field names, only the number of the program they were taken under. A mote may deliver samples of an
-older program long after a newer one was sent, so the last programs stay known, also over a restart.
+Samples carry no field names, only the number of the program under which they were taken. A mote may deliver samples of
+an older program long after a newer one was sent, so the last programs are kept, also over a restart.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 
 MOST_PROGRAMS = 1_000
-"""Programs that stay known. A number is derived from the content, so all motes share them."""
+"""Programs that are kept. A number is derived from the content, so all motes share them."""
 
 
 class ProgramTable:
-    """Programs by number, the least recently wanted forgotten first.
+    """Programs by number; the least recently demanded is removed first.
 
     Parameters
     ----------
     programs
-        Known from before, the most recently wanted last.
+        From before a restart, the most recently demanded last.
     most
         How many are kept.
     """

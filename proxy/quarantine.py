@@ -1,4 +1,4 @@
-"""The quarantine: the latest refused frames with the reason, for inspection by a person (a SQLite file).
+"""The quarantine: the latest rejected frames with the reason, for inspection by a person (a SQLite file).
 
 Bounded: a ring of entries on disk, and as many in memory until they are written.
 """
@@ -18,7 +18,7 @@ _PENDING = 256
 
 @dataclass(frozen=True, slots=True)
 class RejectedFrame:
-    """A frame, cut to 64 KiB, and why it was refused."""
+    """A frame, cut to 64 KiB, and why it was rejected."""
 
     received_us: int
     topic: str
@@ -54,7 +54,7 @@ class Quarantine:
         self._pending.append(frame)
 
     def take_pending(self) -> list[RejectedFrame]:
-        """Take the frames that are not yet on disk."""
+        """Remove and return the frames that are not yet on disk."""
         pending = list(self._pending)
         self._pending.clear()
         return pending

@@ -1,4 +1,4 @@
-"""Received messages: decoded, and handed to who decides about them; motes are answered while they listen."""
+"""Received messages are decoded and passed on; controls are sent to motes while they listen."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ _parse_topic = lru_cache(maxsize=65_536)(topics.parse)
 
 
 class Receiver:
-    """Takes messages of one proxy.
+    """Handles the messages of one proxy.
 
     Parameters
     ----------
     proxy
         Its name.
     fleet, delivery, neighbours
-        Decide about demands, about acknowledgements, and about what other proxies say.
+        Handle demands, acknowledgements, and messages of other proxies.
     intake, devices
-        Take the frames of motes, and the messages of devices that have a driver.
+        Handle the frames of motes, and the messages of driven devices.
     link
-        Over which motes are answered.
+        Publishes controls.
     metrics, clocks
-        What is counted, and where the time comes from.
+        Counters, and the time.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ class Receiver:
         self._clocks = clocks
 
     async def receive(self, messages: Sequence[Message]) -> None:
-        """Take messages that came together; whatever is wrong with one is counted and kept in the quarantine."""
+        """Handle messages that were received together; an invalid one is counted and kept in the quarantine."""
         radio_us, received_us = self._clocks.radio(), self._clocks.real()
         try:
             for message in messages:
-                if self._devices.wants(message.topic):
+                if self._devices.handles(message.topic):
                     self._devices.received(message)
                     continue
                 try:
-                    controls = self._take(message, radio_us, received_us)
+                    controls = self._handle(message, radio_us, received_us)
                 except FrameError as error:
                     self._reject(message, error.reason, str(error))
                 except TopicError as error:
@@ -98,13 +98,13 @@ class Receiver:
         finally:
             self._intake.count_accepted()
 
-    def _take(self, message: Message, radio_us: int, received_us: int) -> Sequence[SendControl]:
-        """Take a message; return what is to be said to the mote that sent it."""
+    def _handle(self, message: Message, radio_us: int, received_us: int) -> Sequence[SendControl]:
+        """Handle a message; return the controls for the mote that sent it."""
         parsed = _parse_topic(message.topic)
         match parsed.kind:
             case "packet" | "announcement" as kind:
                 frame = self._frame(kind, parsed.names[1], message)
-                return self._intake.take(frame, message, radio_us=radio_us, received_us=received_us)
+                return self._intake.receive(frame, message, radio_us=radio_us, received_us=received_us)
             case "acks":
                 self._ack(message, radio_us)
             case "cluster_status":
@@ -116,7 +116,7 @@ class Receiver:
                 instructions = self._fleet.neighbours_changed(news, radio_us=radio_us, received_us=received_us)
                 self._intake.carry_out(instructions, message)
             case _:
-                raise FrameError("topic", f"nothing is expected on {message.topic}")
+                raise FrameError("topic", f"no message is expected on {message.topic}")
         return ()
 
     def _frame(self, kind: str, mote: str, message: Message) -> Announcement | Packet:
@@ -128,18 +128,18 @@ class Receiver:
         if frame.mote != mote:
             raise FrameError("mote", f"{kind} of mote {frame.mote!r} on the topic of {mote!r}")
         if mote in self._devices:
-            raise FrameError("mote", f"a driver of this proxy speaks for mote {mote!r}")
+            raise FrameError("mote", f"mote {mote!r} is driven by a driver of this proxy")
         return frame
 
     def _ack(self, message: Message, radio_us: int) -> None:
         if message.retain:
-            raise FrameError("retained", "an acknowledgement that the broker kept says nothing about now")
+            raise FrameError("retained", "an acknowledgement that the broker kept is an old one")
         self._delivery.acknowledged(decode_ack(message.payload), radio_us)
 
     def _cluster(self, message: Message, radio_us: int) -> None:
         if message.payload:
             status = decode_status(message.payload)
-            # What the broker kept is not news.
+            # A retained status is an old one.
             if status.presence is Presence.ONLINE and not message.retain:
                 self._delivery.cluster_began(radio_us)
 
@@ -149,7 +149,7 @@ class Receiver:
             demand, unreadable = read_demands(message.payload)
             if demand.stream != stream:
                 raise FrameError("stream", f"demand on stream {demand.stream!r} on the topic of {stream!r}")
-        else:  # the broker was told to forget it
+        else:  # the retained demand was removed
             demand = StreamDemand(VERSION, "none", stream, 0, ())
         self._metrics.count("demands")
         self._intake.note_demand(demand)
@@ -158,14 +158,14 @@ class Receiver:
         self._devices.demand_changed()
 
     async def _send(self, controls: Iterable[SendControl], radio_us: int) -> None:
-        """Answer a mote that listens since `radio_us`."""
+        """Send controls to a mote that has been listening since `radio_us`."""
         for each in controls:
             if self._clocks.radio() - radio_us >= each.window_us:
                 self._metrics.count("controls_unsent")
                 continue
             topic = topics.control(self._proxy, each.control.mote)
             try:
-                # Quality of service 0: what does not arrive in the window must not arrive at all.
+                # Quality of service 0: a control that does not arrive in the window must not arrive at all.
                 await self._link.publish(Message(topic, encode(each.control), qos=0))
             except LinkError:
                 self._metrics.count("controls_unsent")

@@ -1,4 +1,4 @@
-"""Records of one mote become tuples, in the forms in which queries asked for them. Pure."""
+"""Records of one mote become tuples, under the push-down fingerprints of the queries that need them. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class RecordReader:
     Parameters
     ----------
     announcement
-        What the mote is.
+        Of the mote.
     program
         Under which the records were made.
     needs
-        What queries need of the mote today.
+        What queries need of the mote now.
 
     Raises
     ------
@@ -59,7 +59,7 @@ class RecordReader:
         self.route(needs)
 
     def route(self, needs: Needs) -> None:
-        """Tell what is needed from now on."""
+        """Set what queries need from now on."""
         before = {each.detection: each for each in self._detections}
         self.routes = routes_of(self._program, needs)
         self._detections = [before.get(each) or EventDetection(each) for each in self.routes.detections]
@@ -73,17 +73,17 @@ class RecordReader:
 
     @property
     def fills(self) -> bool:
-        """Whether it fills in samples that were not sent."""
+        """Whether samples that were not sent are filled in."""
         return bool(self._fillings)
 
     @property
     def open_us(self) -> int | None:
-        """No tuple to come is stamped before this, whatever the mote mote_watermarks; None if nothing is open."""
+        """No later tuple is stamped before this, whatever the mote's low watermark; None if no event has begun."""
         begun = [each.open_us for each in self._detections]
         return min((each for each in begun if each is not None), default=None)
 
     def lost(self) -> None:
-        """A packet is missing."""
+        """Note that a packet is missing."""
         for filling in self._fillings.values():
             filling.lost()
         for detection in self._detections:
@@ -98,35 +98,35 @@ class RecordReader:
             If a record does not fit the program.
         """
         if self._plain:
-            return self._take_plain(packet)
+            return self._read_plain(packet)
         position = MotePosition(packet.mote, packet.boot, packet.sequence, packet.clock_us)
-        taken: list[WaitingTuple] = []
+        tuples: list[WaitingTuple] = []
         for record in packet.records:
             match record:
                 case Sample():
-                    self._sample(packet.clock_us - record.age_us, record, position, taken)
+                    self._sample(packet.clock_us - record.age_us, record, position, tuples)
                 case Partial():
-                    self._partial(packet.clock_us - record.age_us, record, position, taken)
+                    self._partial(packet.clock_us - record.age_us, record, position, tuples)
                 case VehicleEvent():
-                    told = self._told(record.part, tally=False), self._told(record.part, tally=True)
+                    names = self._fingerprints(record.part, counts=False), self._fingerprints(record.part, counts=True)
                     stamp_us = packet.clock_us - record.age_us
                     event = Aggregated(pane_us=record.passing_us, samples=1)
-                    self._tell(told[0], stamp_us, event, position, taken)
-                    self._tell(told[1], stamp_us, event._replace(pane_us=1), position, taken)
+                    self._report(names[0], stamp_us, event, position, tuples)
+                    self._report(names[1], stamp_us, event._replace(pane_us=1), position, tuples)
                 case VehicleTally() if record.vehicles:
                     tally = Aggregated(pane_us=record.every_us, samples=record.vehicles)
-                    told_in = self._told(record.part, tally=True)
-                    self._tell(told_in, packet.clock_us - record.age_us, tally, position, taken)
+                    counted = self._fingerprints(record.part, counts=True)
+                    self._report(counted, packet.clock_us - record.age_us, tally, position, tuples)
                 case _:
                     pass
         for number, filling in self._fillings.items():
-            self._fill(number, filling, packet.promise_us, position, taken)
-        return PacketTuples.of(taken, self._announcement.default_period_us) if taken else None
+            self._fill(number, filling, packet.promise_us, position, tuples)
+        return PacketTuples.of(tuples, self._announcement.default_period_us) if tuples else None
 
     def samples(self, packet: Packet) -> PacketTuples | None:
-        """Return the tuples of a packet of nothing but samples that everybody sees as they are: of most packets.
+        """Return the tuples of a packet that has only samples, which all queries read as they are: of most packets.
 
-        None means that :meth:`read` has to look at it.
+        None leaves the packet to :meth:`read`.
         """
         if not self._plain:
             return None
@@ -138,15 +138,15 @@ class RecordReader:
         except SchemaError:
             return None
 
-    def _take_plain(self, packet: Packet) -> PacketTuples | None:
-        """Samples of one part that everybody sees as they are."""
+    def _read_plain(self, packet: Packet) -> PacketTuples | None:
+        """Return the tuples of a program with one part, whose samples all queries read as they are."""
         samples = [each for each in packet.records if isinstance(each, Sample)]
         if any(not isinstance(each, Sample | Health) for each in packet.records):
             raise SchemaError("a report of a kind that its program does not ask for")
         return self._tuples(packet, samples) if samples else None
 
     def _tuples(self, packet: Packet, samples: Sequence[Sample]) -> PacketTuples:
-        clock_us, excepted = packet.clock_us, self.routes.excepted
+        clock_us, covered_by = packet.clock_us, self.routes.covered_by
         return PacketTuples(
             packet.mote,
             packet.boot,
@@ -155,44 +155,44 @@ class RecordReader:
             self._announcement.default_period_us,
             tuple([clock_us - each.age_us for each in samples]),
             self._whole.rows([each.values for each in samples]),
-            () if excepted is None else (Aggregated(excepted=excepted),) * len(samples),
+            () if covered_by is None else (Aggregated(covered_by=covered_by),) * len(samples),
         )
 
-    def _sample(self, start_us: int, sample: Sample, position: MotePosition, taken: list[WaitingTuple]) -> None:
+    def _sample(self, start_us: int, sample: Sample, position: MotePosition, tuples: list[WaitingTuple]) -> None:
         row = self._decoder(sample.parts).row(sample.values)
         for number, filling in self._fillings.items():
             if sample.parts >> number & 1:
-                self._fill(number, filling, start_us, position, taken)
+                self._fill(number, filling, start_us, position, tuples)
                 filling.sent(start_us, sample.values)
-        self._forward(start_us, row, sample.parts, position, taken)
+        self._forward(start_us, row, sample.parts, position, tuples)
 
     def _fill(
-        self, number: int, filling: ChangeFilling, until_us: int, position: MotePosition, taken: list[WaitingTuple]
+        self, number: int, filling: ChangeFilling, until_us: int, position: MotePosition, tuples: list[WaitingTuple]
     ) -> None:
         decoder = self._decoder(1 << number)
         for start_us, values in filling.before(until_us):
-            if len(taken) >= MOST_SAMPLES_FILLED:
+            if len(tuples) >= MOST_SAMPLES_FILLED:
                 raise SchemaError(f"more than {MOST_SAMPLES_FILLED:,} samples between two packets")
-            self._forward(start_us, decoder.row(values), 1 << number, position, taken)
+            self._forward(start_us, decoder.row(values), 1 << number, position, tuples)
 
     def _forward(
-        self, start_us: int, row: tuple[Value, ...], parts: int, position: MotePosition, taken: list[WaitingTuple]
+        self, start_us: int, row: tuple[Value, ...], parts: int, position: MotePosition, tuples: list[WaitingTuple]
     ) -> None:
-        """Hand on a sample, and the events it completes."""
+        """Add a sample, if it is needed, and the events it completes."""
         routes = self.routes
-        wanted = routes.forwards_samples and (
+        needed = routes.forwards_samples and (
             not routes.periods_us or any(start_us % period_us == 0 for period_us in routes.periods_us)
         )
-        if wanted:
-            excepted = None if routes.excepted is None else Aggregated(excepted=routes.excepted)
-            taken.append(WaitingTuple(start_us, row, position, aggregated=excepted))
+        if needed:
+            extra = None if routes.covered_by is None else Aggregated(covered_by=routes.covered_by)
+            tuples.append(WaitingTuple(start_us, row, position, aggregated=extra))
         for each in self._detections:
             if parts >> each.detection.part & 1:
                 place = self._announcement.stream.field_names.index(each.detection.threshold.field)
-                for stamp_us, event in each.take(start_us, row[place]):
-                    taken.append(WaitingTuple(stamp_us, self._blank, position, aggregated=event))
+                for stamp_us, event in each.sample(start_us, row[place]):
+                    tuples.append(WaitingTuple(stamp_us, self._blank, position, aggregated=event))
 
-    def _partial(self, stamp_us: int, partial: Partial, position: MotePosition, taken: list[WaitingTuple]) -> None:
+    def _partial(self, stamp_us: int, partial: Partial, position: MotePosition, tuples: list[WaitingTuple]) -> None:
         part = self._part(partial.part)
         if not isinstance(part.report, Panes) or len(partial.measures) != len(part.fields):
             raise SchemaError("partial aggregates that its program does not ask for")
@@ -208,19 +208,25 @@ class RecordReader:
                     measures.append((measure_column(measure, name), known))
                 elif measure.value == "count":
                     measures.append((measure_column(measure, name), _checked_count(name, value)))
-        told = Aggregated(None, None, partial.pane_us, partial.samples, tuple(measures))
-        self._tell(self._told(partial.part, tally=True), stamp_us, told, position, taken)
+        aggregated = Aggregated(None, None, partial.pane_us, partial.samples, tuple(measures))
+        self._report(self._fingerprints(partial.part, counts=True), stamp_us, aggregated, position, tuples)
 
-    def _tell(
-        self, forms: tuple[str, ...], stamp_us: int, told: Aggregated, position: MotePosition, taken: list[WaitingTuple]
+    def _report(
+        self,
+        fingerprints: tuple[str, ...],
+        stamp_us: int,
+        aggregated: Aggregated,
+        position: MotePosition,
+        tuples: list[WaitingTuple],
     ) -> None:
-        taken.extend(
-            WaitingTuple(stamp_us, self._blank, position, aggregated=told._replace(form=form)) for form in forms
-        )
+        """Add an aggregate or event, once for each fingerprint."""
+        for each in fingerprints:
+            extra = aggregated._replace(fingerprint=each)
+            tuples.append(WaitingTuple(stamp_us, self._blank, position, aggregated=extra))
 
-    def _told(self, number: int, *, tally: bool) -> tuple[str, ...]:
+    def _fingerprints(self, number: int, *, counts: bool) -> tuple[str, ...]:
         self._part(number)
-        return self.routes.forms[number][int(tally)]
+        return self.routes.fingerprints[number][int(counts)]
 
     def _part(self, number: int) -> SamplingProgram:
         if number >= len(self._parts):
@@ -228,7 +234,7 @@ class RecordReader:
         return self._parts[number]
 
     def _decoder(self, parts: int) -> RowDecoder:
-        """Return what reads samples that these parts send."""
+        """Return the decoder of samples that these parts send."""
         found = self._rows.get(parts)
         if found is None:
             if parts >> len(self._parts):

@@ -1,4 +1,4 @@
-"""What reads the records of one mote, program by program: a mote may deliver records of an older one. Pure."""
+"""The readers of one mote's records, by program: a mote may deliver records of an older program. Pure."""
 
 from __future__ import annotations
 
@@ -20,63 +20,63 @@ class RecordReaders:
     Parameters
     ----------
     programs
-        Programs the proxy knows.
+        The programs that the proxy knows.
     """
 
     def __init__(self, programs: ProgramTable) -> None:
         self._programs = programs
         self._announcement: Announcement | None = None
         self._needs: Needs = ()
-        self._taking: dict[int, RecordReader | None] = {}
+        self._readers: dict[int, RecordReader | None] = {}
 
     def announced(self, announcement: Announcement) -> None:
-        """Take note of what the mote is."""
+        """Set what the mote has announced."""
         if announcement != self._announcement:
-            self._taking.clear()
+            self._readers.clear()
         self._announcement = announcement
 
     def route(self, needs: Needs) -> None:
-        """Take note of what queries need of the mote from now on."""
+        """Set what queries need of the mote from now on."""
         self._needs = needs
-        for taking in self._taking.values():
-            if taking is not None:
-                taking.route(needs)
+        for reader in self._readers.values():
+            if reader is not None:
+                reader.route(needs)
 
     def learned(self) -> None:
-        """The table has a new program: one that was unknown may be known now."""
-        self._taking = {number: taking for number, taking in self._taking.items() if taking is not None}
+        """Note that the table has a new program: one that was unknown may be known now."""
+        self._readers = {number: reader for number, reader in self._readers.items() if reader is not None}
 
     def began(self, number: int) -> None:
-        """The mote has begun with a program, from nothing."""
-        self._taking.pop(number, None)
+        """Note that the mote has begun to run a program."""
+        self._readers.pop(number, None)
 
     def rebooted(self) -> None:
-        """The mote has rebooted."""
-        self._taking.clear()
+        """Note that the mote has rebooted."""
+        self._readers.clear()
 
     def lost(self, number: int) -> None:
-        """Packets of the mote are missing."""
-        taking = self._taking.get(number)
-        if taking is not None:
-            taking.lost()
+        """Note that packets of the mote are missing."""
+        reader = self._readers.get(number)
+        if reader is not None:
+            reader.lost()
 
     def fills(self, number: int) -> bool:
-        """Return whether a packet without records says something about samples, too."""
-        taking = self._taking.get(number)
-        return taking is not None and taking.fills
+        """Return whether a packet without records means unchanged samples, which are filled in."""
+        reader = self._readers.get(number)
+        return reader is not None and reader.fills
 
-    def held_back(self, number: int | None, promise_us: int | None) -> int | None:
-        """Return what a mote's promise means for tuples: events that are not over yet are stamped before it."""
-        taking = self._taking.get(number or 0)
-        open_us = None if taking is None else taking.open_us
-        return promise_us if open_us is None or promise_us is None else min(open_us, promise_us)
+    def held_back(self, number: int | None, low_watermark_us: int | None) -> int | None:
+        """Return the low watermark of a mote's tuples: an event that has not ended holds it back at its beginning."""
+        reader = self._readers.get(number or 0)
+        open_us = None if reader is None else reader.open_us
+        return low_watermark_us if open_us is None or low_watermark_us is None else min(open_us, low_watermark_us)
 
     def of(self, number: int) -> RecordReader | None:
-        """Return what reads the records of a program; None if it is not known, or of another stream."""
-        taking = self._taking.get(number)
-        if taking is None and number not in self._taking:
-            taking = self._taking[number] = self._made(number)
-        return taking
+        """Return the reader of a program's records; None if the program is not known, or of another stream."""
+        reader = self._readers.get(number)
+        if reader is None and number not in self._readers:
+            reader = self._readers[number] = self._made(number)
+        return reader
 
     def _made(self, number: int) -> RecordReader | None:
         program = self._programs.get(number)

@@ -1,9 +1,9 @@
-"""Packets that overtook each other on their way, put in order again: within a bound, then what is missing is lost.
+"""Packets that overtook each other are put in order again, within a bound; then missing ones are given up.
 
-Pure. A packet after a gap waits until the gap is filled, or has been there for too long::
+Pure. A packet after a gap waits until the gap is filled, or has lasted for too long::
 
     arrives     1    2    4    5         3                 7                6
-    goes on     1    2                   3 4 5             .  waits  .  7   replayed
+    accepted    1    2                   3 4 5             .  waits  .  7   replayed
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Number = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class HeldPacket:
-    """A packet, and when it was heard."""
+    """A packet, and when it was received."""
 
     packet: Packet
     radio_us: int
@@ -35,14 +35,14 @@ class HeldPacket:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What to do when a packet has arrived.
+    """What follows from a packet that has arrived.
 
     Parameters
     ----------
     ready
-        Packets to take, in this order.
+        Packets to process, in this order.
     replayed
-        Whether the one that arrived waits already.
+        Whether the packet that arrived waits already.
     """
 
     ready: tuple[HeldPacket, ...] = ()
@@ -55,7 +55,7 @@ class Reordering:
     Parameters
     ----------
     within_us
-        How long a gap may stay; 0 does not wait.
+        How long a gap may last; 0 does not wait.
     most
         How many packets may wait.
     """
@@ -71,26 +71,26 @@ class Reordering:
         return len(self._held)
 
     def is_next(self, packet: Packet, boot: int, sequence: int) -> bool:
-        """Return whether a packet goes on at once, as nearly all do: none waits, and it is the next one."""
+        """Return whether a packet can be processed at once, as nearly all can: it is the next one, and none waits."""
         if self._held:
             return False
         return self._within_us == 0 or (packet.sequence == sequence + 1 and packet.boot == boot)
 
-    def received(self, arrived: HeldPacket, taken: Number | None) -> Arrival:
-        """Return what to do with a packet, where `taken` is the last one taken over, None if there is none.
+    def received(self, arrived: HeldPacket, last: Number | None) -> Arrival:
+        """Return what follows from a packet, where `last` is the last one processed, None if there is none.
 
-        One that is not after `taken` goes on at once: it is a replay, or from a mote that lost its counters, and who
-        takes packets can tell which.
+        One that is not after `last` is ready at once: it is a replay, or from a mote that lost its counters, and the
+        caller can tell which.
         """
         number = arrived.number
         if number in self._held:
             return Arrival(replayed=True)
-        if taken is None or number <= taken or self._within_us == 0:
+        if last is None or number <= last or self._within_us == 0:
             return Arrival((arrived,))
-        if not self._held and _follows(number, taken):
+        if not self._held and _follows(number, last):
             return Arrival((arrived,))
         self._held[number] = arrived
-        ready = self._release_next(taken, arrived.radio_us)
+        ready = self._release_next(last, arrived.radio_us)
         while len(self._held) > self._most:
             ready += self._release_run()
         return Arrival(ready)
@@ -103,15 +103,15 @@ class Reordering:
         return ready
 
     def release_all(self) -> tuple[HeldPacket, ...]:
-        """Return all packets that wait, in order: nothing will come any more."""
+        """Return all packets that wait, in order: the missing ones will not arrive any more."""
         ready = tuple(self._held[number] for number in sorted(self._held))
         self._held.clear()
         return ready
 
-    def _release_next(self, taken: Number, radio_us: int) -> tuple[HeldPacket, ...]:
-        """Return the packets that no gap holds back any more, for it was filled or has been there too long."""
+    def _release_next(self, last: Number, radio_us: int) -> tuple[HeldPacket, ...]:
+        """Return the packets whose gap was filled or has lasted too long."""
         ready: tuple[HeldPacket, ...] = ()
-        if _follows(min(self._held), taken):
+        if _follows(min(self._held), last):
             ready = self._release_run()
         return ready + self.time_passed(radio_us)
 

@@ -1,14 +1,12 @@
-"""What became of the samples that a mote was due to take for one demand: how many there were, how many are missing.
+"""The samples that a mote was due to take for one demand: how many were expected, and how many are missing.
 
-Pure. It goes by what a mote guarantees: with each packet that comes in turn, all samples up to its promise have been
-told, or were looked at by the mote and left out. Only where something is unusual there is anything to note::
+Pure. It relies on the low watermark of the mote: with each packet in sequence, all samples up to that watermark have
+been reported, or were filtered out by the mote. So a packet in sequence changes nothing, and only gaps are noted::
 
-    packets       1      2      (3 lost)   4           (silence)                  watermark passes on
-    mote_watermarks      ----->------>            ---------->
-    samples       . . . . . . . x x x . .  . . . . . . x x x x x x x x x x x x
-                                 missing                missing
-
-So nothing is done for packets that go on as before.
+    packets         1      2      (3 lost)   4           (silence)                  the stream's watermark moves on
+    low watermark   ----->------>            ---------->
+    samples         . . . . . . . x x x . .  . . . . . . x x x x x x x x x x x x
+                                  missing                missing
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _NEVER_US = 2**62
 
 
 class PaneCount(NamedTuple):
-    """Of a pane that ends at `end_us`: samples a mote was due to take, and how many of them are missing."""
+    """The samples that a mote was due to take in a pane that ends at `end_us`, and how many of them are missing."""
 
     end_us: int
     expected: int
@@ -36,14 +34,14 @@ class PaneCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReceivedPacket:
-    """A packet that was taken in its turn, and what is known of it.
+    """A packet that was accepted in sequence, and its circumstances.
 
     Parameters
     ----------
     packet
         The packet.
     before_us, prior_clock_us
-        What the mote had promised before, and when; None if that is not known.
+        Low watermark and clock of the mote as of the packet before; None if they are not known.
     changed
         Whether the mote runs another program than with the packet before.
     gap
@@ -51,11 +49,11 @@ class ReceivedPacket:
     read
         False if its records could not be read.
     resumed
-        Whether it is the first since the proxy's restart, of a mote known from before.
+        Whether it is the first since the proxy's restart, of a mote known from before the restart.
     not_before_us
-        What the mote was told: no sample of a new program is stamped before.
+        The mote was sent this bound: no sample of a new program is stamped before it.
     watermark_us
-        Of the stream: what is stamped before comes too late.
+        Of the stream: samples stamped before it are late.
     """
 
     packet: Packet
@@ -69,8 +67,8 @@ class ReceivedPacket:
     watermark_us: int | None = None
 
     @property
-    def promise_us(self) -> int:
-        """What the mote has promised with it."""
+    def low_watermark_us(self) -> int:
+        """Of the mote, as of this packet."""
         return self.packet.promise_us if self.before_us is None else max(self.packet.promise_us, self.before_us)
 
 
@@ -82,11 +80,11 @@ class SampleAccount:
     need
         What the demand needs of the mote.
     fingerprint
-        The form in which it is told aggregates or events; empty for samples.
+        Push-down fingerprint of the aggregates or events that the mote reports for the demand; empty for samples.
     pane_us
-        It counts in panes of this width.
+        Width of the panes in which samples are counted.
     demanded_us
-        Nothing was asked of samples before this instant.
+        No sample was demanded before this instant.
     """
 
     def __init__(self, need: Need, fingerprint: str, pane_us: int, demanded_us: int = LOWEST_US) -> None:
@@ -99,53 +97,53 @@ class SampleAccount:
         self._coverage: Coverage | None = None
         self._grids: list[tuple[int, int]] = []
         self._known_us = LOWEST_US
-        """While it runs no program that covers the need: up to where is known what became of the samples."""
+        """While the mote runs no program that covers the need: the fate of all samples before this is known."""
         self._missing: list[Span] = []
         self._doubtful: list[Span] = []
-        """Missing, unless records to come are about it."""
+        """Missing, unless records of later packets cover them."""
         self._absent: list[Span] = []
-        """A mote that promised to take no samples is not due to take any."""
+        """Spans in which no sample is due, as the mote announced that it takes none."""
         self._reported_us = LOWEST_US
 
     @property
     def aggregated(self) -> bool:
-        """Whether the mote tells aggregates of the samples, not the samples."""
+        """Whether the mote reports aggregates of the samples, not the samples."""
         return self._coverage is not None and self._coverage.pane_us > 0
 
     def begin(self, since_us: int, grid_us: int) -> None:
-        """Take the mote for due from an instant on, at whole multiples of `grid_us`, though it has told nothing yet."""
+        """Expect samples from an instant on, at whole multiples of `grid_us`, though none has been reported yet."""
         self.began_us = self._reported_us = self._known_us = since_us
         self._grids = [(since_us, grid_us)]
 
-    def join(self, coverage: Coverage, promise_us: int) -> None:
-        """Begin with a mote that runs a program that covers the need already."""
-        self.begin(promise_us, coverage.grid_us)
+    def begin_covered(self, coverage: Coverage, low_watermark_us: int) -> None:
+        """Begin with a mote that already runs a program that covers the need."""
+        self.begin(low_watermark_us, coverage.grid_us)
         self._coverage = coverage
         if coverage.fills:
-            # It may be that a change was lost, and nobody knows since.
-            self._doubtful.append((promise_us, _NEVER_US))
+            # A change may have been lost, and then the values since it are not known.
+            self._doubtful.append((low_watermark_us, _NEVER_US))
 
     def packet_received(self, received: ReceivedPacket, coverage: Coverage | None) -> None:
-        """Take note of a packet; `coverage` is that by the program it names."""
+        """Note a packet; `coverage` is that of the program it names."""
         first_us = coverage.first_reported_us(received.packet) if coverage is not None and received.read else None
         before = self._coverage
         if before is not None and received.before_us is not None:
             self._note_absence(before, received.prior_clock_us, received.before_us)
         if before is not None and coverage is not None and not received.changed and received.before_us is not None:
-            self._go_on(before, received, received.before_us, first_us)
+            self._continue(before, received, received.before_us, first_us)
             return
         if before is not None:
             self._end(before, received)
         if coverage is not None:
             self._start(coverage, received, first_us)
 
-    def unaffected(self, clock_us: int, promise_us: int, watermark_us: int | None) -> bool:
-        """Return whether :meth:`packet_received` has nothing to note of a packet with samples that goes on as before.
+    def unaffected(self, clock_us: int, low_watermark_us: int, watermark_us: int | None) -> bool:
+        """Return whether :meth:`packet_received` would change nothing for a packet with samples in sequence.
 
         Parameters
         ----------
-        clock_us, promise_us
-            What the mote's clock showed, and what it had promised, with the packet before.
+        clock_us, low_watermark_us
+            Of the mote, as of the packet before.
         watermark_us
             Of the stream; None before the first.
         """
@@ -153,41 +151,43 @@ class SampleAccount:
         return (
             coverage is not None
             and not self._doubtful
-            and (watermark_us is None or watermark_us <= promise_us)
-            and multiples_in([(clock_us + 1, promise_us)], coverage.grid_us) <= 0
+            and (watermark_us is None or watermark_us <= low_watermark_us)
+            and multiples_in([(clock_us + 1, low_watermark_us)], coverage.grid_us) <= 0
         )
 
-    def stop(self, promise_us: int | None) -> None:
-        """Take note that the mote began anew, from nothing: what it had not sent is lost."""
+    def stop(self, low_watermark_us: int | None) -> None:
+        """Note that the mote rebooted: the samples that it had not sent are lost."""
         coverage, self._coverage = self._coverage, None
-        if coverage is not None and promise_us is not None:
-            self._known_us = max(coverage.pane_of(promise_us), self._reported_us)
+        if coverage is not None and low_watermark_us is not None:
+            self._known_us = max(coverage.pane_of(low_watermark_us), self._reported_us)
         self._missing += within(self._doubtful, (LOWEST_US, self._known_us))
         self._doubtful.clear()
 
     def lose(self, begin_us: int, end_us: int) -> None:
-        """Take note of samples that were given up after they had come."""
+        """Note samples that were dropped after they had been accepted."""
         self._missing.append((begin_us, end_us))
 
-    def counts_until(self, until_us: int, promise_us: int | None, clock_us: int, most: int) -> Iterator[PaneCount]:
-        """Yield the counts of the panes that end up to an instant, and that nothing was yielded of before.
+    def counts_until(
+        self, until_us: int, low_watermark_us: int | None, clock_us: int, most: int
+    ) -> Iterator[PaneCount]:
+        """Yield the counts of the panes that end up to an instant and were not yielded before.
 
         Parameters
         ----------
         until_us
-            The stream goes on from there: what has not come by now is missing.
-        promise_us, clock_us
-            What the mote has promised with its last packet, and when.
+            The new watermark of the stream: samples before it that have not arrived are missing.
+        low_watermark_us, clock_us
+            Of the mote, as of its last packet.
         most
-            Panes to tell of; what is between them and `until_us` is not known then.
+            Panes to yield; later ones that end by `until_us` are not counted at all.
         """
         if self.began_us is None:
             return
         coverage = self._coverage
         known_us = self._known_us
-        if coverage is not None and promise_us is not None:
-            self._note_absence(coverage, clock_us, promise_us)
-            known_us = coverage.pane_of(promise_us)
+        if coverage is not None and low_watermark_us is not None:
+            self._note_absence(coverage, clock_us, low_watermark_us)
+            known_us = coverage.pane_of(low_watermark_us)
         missing = united([*self._missing, *self._doubtful, (known_us, _NEVER_US)])
         begin_us = self._reported_us
         last_us = until_us // self.pane_us * self.pane_us
@@ -210,38 +210,38 @@ class SampleAccount:
             found += sum(multiples_in(within(missing, each), grid_us) for each in due)
         return PaneCount(pane[1], expected, found)
 
-    def _go_on(self, coverage: Coverage, received: ReceivedPacket, before_us: int, first_us: int | None) -> None:
-        """Go on under the same program."""
-        promise_us = received.promise_us
+    def _continue(self, coverage: Coverage, received: ReceivedPacket, before_us: int, first_us: int | None) -> None:
+        """Continue under the same program."""
+        low_watermark_us = received.low_watermark_us
         if received.gap or not received.read:
-            # A lost packet told of no more than was over when it was sent, which was before this one.
-            until_us = coverage.pane_of(received.packet.clock_us) if coverage.pane_us else promise_us
+            # A lost packet reported only panes that had ended when it was sent, which was before this one.
+            until_us = coverage.pane_of(received.packet.clock_us) if coverage.pane_us else low_watermark_us
             self._doubtful.append((coverage.pane_of(before_us), _NEVER_US if coverage.fills else until_us))
         if first_us is not None or not (coverage.pane_us or coverage.fills):
-            self._settle_doubts(promise_us if first_us is None else first_us)
+            self._settle(low_watermark_us if first_us is None else first_us)
         if received.watermark_us is not None and received.watermark_us > before_us:
-            late_us = min(coverage.pane_of(received.watermark_us), promise_us)
+            late_us = min(coverage.pane_of(received.watermark_us), low_watermark_us)
             self._missing.append((coverage.pane_of(before_us), late_us))
 
-    def _settle_doubts(self, known_from_us: int) -> None:
-        """Take all that is in doubt before an instant for missing, and nothing after it."""
+    def _settle(self, known_from_us: int) -> None:
+        """Count doubtful samples before an instant as missing, and those after it as reported."""
         self._missing += within(self._doubtful, (LOWEST_US, known_from_us))
         self._doubtful.clear()
 
     def _end(self, coverage: Coverage, received: ReceivedPacket) -> None:
-        """Let a program go: the mote runs another one."""
+        """End a program: the mote runs another one."""
         before_us = self._known_us if received.before_us is None else received.before_us
-        self._known_us = coverage.pane_of(before_us) if received.gap or not received.read else received.promise_us
+        self._known_us = coverage.pane_of(before_us) if received.gap or not received.read else received.low_watermark_us
         if coverage.fills:
-            # What had not changed by the end of a program was not sent, and is not filled in.
+            # Unchanged samples at the end of a program were not sent, and are not filled in.
             self._known_us = before_us
-        self._settle_doubts(self._known_us)
+        self._settle(self._known_us)
         self._coverage = None
 
     def _start(self, coverage: Coverage, received: ReceivedPacket, first_us: int | None) -> None:
         """Begin with a program that covers the need."""
         self._coverage = coverage
-        from_us = received.promise_us if first_us is None else first_us
+        from_us = received.low_watermark_us if first_us is None else first_us
         if self.began_us is None:
             since_us = from_us
             if received.gap:
@@ -259,13 +259,13 @@ class SampleAccount:
         if coverage.fills and first_us is None and received.gap:
             self._doubtful.append((from_us, _NEVER_US))
 
-    def _note_absence(self, coverage: Coverage, clock_us: int, promise_us: int) -> None:
-        """Where a mote mote_watermarks more than to wait for its next sample, it takes none until then."""
-        if multiples_in([(clock_us + 1, promise_us)], coverage.grid_us) > 0:
-            self._absent.append((clock_us + 1, promise_us))
+    def _note_absence(self, coverage: Coverage, clock_us: int, low_watermark_us: int) -> None:
+        """Note that no sample is due where the low watermark of a mote is beyond its next sample: it takes none."""
+        if multiples_in([(clock_us + 1, low_watermark_us)], coverage.grid_us) > 0:
+            self._absent.append((clock_us + 1, low_watermark_us))
 
     def _forget(self) -> None:
-        """Forget what is about panes told of."""
+        """Forget spans of panes that have been reported."""
         rest = (self._reported_us, _NEVER_US)
         self._missing, self._absent = within(united(self._missing), rest), within(united(self._absent), rest)
         while len(self._grids) > 1 and self._grids[1][0] <= self._reported_us:

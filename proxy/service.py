@@ -1,7 +1,7 @@
-"""The proxy as one asyncio process: hands frames and time to the pure cores and carries out what they say.
+"""The proxy as one asyncio process: passes frames and time to the pure cores and carries out their instructions.
 
 Tasks: the link receives; "flush" cuts batches and writes to disk; "send batches" publishes them; "catalog" publishes
-entries; "clock" tells the cores that time passes. One thread waits for the disk.
+entries; "clock" lets time pass in the cores; "devices" publishes messages of drivers. One thread waits for the disk.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _CATALOG_SECONDS = 0.25
 _PAUSE_AFTER_FAILED_PUBLISH_SECONDS = 0.5
 _SHUTDOWN_SECONDS = 2.0
 LONGEST_HOLD_SECONDS = 2.0
-"""While a slow disk writes and little room is left, messages are left with the broker for so long."""
+"""While a slow disk writes and little room is left, messages stay at the broker for this long at most."""
 _POSITIONS_EVERY_US = 30_000_000
 CLOCK_EVERY_US = 10_000_000
-"""The cluster hears this often what the proxy's clock shows, and how much waits in its spool."""
+"""How often the proxy publishes its clock, and how much waits in its spool."""
 
 
 class ProxyService:
@@ -55,15 +55,15 @@ class ProxyService:
     Parameters
     ----------
     settings
-        How it runs.
+        Of the proxy.
     stores
         Its databases, open.
     make_link
         Makes its link to the broker.
     clocks
-        Where the time comes from.
+        Give the time.
     drivers
-        Of devices that are no motes of Fjord.
+        Of devices of other makers.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ProxyService:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set: then write what waits, say farewell and return."""
+        """Run until `stop` is set: then write what waits, publish the status "offline" and return."""
         self.intake.carry_out(self._restore())
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -158,10 +158,10 @@ class ProxyService:
                     task.cancel()
 
     async def flush(self) -> None:
-        """Cut what waits into batches, put them on disk, and hand them over for delivery.
+        """Cut waiting tuples into batches, put them on disk, and pass them on for delivery.
 
-        A failed write is counted and tried again at the next flush: nothing is cut meanwhile, and the bounded queue of
-        each stream takes the rest.
+        A failed write is counted and tried again at the next flush. Until then no further batch is cut, and tuples wait
+        in the bounded queues of their streams.
         """
         async with self._flushing:
             await self._write(self._flush_batches())
@@ -189,7 +189,7 @@ class ProxyService:
         await self.receiver.receive(messages)
 
     async def _hold_back(self) -> None:
-        """Wait for the flush under way, which makes room; the broker keeps what comes meanwhile."""
+        """Wait for the present flush, which makes room; the broker keeps messages meanwhile."""
         self.metrics.count("held_back")
         try:
             async with asyncio.timeout(LONGEST_HOLD_SECONDS), self._flushing:
@@ -295,16 +295,16 @@ class ProxyService:
             offer = StreamOffer(VERSION, self.settings.name, schema)
             topic = topics.stream_offer(self.settings.name, name)
             await self.link.publish(Message(topic, encode(offer), retain=True))
-            if self.intake.offers[name] == schema:  # else another has been announced meanwhile
+            if self.intake.offers[name] == schema:  # otherwise another schema has been announced meanwhile
                 self.intake.unoffered.discard(name)
 
     async def _publish_state(self) -> None:
         now_us = self._clocks.radio()
         if now_us - self._clock_published_us >= CLOCK_EVERY_US:
             self._clock_published_us = now_us
-            said = ProxyClock(VERSION, self.settings.name, self._clocks.real())
-            # Quality of service 0: what comes late says nothing.
-            await self.link.publish(Message(topics.proxy_clock(self.settings.name), encode(said), qos=0))
+            clock = ProxyClock(VERSION, self.settings.name, self._clocks.real())
+            # Quality of service 0: a late message is useless.
+            await self.link.publish(Message(topics.proxy_clock(self.settings.name), encode(clock), qos=0))
             await self.link.publish(await spool_report(self.settings.name, self.stores, self._clocks.real()))
 
     async def _publish_reports(self) -> None:
@@ -326,4 +326,4 @@ class ProxyService:
         await self.flush()
         with contextlib.suppress(LinkError, TimeoutError):
             async with asyncio.timeout(_SHUTDOWN_SECONDS):
-                await self.link.publish(self._session.death)
+                await self.link.publish(self._session.will)

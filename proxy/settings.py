@@ -1,6 +1,6 @@
 """The proxy's settings: every default in one place, written by `fjord proxy --print-config` as a TOML file.
 
-A value is taken from the command line, else from the environment, else from the file, else it is the default.
+A value comes from the command line, else from the environment, else from the file, else it is the default.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class ProxySettings(BaseModel):
     broker_silence: Duration = Field(
         round(SILENCE_SECONDS * 1e6),
         ge=1_000_000,
-        description="A broker that sends nothing for so long has hung: connect anew.",
+        description="A broker that sends nothing for this long has hung: connect again.",
     )
-    data: str = Field("", description="Folder of catalog, spool and quarantine; empty takes .fjord/proxy-<name>.")
+    data: str = Field("", description="Folder of catalog, spool and quarantine; empty for .fjord/proxy-<name>.")
     drivers: str = Field("", description="TOML file of drivers for devices of other makers; empty for none.")
     flush_interval: Duration = Field(
         100_000, le=LONGEST_PAUSE_US, description="At most this long an accepted sample waits for its batch."
@@ -87,22 +87,23 @@ class ProxySettings(BaseModel):
     resend_after: Duration = Field(3_000_000, description="Without an acknowledgement for this long, send again.")
     silence_after: Duration | None = Field(
         None,
-        description="A mote not heard for this long no longer holds back others; unset, three times its longest gap.",
+        description="A mote that is silent for this long holds back no others; unset, three times its longest gap.",
     )
     patience: Duration = Field(
         10_000_000, description="How long a mote that should sample and has not begun holds back the others."
     )
     max_clock_ahead: DurationOrNone = Field(
-        60_000_000, description="A clock that is further ahead is wrong, and its samples are refused; 0s takes any."
+        60_000_000, description="A clock further ahead is wrong, and its samples are rejected; 0s accepts any."
     )
     max_clock_behind: DurationOrNone = Field(
-        3_600_000_000, description="A clock that is further behind is wrong, and its samples are refused; 0s takes any."
+        3_600_000_000,
+        description="A clock that is further behind is wrong, and its samples are rejected; 0s accepts any.",
     )
     clock_tolerance: Duration | None = Field(
         None, description="Correct motes' clocks that may be off by more than this; unset never does (as replays need)."
     )
     reorder_within: DurationOrNone = Field(
-        2_000_000, description="Packets wait so long for those they overtook; 0s takes them as they come."
+        2_000_000, description="Packets wait this long for those they overtook; 0s accepts them in any order."
     )
     samples_per_packet: int = Field(1, ge=1, le=1024, description="Samples a mote packs into one packet.")
     listen_every: Duration = Field(_LISTEN.every_us, description="Time between two listen windows of a mote.")
@@ -113,8 +114,8 @@ class ProxySettings(BaseModel):
     counters_interval: Duration = Field(
         10_000_000, description="As entry_interval, when nothing but the mote's counters has changed."
     )
-    max_motes: int = Field(10_000, ge=1, description="Motes this proxy takes on.")
-    max_streams: int = Field(1_000, ge=1, description="Streams this proxy takes on.")
+    max_motes: int = Field(10_000, ge=1, description="Motes of this proxy at most.")
+    max_streams: int = Field(1_000, ge=1, description="Streams of this proxy at most.")
     quarantine_entries: int = Field(1_000, ge=1, le=100_000, description="Rejected frames kept for inspection.")
     metrics_port: int | None = Field(
         None, ge=1, le=_LARGEST_PORT, description="Port for Prometheus on 127.0.0.1; unset for none."
@@ -138,7 +139,7 @@ class ProxySettings(BaseModel):
 
 
 def parse_host_port(text: str) -> tuple[str, int]:
-    """Take ``HOST``, ``HOST:PORT`` or ``[IPv6]:PORT`` apart; without a port it is 1883.
+    """Parse ``HOST``, ``HOST:PORT`` or ``[IPv6]:PORT``; without a port it is 1883.
 
     Raises
     ------
@@ -173,7 +174,7 @@ def variable_of(name: str) -> str:
 def load_settings(
     options: Mapping[str, object], environment: Mapping[str, str], file: Path | None = None
 ) -> ProxySettings:
-    """Return the settings; `options` of None do not count.
+    """Return the settings; `options` of None are ignored.
 
     Raises
     ------

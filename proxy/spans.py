@@ -61,7 +61,7 @@ def without(spans: Iterable[Span], removed: Iterable[Span]) -> list[Span]:
 
 
 def multiples_in(spans: Iterable[Span], period_us: int) -> int:
-    """Return how many whole multiples of a period lie in disjoint spans: that is where samples are taken.
+    """Return how many whole multiples of a period lie in disjoint spans: at these instants samples are taken.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """The spool: batches on disk until the cluster has acknowledged them.
 
-One transaction stores batches together with how far each stream has come and which packets went into them, so that
-after a crash numbers go on without a gap, nothing is stored twice, and what was lost in memory is counted as lost.
+One transaction stores batches together with the progress of each stream and the last packet of each mote. So after a
+crash numbers continue without a gap, nothing is stored twice, and samples lost in memory are counted as lost.
 
-SQLite notices damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
-would reject a damaged batch as a garbled message, and acknowledge nothing, for it cannot know which it is.
+SQLite detects damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
+would reject a damaged batch as a garbled message, and acknowledge nothing, as it cannot know which batch it is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SpooledBatch:
     rows: int
     payload: bytes
     spooled_us: int | None = None
-    """Real time at which it was put there; None if nobody knows."""
+    """Real time at which it was spooled; None if that is not known."""
 
 
 class DamagedBatchError(StoreError):
@@ -55,7 +55,7 @@ class Spool:
     path
         Of the database.
     proxy
-        Whose; a spool of another proxy is refused.
+        Name of the proxy; the spool of another proxy is rejected.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Spool:
         progress: Iterable[StreamProgress] = (),
         positions: Iterable[MotePosition] = (),
     ) -> None:
-        """Store batches, with what must be known of them after a restart; on return they are on disk.
+        """Store batches and the progress that they bring; on return they are on disk.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Spool:
         Raises
         ------
         DamagedBatchError
-            They are not what was spooled.
+            The bytes have changed since they were spooled.
         StoreError
             They cannot be read.
         """
@@ -158,13 +158,13 @@ class Spool:
         self.size_bytes -= sum(int(row[0]) for row in rows)
 
     def progress(self) -> list[StreamProgress]:
-        """Return how far each stream had come; raises StoreError."""
+        """Return the progress of each stream; raises StoreError."""
         with reading(self.path):
             rows = self._connection.execute("SELECT stream, sequence, watermark_us, sampling FROM progress").fetchall()
         return [StreamProgress(row[0], row[1], row[2], bool(row[3])) for row in rows]
 
     def positions(self) -> dict[str, MotePosition]:
-        """Return, by mote, up to which packet its samples are stored; raises StoreError."""
+        """Return, by mote, the last packet whose samples are stored; raises StoreError."""
         with reading(self.path):
             rows = self._connection.execute("SELECT mote, boot, sequence, clock_us FROM positions").fetchall()
         return {row[0]: MotePosition(*row) for row in rows}
@@ -176,7 +176,7 @@ class Spool:
         return {row[0]: int(row[1]) for row in rows}
 
     def waiting_since_us(self) -> int | None:
-        """Return since when the batch waits that waits longest; None for none or if unknown; raises StoreError."""
+        """Return when the oldest waiting batch was spooled; None for none or if unknown; raises StoreError."""
         with reading(self.path):
             row = self._connection.execute(
                 "SELECT min(spooled_us) FROM batches"
@@ -190,7 +190,7 @@ class Spool:
 
 
 def _decodes(batch: SpooledBatch) -> bool:
-    """Return whether a batch can be what was spooled; for one spooled by a version that made no checksums."""
+    """Return whether a batch may be undamaged; for one that an earlier version spooled without a checksum."""
     try:
         found = decode_batch(batch.payload)
     except FrameError:

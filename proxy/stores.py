@@ -29,7 +29,7 @@ class Stores:
     thread: ThreadPoolExecutor
 
     async def in_thread(self, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
-        """Do disk work in the stores' thread; work is done in the order it is handed over."""
+        """Do disk work in the stores' thread; calls run in the order in which they are made."""
         future = self.thread.submit(work, *arguments, **keywords)
         return await asyncio.wrap_future(future)
 

@@ -134,7 +134,9 @@ class StreamState:
             before: float | None = None
             for sample in tuples:
                 value = sample.values[place]
-                if isinstance(value, int | float) and (sample.aggregated is None or sample.aggregated.form is None):
+                if isinstance(value, int | float) and (
+                    sample.aggregated is None or sample.aggregated.fingerprint is None
+                ):
                     self.observed.see(each.name, float(value), before)
                     before = float(value)
 
@@ -170,7 +172,7 @@ class StreamState:
         return after_us if ended else None
 
     def counted_since(self, began: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
-        """Return, by form, from when on the first of the stream's motes is due to take samples.
+        """Return, by fingerprint, from when on the first of the stream's motes is due to take samples.
 
         Parameters
         ----------
@@ -180,9 +182,9 @@ class StreamState:
         found = self._counted_since_us
         new: dict[str, int] = {}
         for each in began:
-            for form, since_us in each.items():
-                if form not in found:
-                    new[form] = min(since_us, new.get(form, since_us))
+            for fingerprint, since_us in each.items():
+                if fingerprint not in found:
+                    new[fingerprint] = min(since_us, new.get(fingerprint, since_us))
         found.update(new)
         return found
 
@@ -252,6 +254,8 @@ class StreamState:
         self.merger = Merger(folded, self.style, self.observed)
         counted = [each.demand.completeness for each in folded.classes if each.demand.completeness is not None]
         self._counted_panes_us = frozenset(each.pane_us for each in counted)
-        forms = {each.form for each in counted}
-        self._counted_since_us = {form: at for form, at in self._counted_since_us.items() if form in forms}
+        fingerprints = {each.form for each in counted}
+        self._counted_since_us = {
+            fingerprint: at for fingerprint, at in self._counted_since_us.items() if fingerprint in fingerprints
+        }
         return folded.refused

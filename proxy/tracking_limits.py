@@ -14,24 +14,24 @@ _GAPS_UNTIL_SILENT = 3
 
 @dataclass(frozen=True, slots=True)
 class TrackingLimits:
-    """With how much patience motes are treated.
+    """How long motes are waited for, and how far their clocks may be off.
 
     Parameters
     ----------
     silence_after_us
-        Not heard for this long, a mote is silent; None takes three times the longest gap its listen schedule allows,
-        and at least two seconds. Real time.
+        A mote that sends nothing for this long is silent; None for three times the longest gap that its listen schedule
+        allows, and at least two seconds. Real time.
     patience_us
         How long a mote that should sample but has not begun holds back the watermark, so that its first samples are not
         late. Real time.
     attempts
-        After so many controls without effect the mote is reported.
+        A mote is reported after this many controls without effect.
     clock
         How far a mote's clock may be from real time. One that announces a replay runs on a clock of its own.
     clock_tolerance_us
-        A mote whose clock may be off by more is told to move it; None for never.
+        A clock that may be off by more is corrected; None for never.
     reorder_within_us
-        How long packets wait for those that they overtook; 0 for not at all.
+        How long packets wait for those that they overtook; 0 does not wait.
     """
 
     silence_after_us: int | None = None
@@ -43,13 +43,13 @@ class TrackingLimits:
 
     @property
     def shortest_silence_us(self) -> int:
-        """No mote heard since is silent yet."""
+        """A mote that has sent a packet within this time is not silent."""
         return SHORTEST_SILENCE_US if self.silence_after_us is None else self.silence_after_us
 
     def silent_after_us(self, programs: Iterable[SamplingProgram]) -> int:
-        """Return how long a mote that runs one of these programs may be unheard, in real time.
+        """Return how long a mote that runs one of these programs may send nothing, in real time.
 
-        However slowly it samples, a mote sends something once per listen interval.
+        However slowly it samples, a mote sends a packet once per listen interval.
         """
         if self.silence_after_us is not None:
             return self.silence_after_us

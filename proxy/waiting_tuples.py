@@ -1,4 +1,4 @@
-"""Tuples on their way from a packet to a batch: those of one packet stay together until the batch is written. Pure."""
+"""Tuples between packet and batch: those of one packet stay together until the batch is written. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BYTES_PER_AGGREGATE = 64
 
 
 class MotePosition(NamedTuple):
-    """Up to where the packets of a mote have been taken over."""
+    """The last packet of a mote that was accepted."""
 
     mote: str
     boot: int
@@ -26,10 +26,10 @@ class MotePosition(NamedTuple):
 
 
 class Aggregated(NamedTuple):
-    """What a tuple is that is no plain sample; see the columns of :func:`protocols.wire.batches.aggregate_fields`."""
+    """The columns of a tuple that is no plain sample; see :func:`protocols.wire.batches.aggregate_fields`."""
 
-    form: str | None = None
-    excepted: str | None = None
+    fingerprint: str | None = None
+    covered_by: str | None = None
     pane_us: int | None = None
     samples: int | None = None
     measures: tuple[tuple[str, Value], ...] = ()
@@ -50,9 +50,9 @@ class WaitingTuple(NamedTuple):
     position
         Of the packet.
     at_default_rate
-        Whether the mote would have taken it at its default period too; an aggregate or event counts as that.
+        Whether the mote would have sampled it at its default period too; always true of an aggregate or event.
     aggregated
-        None for a sample that counts for everybody.
+        None for a sample that counts for every query.
     """
 
     start_us: int
@@ -65,9 +65,9 @@ class WaitingTuple(NamedTuple):
 class PacketTuples(msgspec.Struct, frozen=True, gc=False):
     """The tuples of one packet, at least one, column by column. It behaves as a sequence of :class:`WaitingTuple`.
 
-    One is made for each packet, and very many may wait. So it is quick to make, and made of what the garbage collector
-    need not look at: plain tuples of plain values, which cannot be part of a cycle. Collecting would else take a fifth
-    of the proxy's time.
+    One is made for each packet, and very many may wait. So it is quick to make, and the garbage collector ignores it:
+    plain tuples of plain values cannot be part of a cycle. Otherwise collecting garbage would cost a fifth of the
+    proxy's time.
 
     Parameters
     ----------
@@ -92,9 +92,9 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
     def of(cls, tuples: Iterable[WaitingTuple], default_period_us: int = 1) -> PacketTuples:
         """Return tuples, at least one, that came in the same packet of a mote with this default period."""
         starts_us, rows, positions, _, aggregated = zip(*tuples, strict=True)
-        told = aggregated if any(aggregated) else ()
+        extras = aggregated if any(aggregated) else ()
         mote, boot, sequence, clock_us = positions[0]
-        return cls(mote, boot, sequence, clock_us, default_period_us, starts_us, rows, told)
+        return cls(mote, boot, sequence, clock_us, default_period_us, starts_us, rows, extras)
 
     @property
     def position(self) -> MotePosition:
@@ -106,10 +106,10 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
 
     def __iter__(self) -> Iterator[WaitingTuple]:
         position, aggregated = self.position, self.aggregated or repeat(None)
-        for start_us, row, told in zip(self.starts_us, self.rows, aggregated, strict=False):
-            sample = told is None or told.form is None
-            at_default_rate = not sample or start_us % self.default_period_us == 0
-            yield WaitingTuple(start_us, row, position, at_default_rate, told)
+        for start_us, row, extra in zip(self.starts_us, self.rows, aggregated, strict=False):
+            is_sample = extra is None or extra.fingerprint is None
+            at_default_rate = not is_sample or start_us % self.default_period_us == 0
+            yield WaitingTuple(start_us, row, position, at_default_rate, extra)
 
     def cut(self, first: int, end: int | None = None) -> PacketTuples:
         """Return the tuples from `first` up to `end`."""
@@ -147,7 +147,8 @@ class TupleSize:
         for place in self._texts:
             texts = [row[place] for row in packet.rows]
             size_bytes += sum(len(text.encode()) for text in texts if isinstance(text, str))
-        for told in packet.aggregated:
-            if told is not None:
-                size_bytes += _BYTES_PER_AGGREGATE + _BYTES_PER_NUMBER * len(told.measures) + len(told.excepted or "")
+        for extra in packet.aggregated:
+            if extra is not None:
+                size_bytes += _BYTES_PER_AGGREGATE + _BYTES_PER_NUMBER * len(extra.measures)
+                size_bytes += len(extra.covered_by or "")
         return size_bytes

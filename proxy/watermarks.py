@@ -1,6 +1,6 @@
 """The low watermark of a stream at a proxy: before which instant no further tuple will be forwarded.
 
-Pure. It is the minimum of the mote_watermarks of all motes that may still deliver, and never goes back.
+Pure. It is the minimum of the low watermarks of all motes that may still deliver, and never goes back.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Iterable
 import msgspec
 
 LOWEST_US = -(2**62)
-"""The watermark that mote_watermarks nothing."""
+"""The watermark that guarantees nothing."""
 
 
 class MoteWatermark(msgspec.Struct, frozen=True, gc=False):
-    """How one mote bounds the watermark. Each cut looks at those of all motes, so it has to be quick to make.
+    """How one mote bounds the watermark. Each cut needs those of all motes, so it has to be quick to make.
 
     Parameters
     ----------
     instant_us
-        No sample of the mote that is still to come is stamped before it; None if the proxy does not know yet, and then
-        the watermark stands.
+        No sample that the mote has still to send is stamped before it; None if the proxy does not know yet, and then
+        the watermark does not move.
     """
 
     instant_us: int | None
@@ -32,16 +32,16 @@ def advance(watermark_us: int | None, mote_watermarks: Iterable[MoteWatermark]) 
     Parameters
     ----------
     watermark_us
-        What it was; None before the first.
+        The present one; None before the first.
     mote_watermarks
-        Of the motes that hold it; without any it stands.
+        Of the motes that hold it; without any it does not move.
     """
     lowest: int | None = None
-    for promise in mote_watermarks:
-        if promise.instant_us is None:
+    for each in mote_watermarks:
+        if each.instant_us is None:
             return watermark_us
-        if lowest is None or promise.instant_us < lowest:
-            lowest = promise.instant_us
+        if lowest is None or each.instant_us < lowest:
+            lowest = each.instant_us
     if lowest is None:
         return watermark_us
     return lowest if watermark_us is None else max(lowest, watermark_us)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from protocols.mqtt.link import BrokerAddress
 
 WantedEngine: TypeAlias = Literal["auto", "mosquitto", "amqtt"]
-"""What a user can ask for; "auto" prefers Mosquitto."""
+"""Engines that a user can request; "auto" prefers Mosquitto."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class BrokerSettings:
     host
         Address to listen on.
     port
-        TCP port; 0 takes a free one.
+        TCP port; 0 for a free one.
     password_file
-        Users and passwords as written by ``mosquitto_passwd``; None lets everybody in.
+        Users and passwords as written by ``mosquitto_passwd``; None lets every client in.
     persist
         Folder that keeps sessions and retained messages over a restart; None keeps them in memory.
     """
@@ -42,7 +42,7 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """An engine, why it was taken, and the program to run (None: it runs inside this process)."""
+    """An engine, why it was chosen, and the program to run (None: it runs inside this process)."""
 
     engine: Engine
     reason: str
@@ -55,7 +55,7 @@ def choose_engine(wanted: WantedEngine, settings: BrokerSettings, program: Path 
     Parameters
     ----------
     wanted
-        What the user asked for.
+        The user's request.
     settings
         What the broker should be.
     program
@@ -64,11 +64,11 @@ def choose_engine(wanted: WantedEngine, settings: BrokerSettings, program: Path 
     Raises
     ------
     UnsafeListenerError
-        Others could reach it and it would ask for no password.
+        Other machines could reach it without a password.
     EngineMissingError
-        The wish needs Mosquitto and there is none.
+        The request needs Mosquitto and there is none.
     EngineLimitError
-        The wish is beyond amqtt.
+        amqtt cannot fulfil the request.
     """
     if settings.password_file is None and not is_loopback(settings.host):
         raise UnsafeListenerError(settings.host)
@@ -80,9 +80,9 @@ def choose_engine(wanted: WantedEngine, settings: BrokerSettings, program: Path 
     if wanted == "amqtt":
         if options:
             raise EngineLimitError(options[0])
-        return Choice(engine=Engine.AMQTT, reason="asked for")
+        return Choice(engine=Engine.AMQTT, reason="requested")
     if program is not None:
-        reason = "asked for" if wanted == "mosquitto" else f"installed as {program}"
+        reason = "requested" if wanted == "mosquitto" else f"installed as {program}"
         return Choice(engine=Engine.MOSQUITTO, reason=reason, program=program)
     if wanted == "mosquitto":
         raise EngineMissingError("--engine mosquitto")
@@ -115,9 +115,9 @@ class LocalBroker(BrokerAddress):
     Parameters
     ----------
     engine
-        What the broker is; amqtt speaks MQTT 3.1.1 only.
+        The program that runs; amqtt supports MQTT 3.1.1 only.
     reason
-        Why this engine was taken, in a few words for people.
+        Why this engine was chosen, in a few words for the user.
     """
 
     engine: Engine

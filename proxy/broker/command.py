@@ -25,7 +25,7 @@ class _WantedEngine(StrEnum):
 def broker(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 takes a free one.")] = 1883,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 for a free one.")] = 1883,
     engine: Annotated[
         _WantedEngine, typer.Option(help="auto: Mosquitto where it is installed, else the embedded amqtt.")
     ] = _WantedEngine.AUTO,
@@ -36,7 +36,7 @@ def broker(
         Path | None,
         typer.Option(help="Users and passwords, made by mosquitto_passwd.", exists=True, dir_okay=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Say where it listens as a line of JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print where it listens as a line of JSON.")] = False,
 ) -> None:
     """Run an MQTT broker on this machine until Ctrl-C."""
     import asyncio
@@ -54,19 +54,19 @@ async def _run(settings: BrokerSettings, engine: _WantedEngine, *, as_json: bool
     from proxy.broker.errors import BrokerFailedError
     from proxy.broker.running import broker_by_settings
 
-    asked_to_stop = asyncio.Event()
+    stop_requested = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(each, asked_to_stop.set)
+        asyncio.get_running_loop().add_signal_handler(each, stop_requested.set)
     async with broker_by_settings(settings, engine.value) as (address, running):
         if as_json:
             shown = {name: getattr(address, name) for name in ("host", "port", "engine", "reason")}
             typer.echo(json.dumps(shown))
         else:
             typer.echo(f"broker: {address.engine} on {address.host} port {address.port} ({address.reason})")
-        stopping = asyncio.create_task(asked_to_stop.wait(), name="asked to stop")
+        stopping = asyncio.create_task(stop_requested.wait(), name="stop requested")
         ended = asyncio.create_task(running.wait_ended(), name="broker ended")
         await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if not asked_to_stop.is_set():
+        if not stop_requested.is_set():
             raise BrokerFailedError(ended.result())
         ended.cancel()
         stopping.cancel()

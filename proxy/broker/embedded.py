@@ -36,7 +36,7 @@ class AdmitEveryone(BaseAuthPlugin):  # type: ignore[misc] # amqtt ships no type
     """
 
     async def authenticate(self, *, session: Session) -> bool:
-        """Say yes."""
+        """Return True."""
         _ = session
         return True
 
@@ -62,7 +62,7 @@ async def running_amqtt(settings: BrokerSettings) -> AsyncIterator[EmbeddedBroke
     PortInUseError
         Something already listens there.
     BrokerFailedError
-        amqtt refused to start.
+        amqtt did not start.
     """
     for library in ("amqtt", "transitions"):
         logger = logging.getLogger(library)

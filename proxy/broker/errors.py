@@ -1,4 +1,4 @@
-"""What can go wrong with a broker that Fjord starts."""
+"""Errors of a broker that Fjord starts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AddressError(BrokerError):
 
 
 class EngineMissingError(BrokerError):
-    """What was asked for needs Mosquitto, and this machine has none."""
+    """The request needs Mosquitto, and this machine has none."""
 
     def __init__(self, wanted_for: str) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ class EngineMissingError(BrokerError):
 
 
 class EngineLimitError(BrokerError):
-    """The embedded broker was asked for something that it cannot do."""
+    """The embedded broker does not support an option."""
 
     def __init__(self, option: str) -> None:
         super().__init__(f"the embedded broker amqtt cannot do {option}", hint="use --engine mosquitto")
@@ -54,7 +54,7 @@ class EngineLimitError(BrokerError):
 
 
 class UnsafeListenerError(BrokerError):
-    """A broker that others can reach must ask for passwords."""
+    """A broker that other machines can reach must require passwords."""
 
     def __init__(self, host: str) -> None:
         super().__init__(

@@ -31,7 +31,7 @@ _MESSAGES_IN_FLIGHT_PER_CLIENT: Final = 1_000
 # A client with a larger packet is disconnected; `message_size_limit` would drop it without a word.
 _LARGEST_PACKET_BYTES: Final = 16 * 1024**2
 
-# We say whom it is to run as, see `configuration`.
+# Its user is configured, see `configuration`.
 _EXPECTED_WARNING: Final = "Warning: Mosquitto should not be run as root"
 
 _log = get_logger(__name__)
@@ -55,7 +55,7 @@ def configuration(settings: BrokerSettings, *, as_root: bool) -> str:
         What the broker should be; the port must be set.
     as_root
         Whether root starts it. Mosquitto would then change its user, and the kernel forgets to end a child with its
-        parent when the child does that; so it is told to stay.
+        parent when the child does that; so it is configured to stay.
     """
     lines = [
         f"listener {settings.port} {settings.host}",
@@ -115,13 +115,13 @@ class MosquittoProcess:
             return
         if any("Address already in use" in line for line in self._lines):
             raise PortInUseError(self._settings.host, self._settings.port)
-        raise BrokerFailedError(" / ".join(self._lines) or "Mosquitto said nothing")
+        raise BrokerFailedError(" / ".join(self._lines) or "Mosquitto printed nothing")
 
     async def wait_ended(self) -> str:
-        """Wait until it ends by itself and say why."""
+        """Wait until it ends by itself and return why."""
         code = await self._process.wait()
         await self._reading
-        return f"Mosquitto ended with code {code}: {self._lines[-1] if self._lines else 'it said nothing'}"
+        return f"Mosquitto ended with code {code}: {self._lines[-1] if self._lines else 'it printed nothing'}"
 
     async def stop(self) -> None:
         """End it: politely, then by force after five seconds."""
@@ -142,9 +142,9 @@ class MosquittoProcess:
         while line := (await stream.readline()).decode(errors="replace").strip():
             self._lines.append(line)
             if line.startswith(("Error", "Warning")) and not line.startswith(_EXPECTED_WARNING):
-                _log.warning("mosquitto", said=line)
+                _log.warning("mosquitto", line=line)
             else:
-                _log.debug("mosquitto", said=line)
+                _log.debug("mosquitto", line=line)
             # Written once all listeners are open.
             if line.startswith("mosquitto version") and line.endswith("running"):
                 self._ready.set()

@@ -24,7 +24,7 @@ class RunningBroker(Protocol):
     """A broker that accepts connections."""
 
     async def wait_ended(self) -> str:
-        """Wait until it ends by itself and say why."""
+        """Wait until it ends by itself and return why."""
 
 
 @contextlib.asynccontextmanager
@@ -36,9 +36,9 @@ async def running_broker(
     Parameters
     ----------
     port
-        TCP port; None or 0 takes a free one.
+        TCP port; None or 0 for a free one.
     engine
-        "auto" takes Mosquitto where it is installed, amqtt where it is not.
+        "auto" chooses Mosquitto where it is installed, amqtt where it is not.
     host
         Address to listen on; one that only this machine can reach.
 
@@ -67,7 +67,7 @@ async def broker_by_settings(
             try:
                 broker = await stack.enter_async_context(_running(choice, actual))
             except PortInUseError:
-                # Between our look and the broker's start another program may take a port that we chose.
+                # Between our check and the broker's start another program may open the port that we chose.
                 if settings.port != 0 or attempt == _ATTEMPTS_TO_GET_A_FREE_PORT - 1:
                     raise
             else:
@@ -79,13 +79,13 @@ async def broker_by_settings(
 def _running(choice: Choice, settings: BrokerSettings) -> contextlib.AbstractAsyncContextManager[RunningBroker]:
     if choice.program is not None:
         return running_mosquitto(choice.program, settings)
-    from proxy.broker.embedded import running_amqtt  # noqa: PLC0415 (amqtt takes long to import)
+    from proxy.broker.embedded import running_amqtt  # noqa: PLC0415 (importing amqtt is slow)
 
     return running_amqtt(settings)
 
 
 def _available_port(host: str, port: int) -> int:
-    """Give ``port``, or a free one for 0, after a look whether one can listen there."""
+    """Return ``port``, or a free one for 0, after a check that it can be opened."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as listener:

@@ -1,9 +1,9 @@
-"""One foreign device as a mote: its values become samples, packets and mote_watermarks.
+"""One driven device as a mote: its values become samples, packets and low watermarks.
 
-Pure. A mote of Fjord samples at whole multiples of its period and says so; queries rely on it. A foreign device sends
-when it likes, so its value counts as the sample of the slot it falls in: it is stamped with the multiple of the period
-at or before its instant, and only the first value of a slot counts. Between messages the feed sends empty packets, as
-motes do, so that the device holds back nobody's watermark and can be asked for another program.
+Pure. A mote of Fjord samples at whole multiples of its period, and queries rely on it. A driven device sends at any
+time, so its value becomes the sample of its slot: it is stamped with the multiple of the period at or before its
+instant, and only the first value of a slot counts. Between messages the feed makes empty packets, as motes send
+them, so that the device does not hold back the watermark and can be sent another program.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from proxy.drivers.driver import Rejection
 from proxy.drivers.residual_filter import ResidualFilter
 
 ALWAYS_LISTENS_US = SECOND_US
-"""The listen window of packets of a device that can be spoken to at any time."""
+"""The listen window of packets of a device that can be sent controls at any time."""
 
 MOST_SLOTS = 10_000
-"""Slots remembered as filled, where values may come out of order."""
+"""Slots remembered as filled, where values may arrive out of order."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedTimes:
-    """How the time of values is treated.
+    """Bounds on the instants of values.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class FeedTimes:
     max_ahead_us
         How far a value may be ahead of the proxy's clock.
     silence_after_us
-        Without a message for this long the device counts as away and no more empty packets are sent.
+        A device that sends no message for this long counts as offline, and no more empty packets are made.
     """
 
     max_delay_us: int | None = None
@@ -46,7 +46,7 @@ class FeedTimes:
 
 @dataclass(frozen=True, slots=True)
 class DeviceDescription:
-    """What a device is: the fields of its announcement."""
+    """The fields of a device's announcement."""
 
     mote: str
     kind: str
@@ -62,23 +62,23 @@ class DeviceFeed:
     Parameters
     ----------
     description
-        What it is.
+        Of the device.
     times
-        How its time is treated.
+        Bounds on the instants of its values.
     radio_us
-        When it was first heard of.
+        Radio clock now.
     """
 
     def __init__(self, description: DeviceDescription, times: FeedTimes, *, radio_us: int) -> None:
         self.description = description
         self.program: SamplingProgram = SLEEP
         self._samples = 0
-        self.away = False
+        self.offline = False
         self._times = times
         self._number = 0
         self._residual = ResidualFilter(SLEEP)
         self._sequence = 0
-        self._promise_us: int | None = None
+        self._low_watermark_us: int | None = None
         self._begins_us: int | None = None
         self._filled: set[int] = set()
         self._received_radio_us = radio_us
@@ -87,17 +87,17 @@ class DeviceFeed:
         self._battery_news = False
 
     def announcement(self) -> Announcement:
-        """Return what the device is."""
-        about = self.description
+        """Return the announcement of the device."""
+        description = self.description
         return Announcement(
             version=VERSION,
-            mote=about.mote,
+            mote=description.mote,
             boot=0,
-            kind=about.kind,
-            stream=about.stream,
-            properties=dict(about.properties),
-            default_period_us=about.default_period_us,
-            minimum_period_us=about.minimum_period_us,
+            kind=description.kind,
+            stream=description.stream,
+            properties=dict(description.properties),
+            default_period_us=description.default_period_us,
+            minimum_period_us=description.minimum_period_us,
         )
 
     def run(
@@ -118,11 +118,11 @@ class DeviceFeed:
         return self._packet((), radio_us, received_us)
 
     def empty(self, *, radio_us: int, received_us: int) -> Packet:
-        """Return a packet without samples, in whose listen window the fleet may speak."""
+        """Return a packet without samples, in whose listen window the fleet may send controls."""
         return self._packet((), radio_us, received_us)
 
-    def heard(self, *, radio_us: int, battery: float | None = None) -> None:
-        """The device sent something; `battery` is the share that is left."""
+    def message_received(self, *, radio_us: int, battery: float | None = None) -> None:
+        """Note a message of the device; `battery` is the share that is left."""
         self._received_radio_us = radio_us
         if battery is not None and 0 <= battery <= 1 and battery != self._battery:
             self._battery = float(battery)
@@ -131,8 +131,8 @@ class DeviceFeed:
     def sample(
         self, values: Mapping[str, SampleValue], *, at_us: int, radio_us: int, received_us: int
     ) -> Packet | Rejection | None:
-        """Return the packet for values of instant `at_us`, None if they are not wanted, or why they are refused."""
-        self.heard(radio_us=radio_us)
+        """Return the packet for values of instant `at_us`, None if they are not needed, or why they are rejected."""
+        self.message_received(radio_us=radio_us)
         if at_us - received_us > self._times.max_ahead_us:
             ahead = (at_us - received_us) / SECOND_US
             return self._rejection("clock", f"values are stamped {ahead:.1f} s ahead of the proxy's clock")
@@ -140,7 +140,7 @@ class DeviceFeed:
             return None
         period_us = self.program.period_us
         start_us = at_us // period_us * period_us
-        if self._promise_us is not None and start_us < self._promise_us:
+        if self._low_watermark_us is not None and start_us < self._low_watermark_us:
             return self._behind(at_us, period_us)
         begins = self._begins_us is None or start_us >= self._begins_us
         if not begins or start_us in self._filled:
@@ -152,37 +152,37 @@ class DeviceFeed:
         self._fill(start_us)
         return self._packet(((start_us, sampled),), radio_us, received_us)
 
-    def beat(self, *, radio_us: int, received_us: int) -> Packet | None:
+    def heartbeat(self, *, radio_us: int, received_us: int) -> Packet | None:
         """Return the empty packet that is due, if one is."""
-        if self.away or radio_us - self._received_radio_us >= self._times.silence_after_us:
+        if self.offline or radio_us - self._received_radio_us >= self._times.silence_after_us:
             return None
         if radio_us - self._sent_radio_us < self.program.listen.every_us:
             return None
         return self._packet((), radio_us, received_us)
 
     def _behind(self, at_us: int, period_us: int) -> Rejection | None:
-        """Values of a slot that is promised to be over."""
-        behind_us = (self._promise_us or 0) - at_us
+        """Return why values of a slot before the low watermark are rejected; None if they are just not needed."""
+        behind_us = (self._low_watermark_us or 0) - at_us
         if behind_us <= (period_us if self._times.max_delay_us is None else 0):
             return None  # the slot was filled, or had begun when the program did
         if self._times.max_delay_us is None:
-            detail = f"the proxy's clock went back: values are {behind_us / SECOND_US:.3f} s behind what was promised"
+            detail = f"the proxy's clock went back: values are {behind_us / SECOND_US:.3f} s behind the low watermark"
             return self._rejection("clock", detail)
         return self._rejection("late", f"values came {behind_us / SECOND_US:.3f} s after the device's max_delay")
 
     def _fill(self, start_us: int) -> None:
         if self._times.max_delay_us is None:
             # Arrivals are in order, so the slot is over once it has its sample.
-            self._raise_promise(start_us + self.program.period_us)
+            self._raise_low_watermark(start_us + self.program.period_us)
             return
         self._filled.add(start_us)
         if len(self._filled) > MOST_SLOTS:
-            # Promising more keeps the set bounded; what is older is refused as late.
-            self._raise_promise(sorted(self._filled)[MOST_SLOTS // 2])
+            # Raising the low watermark keeps the set bounded; older values are rejected as late.
+            self._raise_low_watermark(sorted(self._filled)[MOST_SLOTS // 2])
 
-    def _raise_promise(self, instant_us: int) -> None:
-        if self._promise_us is None or instant_us > self._promise_us:
-            self._promise_us = instant_us
+    def _raise_low_watermark(self, instant_us: int) -> None:
+        if self._low_watermark_us is None or instant_us > self._low_watermark_us:
+            self._low_watermark_us = instant_us
             if self._filled:
                 self._filled = {each for each in self._filled if each >= instant_us}
 
@@ -192,12 +192,12 @@ class DeviceFeed:
         earliest_us = received_us - (self._times.max_delay_us or 0)
         if not self.program.sleeping:
             earliest_us = earliest_us // self.program.period_us * self.program.period_us
-        self._raise_promise(earliest_us)
+        self._raise_low_watermark(earliest_us)
         clock_us = max((received_us, *(start_us for start_us, _ in samples)))
         records: list[Record] = [Sample(clock_us - start_us, values) for start_us, values in samples]
         if self._battery_news:
             self._battery_news = False
-            # The time a foreign radio spends is not known.
+            # The airtime of a driven device is not known.
             records.append(Health(self._battery, self._samples, self._sequence + 1, 0, 0))
         packet = Packet(
             version=VERSION,
@@ -205,7 +205,7 @@ class DeviceFeed:
             boot=0,
             sequence=self._sequence,
             clock_us=clock_us,
-            promise_us=self._promise_us if self._promise_us is not None else earliest_us,
+            promise_us=self._low_watermark_us if self._low_watermark_us is not None else earliest_us,
             listen_us=ALWAYS_LISTENS_US,
             program=self._number,
             records=tuple(records),

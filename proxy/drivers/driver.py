@@ -1,4 +1,4 @@
-"""What every driver offers: capabilities, frames for the fleet, messages for the devices, and rejections.
+"""The interface of drivers: capabilities, frames for the fleet, messages to devices, and rejections.
 
 ``radio_us`` is a clock of the proxy that never goes back, ``received_us`` real time, both in microseconds.
 """
@@ -21,17 +21,17 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Parameters
     ----------
     changes_rate
-        It samples, or reports, as often as it is told.
+        Its sampling or reporting period can be set.
     filters
-        It keeps back values that lie in no band.
+        It filters out values that lie in no band.
     sends_on_change
-        It keeps back values within a dead band.
+        It filters out values within a dead band.
     aggregates
         It sends partial aggregates of panes.
     detects_events
-        It finds vehicles in what it samples.
+        It finds vehicles in its samples.
     listens
-        It hears what it is told only in the listen windows it opens.
+        It receives controls only in the listen windows that it opens.
     shortest_period_us, longest_period_us
         Bounds of the rate, where it can be changed.
     """
@@ -47,7 +47,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 PASSIVE = Capabilities()
-"""A device that sends what it likes when it likes."""
+"""A device that cannot be configured: it sends by its own rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Publication:
     Parameters
     ----------
     topic, payload, qos
-        As MQTT has them; never retained.
+        Of the MQTT message, which is never retained.
     before_radio_us
-        Of no use, and not to be sent, from this instant on; None if it does not hurry.
+        Not to be sent from this instant on; None for no such limit.
     """
 
     topic: str
@@ -70,16 +70,16 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Something a driver does not take; it belongs in the quarantine, with the message that led to it.
+    """Something that a driver rejects; it is put into the quarantine, with the message that led to it.
 
     Parameters
     ----------
     reason
-        One of a small fixed set of words, fit to be a metric label: see docs/how-to/connect-devices.md.
+        One of a small fixed set of metric labels: see docs/how-to/connect-devices.md.
     detail
-        A sentence for people.
+        A sentence for the operator.
     mote
-        Whose; empty if nobody knows.
+        Name of the mote; empty if it is not known.
     """
 
     reason: str
@@ -89,7 +89,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something people should know that is no error: what a device cannot do, say."""
+    """Information for the operator that is no error, such as what a device cannot do."""
 
     mote: str
     text: str
@@ -102,7 +102,7 @@ class DriverOutput:
     Parameters
     ----------
     frames
-        To hand to the fleet, in this order.
+        To pass on to the fleet, in this order.
     publications
         To publish.
     rejections
@@ -129,7 +129,7 @@ NOTHING = DriverOutput()
 
 
 class Driver(Protocol):
-    """Translates between the devices of one kind and the fleet. No method raises for what a message contains."""
+    """Translates between the devices of one kind and the fleet. No method raises because of a message's content."""
 
     @property
     def name(self) -> str:
@@ -148,7 +148,7 @@ class Driver(Protocol):
     def received(
         self, topic: str, payload: bytes, *, radio_us: int, received_us: int, retained: bool = False
     ) -> DriverOutput:
-        """Return what follows from a message; nothing if the topic is not one of its own."""
+        """Return the output for a message; nothing if the topic is not one of its own."""
 
     def run(
         self,
@@ -159,16 +159,16 @@ class Driver(Protocol):
         received_us: int,
         not_before_us: int | None = None,
     ) -> DriverOutput:
-        """Have a device run a program; repeating it does no harm.
+        """Let a device run a program; repeating it does no harm.
 
         The mote runs it once one of its packets carries the program's number, and no sooner.
         """
 
     def announce(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Say, or ask, again what a mote is: the fleet does not know it."""
+        """Announce a mote again, or request its announcement: the fleet does not know the mote."""
 
     def listen(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return an empty packet, in whose listen window the fleet may speak; nothing if the mote opens its own."""
+        """Return an empty packet with a listen window, for controls; nothing if the mote opens windows itself."""
 
     def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return what is due; call it at least once a second."""
+        """Return the output that is due; call it at least once a second."""

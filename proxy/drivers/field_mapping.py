@@ -1,4 +1,4 @@
-"""Where in a JSON payload the values of a stream's fields are, and what makes them fit."""
+"""How values of a stream's fields are read from a JSON payload, and converted."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class FieldMapping:
     optional
         Whether it may be missing; it is NULL then.
     scale, offset
-        Real fields: the value is what the device says, times `scale`, plus `offset`.
+        Real fields: the value is the device's number times `scale`, plus `offset`.
     true, false
-        Boolean fields: what the device writes instead of JSON's own words.
+        Boolean fields: the words of the device for JSON's own.
     """
 
     field: Field
@@ -101,7 +101,7 @@ class TimeMapping:
     path, form
         Where it is, and how it is written.
     zone
-        Of ISO 8601 times that do not say theirs.
+        Of ISO 8601 times that have none.
     """
 
     path: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Devices that publish JSON when they like: topics by pattern, fields by path. Nothing is ever sent to them."""
+"""Devices that publish JSON by their own rules: topics by pattern, fields by path. Nothing is ever sent to them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FixedProperty:
 
 @dataclass(frozen=True, slots=True)
 class JsonDriverPlan:
-    """How a driver of JSON devices works.
+    """The configuration of a driver of JSON devices.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ class JsonDriverPlan:
     stream, kind
         Of the motes.
     fields
-        What is sampled.
+        Sampled fields.
     properties
-        What is fixed.
+        Fixed fields.
     mote
         Name of the only device, if the pattern has no ``{mote}``.
     prefix
@@ -66,11 +66,11 @@ class JsonDriverPlan:
     time
         Where the time is; None stamps values on arrival.
     times
-        How time is treated.
+        Bounds on the instants of values.
     default_period_us, minimum_period_us
         As in an announcement.
     max_motes
-        Devices at most, for anybody can publish on a new topic.
+        Devices at most, as any client can publish on a new topic.
     """
 
     name: str
@@ -128,20 +128,20 @@ class JsonDriver:
         parts = self._plan.pattern.match(topic)
         if parts is None:
             return NOTHING
-        foreign = parts.get(MOTE_PART, self._plan.mote)
+        device = parts.get(MOTE_PART, self._plan.mote)
         if retained:
-            return _rejected(Rejection("retained", "what the broker kept is an old value"))
+            return _rejected(Rejection("retained", "a value that the broker kept is an old one"))
         try:
             content = read_json(payload)
             values = {each.field.name: each.value(content) for each in self._plan.fields}
             at_us = received_us if self._plan.time is None else self._plan.time.instant_us(content)
             known = len(self._feeds)
-            feed = self._feed(foreign, parts, radio_us)
+            feed = self._feed(device, parts, radio_us)
         except PayloadError as error:
-            return _rejected(Rejection(error.reason, str(error), foreign[:64]))
+            return _rejected(Rejection(error.reason, str(error), device[:64]))
         output = NOTHING
         if len(self._feeds) > known:
-            # The empty packet lets the fleet ask for a program without waiting.
+            # In the listen window of the empty packet the fleet can send a program at once.
             hello = feed.empty(radio_us=radio_us, received_us=received_us)
             output = DriverOutput(frames=(feed.announcement(), hello))
         sample = feed.sample(values, at_us=at_us, radio_us=radio_us, received_us=received_us)
@@ -158,45 +158,45 @@ class JsonDriver:
         received_us: int,
         not_before_us: int | None = None,
     ) -> DriverOutput:
-        """Take the program up at once: all of it is done here, from what the device sends anyway."""
+        """Take up the program at once: the driver alone carries it out, on the messages of the device."""
         feed = self._feeds.get(mote)
         if feed is None:
             return _rejected(Rejection("unknown_mote", f"driver {self.name!r} knows no mote {mote!r}", mote))
         if feed.program == program:
             return NOTHING
         parts = push_down(program, PASSIVE)
-        if parts.taken != program:
-            detail = f"a device that publishes JSON cannot report {', '.join(parts.left)}"
+        if parts.accepted != program:
+            detail = f"a device that publishes JSON cannot report {', '.join(parts.left_out)}"
             return _rejected(Rejection("program", detail, mote))
         packet = feed.run(program, radio_us=radio_us, received_us=received_us, not_before_us=not_before_us)
-        notices = (Notice(mote, f"left to the proxy: {', '.join(parts.left)}"),) if parts.left else ()
+        notices = (Notice(mote, f"left to the proxy: {', '.join(parts.left_out)}"),) if parts.left_out else ()
         return DriverOutput(frames=(packet,), notices=notices)
 
     def announce(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Say again what a device is."""
+        """Return the announcement of a device again."""
         _ = radio_us, received_us
         feed = self._feeds.get(mote)
         return NOTHING if feed is None else DriverOutput(frames=(feed.announcement(),))
 
     def listen(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Let the fleet speak: what it says is for this driver, which is always there."""
+        """Return an empty packet with a listen window: the driver can receive controls at any time."""
         feed = self._feeds.get(mote)
-        if feed is None or feed.away:
+        if feed is None or feed.offline:
             return NOTHING
         return DriverOutput(frames=(feed.empty(radio_us=radio_us, received_us=received_us),))
 
     def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return the empty packets that are due."""
-        beats = (feed.beat(radio_us=radio_us, received_us=received_us) for feed in self._feeds.values())
-        return DriverOutput(frames=tuple(each for each in beats if each is not None))
+        heartbeats = (feed.heartbeat(radio_us=radio_us, received_us=received_us) for feed in self._feeds.values())
+        return DriverOutput(frames=tuple(each for each in heartbeats if each is not None))
 
-    def _feed(self, foreign: str, parts: Mapping[str, str], radio_us: int) -> DeviceFeed:
-        found = self._feeds.get(self._names.known(foreign) or "")
+    def _feed(self, device: str, parts: Mapping[str, str], radio_us: int) -> DeviceFeed:
+        found = self._feeds.get(self._names.known(device) or "")
         if found is None:
             if len(self._feeds) >= self._plan.max_motes:
                 raise PayloadError("too_many_motes", f"there are {self._plan.max_motes:,} devices already")
-            mote = self._names.name_of(foreign)
-            properties = {each.field.name: self._property(each, mote, foreign, parts) for each in self._plan.properties}
+            mote = self._names.name_of(device)
+            properties = {each.field.name: self._property(each, mote, device, parts) for each in self._plan.properties}
             about = DeviceDescription(
                 mote,
                 self._plan.kind,
@@ -208,9 +208,9 @@ class JsonDriver:
             found = self._feeds[mote] = DeviceFeed(about, self._plan.times, radio_us=radio_us)
         return found
 
-    def _property(self, fixed: FixedProperty, mote: str, foreign: str, parts: Mapping[str, str]) -> SampleValue:
+    def _property(self, fixed: FixedProperty, mote: str, device: str, parts: Mapping[str, str]) -> SampleValue:
         value: Any = fixed.value
-        for name in (foreign, mote):
+        for name in (device, mote):
             value = fixed.values.get(name, value)
         if fixed.part:
             value = parts.get(fixed.part)

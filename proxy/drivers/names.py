@@ -1,4 +1,4 @@
-"""Names that other systems gave, as names that Fjord allows: unique, and the same after every restart."""
+"""Names of other systems, as names that Fjord allows: unique, and the same after every restart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HASH_LETTERS = 8
 
 
 class NameTable:
-    """Foreign names and what they are called in Fjord.
+    """Names of other systems, and their names in Fjord.
 
     A name that is allowed stays as it is. Any other gets a hash of itself at its end, so that ``hall/1`` and ``hall 1``
     differ, whichever was seen first.
@@ -29,26 +29,26 @@ class NameTable:
     def __init__(self, *, prefix: str = "") -> None:
         self._prefix = prefix
         self._given: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
 
-    def name_of(self, foreign: str) -> str:
-        """Return the name of `foreign`, always the same one."""
-        known = self._given.get(foreign)
+    def name_of(self, original: str) -> str:
+        """Return the name of `original`, always the same one."""
+        known = self._given.get(original)
         if known is not None:
             return known
-        wanted = self._prefix + foreign
-        name = wanted if _allowed(wanted) else hashed(wanted, _HASH_LETTERS)
+        prefixed = self._prefix + original
+        name = prefixed if _allowed(prefixed) else hashed(prefixed, _HASH_LETTERS)
         letters = _HASH_LETTERS
-        while name in self._taken:  # somebody chose a name that looks like another one's hash
+        while name in self._used:  # another name was chosen to look like this hash
             letters += 1
-            name = hashed(wanted, letters)
-        self._given[foreign] = name
-        self._taken.add(name)
+            name = hashed(prefixed, letters)
+        self._given[original] = name
+        self._used.add(name)
         return name
 
-    def known(self, foreign: str) -> str | None:
-        """Return the name of `foreign` if it was given one."""
-        return self._given.get(foreign)
+    def known(self, original: str) -> str | None:
+        """Return the name of `original` if it was given one."""
+        return self._given.get(original)
 
 
 def hashed(text: str, letters: int = _HASH_LETTERS) -> str:
@@ -59,7 +59,7 @@ def hashed(text: str, letters: int = _HASH_LETTERS) -> str:
 
 
 def identifier(text: str) -> str:
-    """Return `text` as a name that SQL takes without quotes: letters, digits and ``_``, beginning with a letter.
+    """Return `text` as a name that SQL allows without quotes: letters, digits and ``_``, beginning with a letter.
 
     Examples
     --------

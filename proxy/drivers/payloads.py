@@ -1,4 +1,4 @@
-"""JSON from strangers: bounded, checked, and looked into by path."""
+"""JSON of devices: bounded, checked, and read by path."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from proxy.errors import ProxyError
 MAX_PAYLOAD_BYTES = 64 * KIBIBYTE
 MAX_DEPTH = 32
 MISSING: Any = msgspec.UNSET
-"""What is where nothing is; JSON's null is something."""
+"""Stands for a missing value; JSON's null is a value."""
 
 _decoder = msgspec.json.Decoder()
 _SHOWN = 60
 
 
 class PayloadError(ProxyError):
-    """A payload that a driver does not take; ``reason`` is one of a small fixed set of words."""
+    """A payload that a driver rejects; ``reason`` is one of a small fixed set of words."""
 
     def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -28,7 +28,7 @@ class PayloadError(ProxyError):
 
 
 def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES) -> Any:
-    """Return what a payload says.
+    """Return the content of a payload.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES) -> Any:
 
 
 def parse_path(path: str) -> tuple[str, ...]:
-    r"""Take a dotted path apart; ``\.`` is a dot within a name, and the empty path is the whole payload.
+    r"""Split a dotted path; ``\.`` is a dot within a name, and the empty path is the whole payload.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""A change of a Zigbee device's reporting that is under way: which requests are open, failed, or done.
+"""A change of a Zigbee device's reporting in progress: which requests are open, failed, or done.
 
-Pure. A device on batteries sleeps, and a request to it fails then; it is sent again once the device was heard.
+Pure. A device on batteries sleeps, and a request to it fails then; it is sent again once the device has sent a message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ReportingChange:
     Parameters
     ----------
     program
-        For which they are.
+        To be run.
     requests
         By field.
     dead_bands
@@ -59,7 +59,7 @@ class ReportingChange:
             self.not_before_us = instant_us if self.not_before_us is None else max(instant_us, self.not_before_us)
 
     def device_awake(self) -> None:
-        """The device is awake."""
+        """Note that the device is awake."""
         for each in self._open.values():
             each.awake_since = True
 
@@ -68,7 +68,7 @@ class ReportingChange:
         return self._field(transaction) is not None
 
     def accepted(self, transaction: str) -> None:
-        """The device reports as it was asked to."""
+        """Note that the device has accepted a request."""
         name = self._field(transaction)
         if name is not None:
             self._accepted.add(name)
@@ -101,7 +101,7 @@ class ReportingChange:
         return due, unable
 
     def sent(self, name: str, transaction: str, radio_us: int) -> None:
-        """A request was sent."""
+        """Note that a request was sent."""
         each = self._open[name]
         each.attempts += 1
         each.transaction, each.sent_us = transaction, radio_us

@@ -1,4 +1,4 @@
-"""What a device leaves to the proxy: bands and dead bands, applied to the samples it sends.
+"""The residual filter of a device: bands and dead bands that it does not apply itself.
 
 Pure. The rules are those of a mote: NULL lies in no band, and a sample is sent when a field left its dead band.
 """
@@ -14,15 +14,15 @@ Values = tuple[SampleValue, ...]
 
 
 class ResidualFilter:
-    """Decides which samples of a device go on.
+    """Decides which samples of a device pass.
 
     Parameters
     ----------
     program
-        What was asked for.
+        The program of the device.
     on_device
-        Fields whose dead band the device keeps. The proxy does not apply it once more: both together would let the
-        value stray by the sum of the two.
+        Fields whose dead band the device applies. The proxy does not apply it again: the value could then deviate by
+        the sum of both.
     """
 
     def __init__(self, program: SamplingProgram, on_device: Collection[str] = ()) -> None:
@@ -39,7 +39,7 @@ class ResidualFilter:
         self._sent: tuple[int, Values] | None = None
 
     def passes(self, instant_us: int, values: Values) -> bool:
-        """Return whether a sample goes on."""
+        """Return whether a sample passes."""
         if not all(any(_within(band, values[place]) for band in bands) for place, bands in self._bands.items()):
             return False
         if self._silence_us is None:

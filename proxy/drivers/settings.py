@@ -1,4 +1,4 @@
-"""Which drivers a proxy has: a TOML file with one ``[[driver]]`` per kind of device.
+"""The drivers of a proxy: a TOML file with one ``[[driver]]`` per kind of device.
 
 Every setting, with examples that a test reads, is in docs/how-to/connect-devices.md.
 """
@@ -91,7 +91,7 @@ class PropertySettings(_Settings):
 
 
 class TimeSettings(_Settings):
-    """``[driver.time]``: the instant of the values, as the device says it."""
+    """``[driver.time]``: the instant of the values, as the device sends it."""
 
     path: str
     form: TimeForm

@@ -32,7 +32,7 @@ _PERCENT = 100
 
 @dataclass(frozen=True, slots=True)
 class ZigbeeDriverPlan:
-    """How a driver of a bridge works.
+    """The configuration of a driver of a bridge.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ZigbeeDriverPlan:
     base
         Base topic of the bridge.
     stream
-        Pattern of stream names; ``{base}``, ``{model}`` and ``{vendor}`` stand for what the device says.
+        Pattern of stream names; ``{base}``, ``{model}`` and ``{vendor}`` stand for those of the device.
     prefix
         Before the name of each device.
     default_period_us
@@ -51,11 +51,11 @@ class ZigbeeDriverPlan:
     answer_within_us
         How long the bridge may take to answer a request.
     retry_after_us
-        How long to wait until a refused request is sent again, if the device is not heard before.
+        How long to wait until a failed request is sent again, unless the device sends a message before.
     attempts
         How often a request is sent, before the device is left to its own reporting.
     times
-        How time is treated.
+        Bounds on the instants of values.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Zigbee2MqttDriver:
                 return NOTHING if retained else self._state(known, read_json(payload), radio_us, received_us)
             known = self._by_friendly_name.get(rest.removesuffix(_AVAILABILITY))
             if known is not None and rest.endswith(_AVAILABILITY):
-                known.feed.away = _is_offline(payload)
+                known.feed.offline = _means_offline(payload)
         except PayloadError as error:
             return _rejected(error.reason, str(error), mote)
         return NOTHING
@@ -141,36 +141,36 @@ class Zigbee2MqttDriver:
         received_us: int,
         not_before_us: int | None = None,
     ) -> DriverOutput:
-        """Ask the bridge to change a device's reporting; the program is taken up once the bridge has answered."""
+        """Request a change of a device's reporting from the bridge; the program runs once the bridge has answered."""
         known = self._motes.get(mote)
         if known is None:
             return _rejected("unknown_mote", f"driver {self.name!r} knows no mote {mote!r}", mote)
         if known.change is not None and known.change.program == program:
             known.change.not_before(not_before_us)
-            return self._go_on(known, radio_us, received_us)
+            return self._advance(known, radio_us, received_us)
         if known.feed.program == program and known.change is None:
             return NOTHING
         parts = push_down(program, known.capabilities)
-        if parts.taken != program:
-            return _rejected("program", f"a Zigbee device cannot report {', '.join(parts.left)}", mote)
-        # When nobody asks, the device is left as it is: others may live on its reports, too.
+        if parts.accepted != program:
+            return _rejected("program", f"a Zigbee device cannot report {', '.join(parts.left_out)}", mote)
+        # If no query demands anything, the device is left as it is: other systems may use its reports, too.
         plan = plan_reporting(known.device, parts.device)
         known.change = ReportingChange(program, {} if program.sleeping else plan.requests, plan.dead_bands)
         known.change.not_before(not_before_us)
-        left = parts.left + plan.left
+        left = parts.left_out + plan.left_out
         notices = (Notice(mote, f"left to the proxy: {'; '.join(left)}"),) if left else ()
-        return DriverOutput(notices=notices) + self._go_on(known, radio_us, received_us)
+        return DriverOutput(notices=notices) + self._advance(known, radio_us, received_us)
 
     def announce(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Say again what a device is."""
+        """Return the announcement of a device again."""
         _ = radio_us, received_us
         known = self._motes.get(mote)
         return NOTHING if known is None else DriverOutput(frames=(known.feed.announcement(),))
 
     def listen(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Let the fleet speak: the bridge is always there."""
+        """Return an empty packet with a listen window: the bridge can receive requests at any time."""
         known = self._motes.get(mote)
-        if known is None or known.feed.away:
+        if known is None or known.feed.offline:
             return NOTHING
         return DriverOutput(frames=(known.feed.empty(radio_us=radio_us, received_us=received_us),))
 
@@ -179,9 +179,11 @@ class Zigbee2MqttDriver:
         output = NOTHING
         for known in self._motes.values():
             if known.change is not None:
-                output += self._go_on(known, radio_us, received_us)
-        beats = (known.feed.beat(radio_us=radio_us, received_us=received_us) for known in self._motes.values())
-        return output + DriverOutput(frames=tuple(each for each in beats if each is not None))
+                output += self._advance(known, radio_us, received_us)
+        heartbeats = (
+            known.feed.heartbeat(radio_us=radio_us, received_us=received_us) for known in self._motes.values()
+        )
+        return output + DriverOutput(frames=tuple(each for each in heartbeats if each is not None))
 
     def _devices(self, content: Any, radio_us: int, received_us: int) -> DriverOutput:
         devices, wrong = read_devices(content)
@@ -192,7 +194,7 @@ class Zigbee2MqttDriver:
             known = before.get(mote)
             if known is None or known.device != device:
                 changed = self._known(device, mote, radio_us)
-                # Going on with the numbers of its packets, a device that only changed is no new mote.
+                # A device that only changed is no new mote: the numbers of its packets continue.
                 known = changed if known is None else self._renewed(known, changed)
                 hello = known.feed.empty(radio_us=radio_us, received_us=received_us)
                 output += DriverOutput(frames=(known.feed.announcement(), hello))
@@ -235,8 +237,8 @@ class Zigbee2MqttDriver:
         share: float | None = None
         if isinstance(battery, int | float) and not isinstance(battery, bool) and 0 <= battery <= _PERCENT:
             share = battery / _PERCENT
-        known.feed.heard(radio_us=radio_us, battery=share)
-        known.feed.away = False
+        known.feed.message_received(radio_us=radio_us, battery=share)
+        known.feed.offline = False
         if known.change is not None:
             known.change.device_awake()
         values = {exposed.field.name: exposed.value(content.get(exposed.key)) for exposed in known.device.properties}
@@ -248,20 +250,20 @@ class Zigbee2MqttDriver:
     def _answered(self, content: Any, radio_us: int, received_us: int) -> DriverOutput:
         transaction = content.get("transaction") if isinstance(content, dict) else None
         if not isinstance(transaction, str):
-            return NOTHING  # somebody else's
+            return NOTHING  # the answer to a request of another client
         for mote, known in self._motes.items():
             if known.change is None or not known.change.owns(transaction):
                 continue
             if content.get("status") == "ok":
                 known.change.accepted(transaction)
-                return self._go_on(known, radio_us, received_us)
-            reason = str(content.get("error", "it does not say why"))[:200]
+                return self._advance(known, radio_us, received_us)
+            reason = str(content.get("error", "it gives no reason"))[:200]
             what = known.change.failed(transaction, radio_us)
             output = _rejected("device_refused", f"{mote!r} does not change its reporting of {what}: {reason}", mote)
-            return output + self._go_on(known, radio_us, received_us)
+            return output + self._advance(known, radio_us, received_us)
         return NOTHING
 
-    def _go_on(self, known: _Known, radio_us: int, received_us: int) -> DriverOutput:
+    def _advance(self, known: _Known, radio_us: int, received_us: int) -> DriverOutput:
         """Send the requests that are due, and take up the program when none is left."""
         change, mote = known.change, known.feed.description.mote
         if change is None:
@@ -280,7 +282,9 @@ class Zigbee2MqttDriver:
             change.sent(name, transaction, radio_us)
             payload = msgspec.json.encode({**msgspec.structs.asdict(request), "transaction": transaction})
             publications.append(Publication(f"{plan.base}/bridge/request/{plan.request}", payload))
-        notices = tuple(Notice(mote, f"{name} keeps the device's own reporting: it refused") for name in unable)
+        notices = tuple(
+            Notice(mote, f"{name} keeps the device's own reporting: the device rejected the change") for name in unable
+        )
         output = DriverOutput(publications=tuple(publications), notices=notices)
         if not change.settled:
             return output
@@ -295,7 +299,7 @@ class Zigbee2MqttDriver:
         return output + DriverOutput(frames=(packet,))
 
 
-def _is_offline(payload: bytes) -> bool:
+def _means_offline(payload: bytes) -> bool:
     text = payload[:64].strip()
     return text == b"offline" or (text.startswith(b"{") and b'"offline"' in text)
 

@@ -44,7 +44,7 @@ class ExposedProperty:
     unit
         As Zigbee2MQTT writes it.
     endpoint
-        On which it is, empty if it does not say.
+        Of the property; empty if the bridge names none.
     value_on, value_off
         What a binary property is when true and false.
     """

@@ -101,14 +101,14 @@ class ReportingPlan:
     requests
         By field.
     dead_bands
-        Fields whose dead band the device keeps.
-    left
-        What it cannot do, in words.
+        Fields whose dead band the device applies.
+    left_out
+        What the device cannot do, in words.
     """
 
     requests: dict[str, ReportingRequest]
     dead_bands: frozenset[str]
-    left: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 def reportable(device: ZigbeeDevice, exposed: ExposedProperty) -> tuple[Attribute, Endpoint] | None:
@@ -124,14 +124,14 @@ def reportable(device: ZigbeeDevice, exposed: ExposedProperty) -> tuple[Attribut
 
 
 def plan_reporting(device: ZigbeeDevice, program: SamplingProgram) -> ReportingPlan:
-    """Return how a device is to report for a program, which is what :func:`push_down` leaves for it.
+    """Return how a device is to report for a program, as :func:`push_down` leaves it to the device.
 
     Without dead bands it reports once per period, changed or not. With them it reports no more often than once per
     period, on changes, and at the latest after the longest silence.
     """
     requests: dict[str, ReportingRequest] = {}
     kept: set[str] = set()
-    left: list[str] = []
+    left_out: list[str] = []
     report = program.report if isinstance(program.report, SendOnChange) else None
     widths = {} if report is None else {each.field: each.width for each in report.dead_bands}
     minimum = _seconds(program.period_us)
@@ -142,7 +142,7 @@ def plan_reporting(device: ZigbeeDevice, program: SamplingProgram) -> ReportingP
             continue
         found = reportable(device, exposed)
         if found is None:
-            left.append(f"{name}: the device reports it by its own rules")
+            left_out.append(f"{name}: the device reports it by its own rules")
             continue
         attribute, endpoint = found
         change = reportable_change(attribute, widths.get(name, 0.0))
@@ -150,7 +150,7 @@ def plan_reporting(device: ZigbeeDevice, program: SamplingProgram) -> ReportingP
             if attribute.step is not None or name not in widths:
                 kept.add(name)
             else:
-                left.append(f"{name}: the dead band")
+                left_out.append(f"{name}: the dead band")
         requests[name] = ReportingRequest(
             id=device.address,
             endpoint=int(endpoint.number),
@@ -160,11 +160,11 @@ def plan_reporting(device: ZigbeeDevice, program: SamplingProgram) -> ReportingP
             maximum_report_interval=maximum,
             reportable_change=change,
         )
-    return ReportingPlan(requests, frozenset(kept), tuple(left))
+    return ReportingPlan(requests, frozenset(kept), tuple(left_out))
 
 
 def reportable_change(attribute: Attribute, width: float) -> int | float:
-    """Return a dead band in raw units: never wider than `width`, so that nothing is missed.
+    """Return a dead band in raw units: never wider than `width`, so that no change is missed.
 
     Examples
     --------

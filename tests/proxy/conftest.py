@@ -28,10 +28,20 @@ def announcement(mote="m1", boot=1, schema=TRAFFIC, properties=None, default=10 
     return Announcement(VERSION, mote, boot, "loop", schema, given, default, minimum)
 
 
-def packet(sequence, *samples, mote="m1", boot=1, clock=0, promise=None, listen=0, program=0):
-    """Samples are (instant, values ...); the clock and the promise are in microseconds."""
+def packet(sequence, *samples, mote="m1", boot=1, clock=0, low_watermark=None, listen=0, program=0):
+    """Samples are (instant, values ...); the clock and the low watermark are in microseconds."""
     records = tuple(Sample(clock - instant, tuple(values)) for instant, *values in samples)
-    return Packet(VERSION, mote, boot, sequence, clock, clock if promise is None else promise, listen, program, records)
+    return Packet(
+        VERSION,
+        mote,
+        boot,
+        sequence,
+        clock,
+        clock if low_watermark is None else low_watermark,
+        listen,
+        program,
+        records,
+    )
 
 
 def demand(*queries, stream="traffic", epoch=1):

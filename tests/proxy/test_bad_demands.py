@@ -1,4 +1,4 @@
-"""A bad demand costs its own query only: others' motes get their program, and the bad one is named.
+"""A bad demand affects its own query only: others are answered, and the bad one is reported.
 
 A whole proxy with a fake link. What the broker keeps comes first, as after every start:
 
@@ -44,7 +44,7 @@ REPORTS = topics.demand_report("p", "traffic")
 
 
 def kept(*demands: object, stream: str = "traffic", epoch: int = 7) -> Message:
-    """Return what the broker keeps: written by somebody who may not keep to the format of a demand."""
+    """Return a retained message, which may violate the format of a demand."""
     payload = msgspec.msgpack.encode([VERSION, "c1", stream, epoch, list(demands)])
     return Message(topics.demand(stream), payload, retain=True)
 
@@ -100,7 +100,7 @@ async def running(settings: ProxySettings) -> AsyncIterator[tuple[ProxyService, 
 
 async def until(condition: Any) -> None:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - what is waited for comes from other threads
+        while not condition():  # noqa: ASYNC110 - other threads make it true
             await asyncio.sleep(0.005)
 
 
@@ -121,7 +121,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-async def test_others_go_on_and_the_bad_one_is_named(bad: list[object], settings: ProxySettings, frames: Any) -> None:
+async def test_other_demands_are_answered_and_the_bad_one_is_reported(
+    bad: list[object], settings: ProxySettings, frames: Any
+) -> None:
     async with running(settings) as (service, link):
         await link.take([kept(GOOD, bad)])
         await link.take([Message(topics.announcement("p", "m1"), encode(frames.announcement()))])
@@ -137,12 +139,12 @@ async def test_others_go_on_and_the_bad_one_is_named(bad: list[object], settings
         assert service.metrics.value("demands_refused") == 1
         (gauge,) = [each for each in service.metrics.collect() if each.name == "fjord_proxy_demands_unanswered"]
         assert [sample.value for sample in gauge.samples] == [1.0]
-        # It is taken back when the query is dropped.
+        # The report is removed when the query is dropped.
         await link.take([kept(GOOD, epoch=8)])
         await until(lambda: not link.on(REPORTS)[-1].payload)
 
 
-async def test_a_proxy_starts_again_with_what_the_broker_keeps(settings: ProxySettings, frames: Any) -> None:
+async def test_a_proxy_restarts_with_retained_demands(settings: ProxySettings, frames: Any) -> None:
     bad = BAD["too long a period"]
     for _ in range(2):
         async with running(settings) as (service, link):
@@ -153,9 +155,7 @@ async def test_a_proxy_starts_again_with_what_the_broker_keeps(settings: ProxySe
             await until(lambda link=link: link.on(REPORTS) and link.on(REPORTS)[-1].payload)
 
 
-async def test_what_an_earlier_version_stored_is_left_out_where_it_does_not_fit(
-    settings: ProxySettings, frames: Any
-) -> None:
+async def test_records_of_an_earlier_version_that_do_not_fit_are_ignored(settings: ProxySettings, frames: Any) -> None:
     wild = frames.announcement("m2", default=13_343_000 * DAY_US)
     with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
         good, bad = frames.demand(("good", ["speed"], 2 * S)), frames.demand(("bad", ["speed"], 2**61), stream="other")
@@ -205,11 +205,11 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_an_error_while_merging_ends_nothing(frames: Any) -> None:
     fleet = Fleet("p", FleetLimits(), now_us=0)
     fleet.receive_announcement(frames.announcement(), radio_us=0, received_us=0)
-    asked = frames.demand(("good", ["speed"], 2 * S), ("bad", ["flow"], 3 * S))
-    said = [
-        each for each in fleet.receive_demand("traffic", asked, radio_us=0) if type(each).__name__ == "RejectDemand"
+    demand = frames.demand(("good", ["speed"], 2 * S), ("bad", ["flow"], 3 * S))
+    rejected = [
+        each for each in fleet.receive_demand("traffic", demand, radio_us=0) if type(each).__name__ == "RejectDemand"
     ]
-    assert [(each.rejected.query, "a fault" in each.rejected.reason) for each in said] == [("bad", True)]
+    assert [(each.rejected.query, "a fault" in each.rejected.reason) for each in rejected] == [("bad", True)]
     assert fleet.motes["m1"].desired.fields == ("speed",)
     assert [each.query for each in fleet.streams["traffic"].rejected_demands] == ["bad"]
     fleet.receive_demand("traffic", frames.demand(("good", ["speed"], 2 * S)), radio_us=0)

@@ -48,8 +48,8 @@ def test_waiting_tuples_are_cut_into_batches_by_rows_bytes_and_room(limits, batc
 
 def test_size_counts_the_text():
     made = queue(*[waiting(each, 1.0, "é" * 100, None) for each in range(10)], size_bytes=1_000)
-    taken = made.take(SCHEMA)
-    assert 0 < len(taken) < 5
+    batch = made.take(SCHEMA)
+    assert 0 < len(batch) < 5
 
 
 def test_dropped_are_the_oldest():
@@ -86,7 +86,7 @@ def test_positions_are_the_latest_of_each_mote():
         max_size=20,
     )
 )
-def test_batch_holds_what_waited(rows):
+def test_batch_holds_the_waiting_tuples(rows):
     tuples = tuple(waiting(start, *values) for start, *values in rows)
     made = decode_batch(encode_batch(CutBatch(SCHEMA, 1, 0, False, tuples).as_batch("p", "e")))
     columns = [column.values(made.rows) for column in made.columns]
@@ -105,20 +105,25 @@ packets = st.lists(
 
 
 @given(packets, st.integers(1, 9), st.integers(1, 300))
-def test_packets_that_wait_together_make_the_batches_of_tuples_that_wait_alone(said, rows, size_bytes):
+def test_packets_that_wait_together_make_the_batches_of_tuples_that_wait_alone(drawn, rows, size_bytes):
     limits = BatchLimits(12, rows, size_bytes)
     together, alone = WaitingTuples(limits), WaitingTuples(limits)
-    for sequence, (mote, period, stamps) in enumerate(said):
+    for sequence, (mote, period, stamps) in enumerate(drawn):
         position = MotePosition(mote, 1, sequence, 0)
         tuples = [
-            WaitingTuple(start, (float(start), "x" * abs(start), None), position, aggregated=told and Aggregated(told))
-            for start, told in stamps
+            WaitingTuple(
+                start,
+                (float(start), "x" * abs(start), None),
+                position,
+                aggregated=fingerprint and Aggregated(fingerprint),
+            )
+            for start, fingerprint in stamps
         ]
         packet = PacketTuples.of(tuples, period)
         dropped = [each for n in range(len(packet)) for gone in alone.add(packet.cut(n, n + 1)) for each in gone]
         assert [each for gone in together.add(packet) for each in gone] == dropped
         assert [each.at_default_rate for each in packet] == [
-            bool(told) or start % period == 0 for start, told in stamps
+            bool(fingerprint) or start % period == 0 for start, fingerprint in stamps
         ]
     while together or alone:
         cuts = [CutBatch(SCHEMA, 1, 0, True, each.take(SCHEMA)) for each in (together, alone)]

@@ -1,5 +1,5 @@
 """
-time of day   ----|----------------------- heard ------|------>
+time of day   ----|---------------------- receipt ---------|------>
                   |<------- behind ------->|<- ahead ->|
 """  # fmt: skip
 
@@ -22,27 +22,27 @@ slacks = st.builds(Slack, st.integers(0, 2**40), st.none() | st.integers(0, 2**4
 bounds = st.builds(ClockBounds, st.none() | spans, st.none() | spans)
 
 
-def packet(clock, promise):
-    return Packet(1, "m1", 1, 0, clock, promise, 0, 0, ())
+def packet(clock, low_watermark):
+    return Packet(1, "m1", 1, 0, clock, low_watermark, 0, 0, ())
 
 
 @given(bounds, instants, slacks, st.data())
-def test_nothing_within_the_bounds_is_wrong(limits, heard, slack, data):
-    earliest = -(2**62) if limits.behind_us is None else heard - limits.behind_us
-    latest = 2**62 if limits.ahead_us is None else heard + limits.ahead_us
+def test_nothing_within_the_bounds_is_wrong(limits, received, slack, data):
+    earliest = -(2**62) if limits.behind_us is None else received - limits.behind_us
+    latest = 2**62 if limits.ahead_us is None else received + limits.ahead_us
     oldest = -(2**62) if slack.age_us is None else earliest - slack.age_us
     clock = data.draw(st.integers(earliest, latest))
-    promise = data.draw(st.integers(oldest, latest + slack.promise_us))
-    assert wrong_clock(limits, packet(clock, promise), heard, slack) is None
+    low_watermark = data.draw(st.integers(oldest, latest + slack.watermark_us))
+    assert wrong_clock(limits, packet(clock, low_watermark), received, slack) is None
 
 
 @given(bounds, instants, instants, instants, slacks)
-def test_whatever_lies_outside_is_wrong_and_by_how_much_is_said(limits, heard, clock, promise, slack):
-    found = wrong_clock(limits, packet(clock, promise), heard, slack)
-    ahead = limits.ahead_us is not None and max(clock, promise - slack.promise_us) > heard + limits.ahead_us
+def test_instants_outside_the_bounds_are_wrong_by_the_excess(limits, received, clock, low_watermark, slack):
+    found = wrong_clock(limits, packet(clock, low_watermark), received, slack)
+    ahead = limits.ahead_us is not None and max(clock, low_watermark - slack.watermark_us) > received + limits.ahead_us
     late_promise = slack.age_us is not None and limits.behind_us is not None
-    behind = limits.behind_us is not None and clock < heard - limits.behind_us
-    behind |= late_promise and promise < heard - limits.behind_us - slack.age_us
+    behind = limits.behind_us is not None and clock < received - limits.behind_us
+    behind |= late_promise and low_watermark < received - limits.behind_us - slack.age_us
     assert (found is not None) == (ahead or behind)
     if found is not None:
         assert found.fault is (ClockFault.AHEAD if ahead else ClockFault.BEHIND)
@@ -50,17 +50,17 @@ def test_whatever_lies_outside_is_wrong_and_by_how_much_is_said(limits, heard, c
 
 
 @given(instants, instants, st.integers(0, 2**40), bounds)
-def test_a_batch_may_wait_for_long_a_clock_is_judged_by_its_receipt_only(heard, clock, later, limits):
-    """The same packet, the same receipt: the same judgement, whenever anybody asks."""
-    first = wrong_clock(limits, packet(clock, clock), heard, Slack())
-    shifted = wrong_clock(limits, packet(clock + later, clock + later), heard + later, Slack())
+def test_a_clock_is_checked_against_its_receipt_only(received, clock, later, limits):
+    """The same packet with the same receipt has the same result at any time."""
+    first = wrong_clock(limits, packet(clock, clock), received, Slack())
+    shifted = wrong_clock(limits, packet(clock + later, clock + later), received + later, Slack())
     assert first == shifted
 
 
 @given(instants, instants, instants)
-def test_without_bounds_any_clock_is_right(heard, clock, promise):
-    assert wrong_clock(UNBOUNDED, packet(clock, promise), heard, Slack()) is None
-    assert oldest_stamp_us(UNBOUNDED, heard, Slack()) is None
+def test_without_bounds_any_clock_is_right(received, clock, low_watermark):
+    assert wrong_clock(UNBOUNDED, packet(clock, low_watermark), received, Slack()) is None
+    assert oldest_stamp_us(UNBOUNDED, received, Slack()) is None
 
 
 @pytest.mark.parametrize(

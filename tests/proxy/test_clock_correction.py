@@ -62,18 +62,18 @@ class ProxyGateway(Gateway):
 
     def receive(self, at_us, payload):
         packet = decode_packet(payload)
-        spoken = []
+        sent = []
         for each in self.fleet.receive_packet(packet, radio_us=at_us, received_us=at_us):
             match each:
                 case ForMote(_, SendControl(control)):
-                    spoken += control.instructions
+                    sent += control.instructions
                 case ForMote(mote, TuplesAccepted()):
                     self.instants[mote] += [packet.clock_us - sample.age_us for sample in packet.samples]
-        self.adjustments += [each for each in spoken if isinstance(each, AdjustClock)]
-        if not spoken:
+        self.adjustments += [each for each in sent if isinstance(each, AdjustClock)]
+        if not sent:
             return None
-        assert sum(isinstance(each, RunProgram) for each in spoken) <= 1
-        return msgspec.structs.replace(control, instructions=tuple(spoken))
+        assert sum(isinstance(each, RunProgram) for each in sent) <= 1
+        return msgspec.structs.replace(control, instructions=tuple(sent))
 
 
 def errors(fleet, at_us):
@@ -105,7 +105,7 @@ def test_clocks_that_drift_stay_within_the_tolerance(monkeypatch):
         assert len(instants) >= 0.95 * 89 * 60, mote
 
 
-def test_without_a_tolerance_nobody_is_told_and_the_catalog_says_how_far_off_they_are(monkeypatch):
+def test_without_a_tolerance_no_clock_is_corrected_and_entries_show_offsets(monkeypatch):
     fleet = fleet_of(monkeypatch, None)
     fleet.run(60 * MINUTE)
     assert fleet.gateway.adjustments == []

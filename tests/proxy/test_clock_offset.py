@@ -15,7 +15,7 @@ S = 1_000_000
 BEGAN = 1_700_000_000 * S
 
 
-def hear(clock, behind_us, *, ppm=0.0, since=BEGAN, seconds=300, every=2.0, delay=lambda: 0, boot=0):
+def receive(clock, behind_us, *, ppm=0.0, since=BEGAN, seconds=300, every=2.0, delay=lambda: 0, boot=0):
     """Packets every so often of a clock that is behind by so much at `since`, and goes slow."""
     for number in range(int(seconds / every)):
         sent_us = since + round(number * every * S)
@@ -26,9 +26,9 @@ def hear(clock, behind_us, *, ppm=0.0, since=BEGAN, seconds=300, every=2.0, dela
 def test_nothing_is_known_of_a_clock_before_a_few_packets():
     clock = ClockOffset()
     assert clock.estimate() is None
-    hear(clock, 500, seconds=4)
+    receive(clock, 500, seconds=4)
     assert clock.estimate() is None
-    hear(clock, 500, seconds=2, since=BEGAN + 4 * S)
+    receive(clock, 500, seconds=2, since=BEGAN + 4 * S)
     found = clock.estimate()
     assert (found.offset_us, found.drift_ppm) == (500, None)
     assert found.error_us == pytest.approx(FASTEST_DRIFT * 4 * S, abs=2)
@@ -43,7 +43,7 @@ def test_nothing_is_known_of_a_clock_before_a_few_packets():
 @example(0, -100.0, 80, 300.0)
 @example(0, 0.0, 10_649, 30.0)
 def test_offset_and_drift_are_found_though_delays_vary(behind_us, ppm, seed, every):
-    """The offset is that of the last packet; the drift is off by what delays differ over most of the time looked at."""
+    """The offset is that of the last packet; the drift error is the difference of delays over that time."""
     clock, source, delays = ClockOffset(), random.Random(seed), []
     seconds = max(200, every * 40)
 
@@ -51,7 +51,7 @@ def test_offset_and_drift_are_found_though_delays_vary(behind_us, ppm, seed, eve
         delays.append(3_000 + source.expovariate(1 / 5_000))
         return delays[-1]
 
-    hear(clock, behind_us, ppm=ppm, seconds=seconds, every=every, delay=delay)
+    receive(clock, behind_us, ppm=ppm, seconds=seconds, every=every, delay=delay)
     found = clock.estimate()
     true_us = behind_us + (seconds - every) * ppm
     assert found.offset_us - true_us == pytest.approx(3_000, abs=found.error_us + 1_000)
@@ -87,26 +87,26 @@ def test_the_error_bound_holds_for_all_delays(behind_us, ppm, packets):
 def test_a_clock_that_is_set_is_noticed(by_us, ppm, seed):
     clock, source = ClockOffset(), random.Random(seed)
     delay = lambda: source.expovariate(1 / 4_000)  # noqa: E731
-    hear(clock, 0, ppm=ppm, delay=delay)
-    hear(clock, by_us, ppm=ppm, since=BEGAN + 300 * S, seconds=100, delay=delay)
+    receive(clock, 0, ppm=ppm, delay=delay)
+    receive(clock, by_us, ppm=ppm, since=BEGAN + 300 * S, seconds=100, delay=delay)
     found = clock.estimate()
     assert found.offset_us == pytest.approx(by_us + 100 * ppm, abs=20_000)
 
 
 def test_one_slow_minute_is_no_jump():
     clock = ClockOffset()
-    hear(clock, 1_000)
-    hear(clock, 1_000, since=BEGAN + 300 * S, seconds=20, delay=lambda: 400_000)
-    hear(clock, 1_000, since=BEGAN + 320 * S, seconds=60)
+    receive(clock, 1_000)
+    receive(clock, 1_000, since=BEGAN + 300 * S, seconds=20, delay=lambda: 400_000)
+    receive(clock, 1_000, since=BEGAN + 320 * S, seconds=60)
     assert clock.estimate().offset_us == pytest.approx(1_000, abs=50)
 
 
-def test_a_new_boot_and_a_step_of_real_time_begin_anew():
+def test_a_new_boot_or_a_step_of_real_time_restarts_the_estimate():
     clock = ClockOffset()
-    hear(clock, 1_000)
-    hear(clock, 9_000, since=BEGAN + 300 * S, seconds=6, boot=1)
+    receive(clock, 1_000)
+    receive(clock, 9_000, since=BEGAN + 300 * S, seconds=6, boot=1)
     assert clock.estimate().offset_us == 9_000
-    hear(clock, 7_000, since=BEGAN - 100 * S, seconds=6, boot=1)
+    receive(clock, 7_000, since=BEGAN - 100 * S, seconds=6, boot=1)
     assert clock.estimate().offset_us == 7_000
 
 
@@ -119,30 +119,30 @@ def test_a_replay_at_another_speed_has_no_offset():
 
 def test_it_corrects_once_a_clock_may_be_off_by_more_than_is_tolerated():
     clock = ClockOffset()
-    hear(clock, 30_000, seconds=50)
-    assert clock.correction_us(20_000) is None, "too early to tell"
-    hear(clock, 30_000, since=BEGAN + 50 * S, seconds=30)
+    receive(clock, 30_000, seconds=50)
+    assert clock.correction_us(20_000) is None, "too early for an estimate"
+    receive(clock, 30_000, since=BEGAN + 50 * S, seconds=30)
     assert clock.correction_us(None) is None
     assert clock.correction_us(40_000) is None
     assert clock.correction_us(20_000) == 30_000
     clock.restart()
     assert clock.estimate() is None
-    hear(clock, -30_000)
+    receive(clock, -30_000)
     assert clock.correction_us(20_000) == -30_000
 
 
 def test_it_leaves_a_clock_alone_of_which_it_knows_too_little():
     clock, delays = ClockOffset(), iter([0, 40_000, 5_000, 30_000, 0, 44_000, 9_000] * 5)
-    hear(clock, 10_000, every=20.0, delay=lambda: next(delays))
+    receive(clock, 10_000, every=20.0, delay=lambda: next(delays))
     assert clock.estimate().error_us > 40_000
     assert clock.correction_us(20_000) is None
 
 
-def test_what_it_keeps_is_bounded():
+def test_buckets_are_bounded():
     clock = ClockOffset()
-    hear(clock, 0, seconds=4_000)
+    receive(clock, 0, seconds=4_000)
     assert len(clock.kept) == MOST_BUCKETS
-    hear(clock, 0, since=BEGAN + 5_000 * S, seconds=40_000, every=1_000)
-    heard = [received_us for received_us, _ in clock.kept]
-    assert heard[-1] - heard[0] <= 3_600 * S
+    receive(clock, 0, since=BEGAN + 5_000 * S, seconds=40_000, every=1_000)
+    received = [received_us for received_us, _ in clock.kept]
+    assert received[-1] - received[0] <= 3_600 * S
     assert BUCKET_US < 1_000 * S

@@ -29,7 +29,7 @@ def test_wrong_usage(arguments):
     assert CliRunner().invoke(app, arguments).exit_code == 2
 
 
-def test_second_proxy_on_a_data_folder_is_refused(tmp_path):
+def test_second_proxy_on_a_data_folder_is_rejected(tmp_path):
     with owned_data_folder(tmp_path):
         result = CliRunner().invoke(app, ["--data", str(tmp_path)])
     assert isinstance(result.exception, DataFolderInUseError)
@@ -65,9 +65,9 @@ def test_ends_cleanly_without_a_broker(tmp_path, ending):
         text=True,
     ) as process:
         assert process.stdout is not None
-        said = process.stdout.readline()
+        output = process.stdout.readline()
         process.send_signal(ending)
-        said += process.communicate(timeout=20)[0]
-    assert process.returncode == 0, said
-    assert re.search(r"proxy: roadside at broker 127\.0\.0\.1:1", said)
-    assert "hidden-word" not in said
+        output += process.communicate(timeout=20)[0]
+    assert process.returncode == 0, output
+    assert re.search(r"proxy: roadside at broker 127\.0\.0\.1:1", output)
+    assert "hidden-word" not in output

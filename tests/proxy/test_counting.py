@@ -1,4 +1,4 @@
-"""A fleet tells how many samples were due and how many are missing, when the watermark passes them."""
+"""A fleet counts expected and missing samples, and sends the counts when the watermark passes them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from proxy.waiting_tuples import MotePosition
 S = 1_000_000
 SPEED = SamplingProgram(("speed",), 10 * S)
 NUMBER = program_number(SPEED)
-FORM = "c1"
+FINGERPRINT = "c1"
 
 
-def demand(*sensors: PropertyBand, pane=60 * S, form=FORM):
-    asked = QueryDemand("q", ("speed",), None, sensors=sensors, completeness=CompletenessDemand(form, pane))
-    return StreamDemand(VERSION, "c", "traffic", 1, (asked,))
+def demand(*sensors: PropertyBand, pane=60 * S, fingerprint=FINGERPRINT):
+    demanded = QueryDemand("q", ("speed",), None, sensors=sensors, completeness=CompletenessDemand(fingerprint, pane))
+    return StreamDemand(VERSION, "c", "traffic", 1, (demanded,))
 
 
-def sampling(frames, *motes, limits=None, asked=None, **options):
+def sampling(frames, *motes, limits=None, demanded=None, **options):
     """Motes that take up the program, and sample from 0 on."""
     tracking = TrackingLimits(silence_after_us=100 * S, patience_us=10 * S)
     proxy = Fleet("p", limits or FleetLimits(tracking=tracking), now_us=0, **options)
-    proxy.receive_demand("traffic", asked or demand(), radio_us=0)
+    proxy.receive_demand("traffic", demanded or demand(), radio_us=0)
     for mote, segment in motes:
         proxy.receive_announcement(
             frames.announcement(mote, properties={"segment": segment}), radio_us=0, received_us=0
@@ -36,27 +36,29 @@ def sampling(frames, *motes, limits=None, asked=None, **options):
     return proxy
 
 
-def hear(proxy, packet, at):
+def receive(proxy, packet, at):
     proxy.receive_packet(packet, radio_us=at * S, received_us=at * S)
 
 
 def begin(proxy, frames, *motes):
     for mote in motes:
-        hear(proxy, frames.packet(0, mote=mote, clock=-2 * S, promise=-2 * S, listen=9), -2)
-        hear(proxy, frames.packet(1, mote=mote, clock=-S, promise=0, program=NUMBER), -1)
+        receive(proxy, frames.packet(0, mote=mote, clock=-2 * S, low_watermark=-2 * S, listen=9), -2)
+        receive(proxy, frames.packet(1, mote=mote, clock=-S, low_watermark=0, program=NUMBER), -1)
 
 
-def goes_on(proxy, frames, mote, sequences, until):
+def send_samples(proxy, frames, mote, sequences, until):
     """Packets of one sample each, of which only some arrive."""
     for number in range(until // 10):
         if number + 2 in sequences:
             at = number * 10 * S
             sample = (at, 1.0)
-            packet = frames.packet(number + 2, sample, mote=mote, clock=at + S, promise=at + 10 * S, program=NUMBER)
-            hear(proxy, packet, number * 10 + 1)
+            packet = frames.packet(
+                number + 2, sample, mote=mote, clock=at + S, low_watermark=at + 10 * S, program=NUMBER
+            )
+            receive(proxy, packet, number * 10 + 1)
 
 
-def told(batches):
+def counts_in(batches):
     """(mote, end of the pane in seconds, expected, missing) and the watermark with which they came, in seconds."""
     return [
         (each.position.mote, (each.start_us + 1) // S, each.aggregated.expected, each.aggregated.missing)
@@ -66,85 +68,85 @@ def told(batches):
     ]
 
 
-def test_counts_are_told_when_the_watermark_passes_the_pane(frames):
+def test_counts_are_sent_when_the_watermark_passes_the_pane(frames):
     proxy = sampling(frames, ("m1", 7), ("m2", 8))
     begin(proxy, frames, "m1", "m2")
-    goes_on(proxy, frames, "m1", range(99), 130)
-    goes_on(proxy, frames, "m2", range(99), 50)
-    assert told(proxy.cut(131 * S)) == []
-    goes_on(proxy, frames, "m2", range(7, 99), 60)
+    send_samples(proxy, frames, "m1", range(99), 130)
+    send_samples(proxy, frames, "m2", range(99), 50)
+    assert counts_in(proxy.cut(131 * S)) == []
+    send_samples(proxy, frames, "m2", range(7, 99), 60)
     (batch,) = proxy.cut(132 * S)
-    assert told([batch]) == [("m1", 60, 6, 0), ("m2", 60, 6, 0)]
+    assert counts_in([batch]) == [("m1", 60, 6, 0), ("m2", 60, 6, 0)]
     assert batch.watermark_us == 60 * S
     frame = batch.as_batch("p", "e")
     columns = {column.name: column.values(frame.rows) for column in frame.columns}
     counts = [each for each in zip(*(columns[name] for name in ("segment", "fjord_form", "fjord_samples",
               EXPECTED_COLUMN, MISSING_COLUMN)), strict=True) if each[1]]  # fmt: skip
-    assert counts == [(7, FORM, 0, 6, 0), (8, FORM, 0, 6, 0)]
+    assert counts == [(7, FINGERPRINT, 0, 6, 0), (8, FINGERPRINT, 0, 6, 0)]
     assert columns["speed"].count(None) == 2, "they are no samples"
 
 
-def test_nothing_is_told_unless_it_is_asked_for(frames):
-    proxy = sampling(frames, ("m1", 7), asked=frames.demand(("a", ["speed"], None)))
+def test_no_counts_are_sent_without_demand(frames):
+    proxy = sampling(frames, ("m1", 7), demanded=frames.demand(("a", ["speed"], None)))
     begin(proxy, frames, "m1")
-    goes_on(proxy, frames, "m1", range(99), 130)
+    send_samples(proxy, frames, "m1", range(99), 130)
     (batch,) = proxy.cut(131 * S)
-    assert told([batch]) == []
+    assert counts_in([batch]) == []
     assert EXPECTED_COLUMN not in {column.name for column in batch.as_batch("p", "e").columns}
 
 
 def test_only_motes_the_query_is_about_are_counted(frames):
-    proxy = sampling(frames, ("m1", 7), ("m2", 8), asked=demand(PropertyBand("segment", 8, 8)))
+    proxy = sampling(frames, ("m1", 7), ("m2", 8), demanded=demand(PropertyBand("segment", 8, 8)))
     begin(proxy, frames, "m2")
-    goes_on(proxy, frames, "m2", range(99), 70)
-    assert told(proxy.cut(71 * S)) == [("m2", 60, 6, 0)]
+    send_samples(proxy, frames, "m2", range(99), 70)
+    assert counts_in(proxy.cut(71 * S)) == [("m2", 60, 6, 0)]
 
 
 def test_gaps_are_missing(frames):
     proxy = sampling(frames, ("m1", 7))
     begin(proxy, frames, "m1")
-    goes_on(proxy, frames, "m1", {2, 3, 6, 7, 8}, 70)
-    assert told(proxy.cut(71 * S)) == [("m1", 60, 6, 2)]
+    send_samples(proxy, frames, "m1", {2, 3, 6, 7, 8}, 70)
+    assert counts_in(proxy.cut(71 * S)) == [("m1", 60, 6, 2)]
 
 
-def test_silent_mote_is_missing_as_soon_as_the_stream_goes_on_without_it(frames):
+def test_samples_of_a_silent_mote_are_missing_once_the_watermark_moves_on(frames):
     proxy = sampling(frames, ("m1", 7), ("m2", 8))
     begin(proxy, frames, "m1", "m2")
-    goes_on(proxy, frames, "m1", range(5), 130)
-    goes_on(proxy, frames, "m2", range(99), 130)
-    assert told(proxy.cut(131 * S)) == [], "it holds the watermark"
+    send_samples(proxy, frames, "m1", range(5), 130)
+    send_samples(proxy, frames, "m2", range(99), 130)
+    assert counts_in(proxy.cut(131 * S)) == [], "it holds the watermark"
     proxy.time_passed(135 * S)
-    assert sorted(told(proxy.cut(135 * S))) == [
+    assert sorted(counts_in(proxy.cut(135 * S))) == [
         ("m1", 60, 6, 3), ("m1", 120, 6, 6), ("m2", 60, 6, 0), ("m2", 120, 6, 0),
     ]  # fmt: skip
-    goes_on(proxy, frames, "m2", range(15, 99), 190)
-    assert sorted(told(proxy.cut(191 * S))) == [("m1", 180, 6, 6), ("m2", 180, 6, 0)]
+    send_samples(proxy, frames, "m2", range(15, 99), 190)
+    assert sorted(counts_in(proxy.cut(191 * S))) == [("m1", 180, 6, 6), ("m2", 180, 6, 0)]
 
 
 def test_mote_that_never_begins_is_due_since_the_others_are(frames):
-    """It is waited for, for as long as the proxy has patience."""
+    """The watermark waits for it as long as `patience` allows."""
     proxy = sampling(frames, ("m1", 7), ("m2", 8))
     begin(proxy, frames, "m1")
-    goes_on(proxy, frames, "m1", range(99), 70)
-    hear(proxy, frames.packet(0, mote="m2", clock=S, promise=S), 1)
-    assert told(proxy.cut(71 * S)) == [], "it holds the watermark"
+    send_samples(proxy, frames, "m1", range(99), 70)
+    receive(proxy, frames.packet(0, mote="m2", clock=S, low_watermark=S), 1)
+    assert counts_in(proxy.cut(71 * S)) == [], "it holds the watermark"
     proxy.time_passed(80 * S)
-    assert sorted(told(proxy.cut(80 * S))) == [("m1", 60, 6, 0), ("m2", 60, 5, 5)]
+    assert sorted(counts_in(proxy.cut(80 * S))) == [("m1", 60, 6, 0), ("m2", 60, 5, 5)]
 
 
-def test_mote_nobody_ever_heard_is_missing_and_has_no_position(frames):
+def test_mote_without_packets_is_missing_and_has_no_position(frames):
     proxy = sampling(frames, ("m1", 7), ("m2", 8))
     begin(proxy, frames, "m1")
-    goes_on(proxy, frames, "m1", range(99), 70)
+    send_samples(proxy, frames, "m1", range(99), 70)
     proxy.time_passed(80 * S)
     (batch,) = proxy.cut(80 * S)
-    assert sorted(told([batch])) == [("m1", 60, 6, 0), ("m2", 60, 6, 6)]
+    assert sorted(counts_in([batch])) == [("m1", 60, 6, 0), ("m2", 60, 6, 6)]
     assert set(batch.positions) == {"m1"}
 
 
 def restarted(frames, position):
     proxy = sampling(
-        frames, asked=demand(), programs=[SPEED], positions={"m1": position},
+        frames, demanded=demand(), programs=[SPEED], positions={"m1": position},
         streams=[StreamProgress("traffic", 5, 20 * S, sampling=True)],
     )  # fmt: skip
     proxy.restore([frames.announcement("m1")])
@@ -153,35 +155,37 @@ def restarted(frames, position):
 
 def test_after_a_restart_counts_begin_with_the_watermark(frames):
     proxy = restarted(frames, MotePosition("m1", 1, 4, 21 * S))
-    goes_on(proxy, frames, "m1", range(5, 99), 70)
-    assert told(proxy.cut(71 * S)) == [("m1", 60, 4, 0)], "of what was before, nothing is known"
+    send_samples(proxy, frames, "m1", range(5, 99), 70)
+    assert counts_in(proxy.cut(71 * S)) == [("m1", 60, 4, 0)], "nothing is known of samples before"
 
 
-def test_what_was_lost_during_a_restart_is_missing(frames):
+def test_packets_lost_during_a_restart_are_missing(frames):
     proxy = restarted(frames, MotePosition("m1", 1, 3, 11 * S))
-    goes_on(proxy, frames, "m1", range(6, 99), 70)
-    assert told(proxy.cut(71 * S)) == [("m1", 60, 4, 2)]
+    send_samples(proxy, frames, "m1", range(6, 99), 70)
+    assert counts_in(proxy.cut(71 * S)) == [("m1", 60, 4, 2)]
 
 
-def test_query_that_comes_later_counts_from_then_on(frames):
-    proxy = sampling(frames, ("m1", 7), asked=frames.demand(("a", ["speed"], None)))
+def test_samples_are_counted_from_the_demand_on(frames):
+    proxy = sampling(frames, ("m1", 7), demanded=frames.demand(("a", ["speed"], None)))
     begin(proxy, frames, "m1")
-    goes_on(proxy, frames, "m1", range(99), 30)
+    send_samples(proxy, frames, "m1", range(99), 30)
     proxy.cut(31 * S)
     proxy.receive_demand("traffic", demand(), radio_us=31 * S)
-    goes_on(proxy, frames, "m1", range(5, 99), 70)
-    assert told(proxy.cut(71 * S)) == [("m1", 60, 3, 0)]
+    send_samples(proxy, frames, "m1", range(5, 99), 70)
+    assert counts_in(proxy.cut(71 * S)) == [("m1", 60, 3, 0)]
     proxy.receive_demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=31 * S)
-    goes_on(proxy, frames, "m1", range(9, 99), 190)
-    assert told(proxy.cut(191 * S)) == []
+    send_samples(proxy, frames, "m1", range(9, 99), 190)
+    assert counts_in(proxy.cut(191 * S)) == []
 
 
-def test_forms_are_told_apart(frames):
-    fine, coarse = demand(pane=30 * S, form="fine"), demand(form="coarse")
-    proxy = sampling(frames, ("m1", 7), asked=StreamDemand(VERSION, "c", "traffic", 1, fine.demands + coarse.demands))
+def test_fingerprints_are_counted_separately(frames):
+    fine, coarse = demand(pane=30 * S, fingerprint="fine"), demand(fingerprint="coarse")
+    proxy = sampling(
+        frames, ("m1", 7), demanded=StreamDemand(VERSION, "c", "traffic", 1, fine.demands + coarse.demands)
+    )
     begin(proxy, frames, "m1")
-    goes_on(proxy, frames, "m1", {2, 3, 5, 6, 7, 8}, 70)
-    assert sorted(told(proxy.cut(71 * S))) == [("m1", 30, 3, 1), ("m1", 60, 3, 0), ("m1", 60, 6, 1)]
+    send_samples(proxy, frames, "m1", {2, 3, 5, 6, 7, 8}, 70)
+    assert sorted(counts_in(proxy.cut(71 * S))) == [("m1", 30, 3, 1), ("m1", 60, 3, 0), ("m1", 60, 6, 1)]
 
 
 def test_samples_that_a_wrong_clock_stamped_are_missing(frames):
@@ -189,40 +193,47 @@ def test_samples_that_a_wrong_clock_stamped_are_missing(frames):
     tracking = TrackingLimits(silence_after_us=100 * S, clock=ClockBounds(20 * S, 100 * S))
     proxy = sampling(frames, ("m1", 7), ("m2", 8), limits=FleetLimits(tracking=tracking))
     begin(proxy, frames, "m1", "m2")
-    goes_on(proxy, frames, "m2", range(99), 20)
-    goes_on(proxy, frames, "m1", range(99), 20)
+    send_samples(proxy, frames, "m2", range(99), 20)
+    send_samples(proxy, frames, "m1", range(99), 20)
     for number, at in ((4, 20), (5, 30)):
         clock = (at - 10_000) * S
-        wrong = frames.packet(number, (clock, 1.0), mote="m1", clock=clock, promise=clock + 10 * S, program=NUMBER)
-        hear(proxy, wrong, at + 1)
-    goes_on(proxy, frames, "m2", range(4, 99), 130)
-    goes_on(proxy, frames, "m1", range(6, 99), 130)
-    counts = sorted(told(proxy.cut(131 * S)))
+        wrong = frames.packet(
+            number, (clock, 1.0), mote="m1", clock=clock, low_watermark=clock + 10 * S, program=NUMBER
+        )
+        receive(proxy, wrong, at + 1)
+    send_samples(proxy, frames, "m2", range(4, 99), 130)
+    send_samples(proxy, frames, "m1", range(6, 99), 130)
+    counts = sorted(counts_in(proxy.cut(131 * S)))
     assert counts == [("m1", 60, 6, 2), ("m1", 120, 6, 0), ("m2", 60, 6, 0), ("m2", 120, 6, 0)]
 
 
-def test_a_mote_that_began_anew_with_a_gap_and_was_not_told_when_to_begin_is_due_from_its_first_sample_on(frames):
+def test_rebooted_mote_without_a_bound_is_due_from_its_first_sample_on(frames):
     #  boot       1        2
     #  sequence   0   (2 lost)  2         what is before its first sample was never due
-    proxy = sampling(frames, ("m1", 7), asked=frames.demand(("q", ["speed"], None)))
-    hear(proxy, frames.packet(0, mote="m1", clock=-S, promise=0), -1)
+    proxy = sampling(frames, ("m1", 7), demanded=frames.demand(("q", ["speed"], None)))
+    receive(proxy, frames.packet(0, mote="m1", clock=-S, low_watermark=0), -1)
     proxy.receive_demand("traffic", demand(), radio_us=0)
     for number in (2, 3, 4, 5, 6, 7):
         at = number * 10
-        packet = frames.packet(number, (at * S, 1.0), boot=2, clock=at * S, promise=(at + 10) * S, program=NUMBER)
-        hear(proxy, packet, at)
-    assert told(proxy.cut(0)) == [("m1", 60, 4, 0)]
+        packet = frames.packet(number, (at * S, 1.0), boot=2, clock=at * S, low_watermark=(at + 10) * S, program=NUMBER)
+        receive(proxy, packet, at)
+    assert counts_in(proxy.cut(0)) == [("m1", 60, 4, 0)]
 
 
-def test_samples_that_a_mote_promised_not_to_take_are_not_due_whatever_it_sends_next(frames):
-    #  mote_watermarks   0 .. 50    10, 20    70                       nothing is due before 70
+def test_announced_absence_is_not_due_whatever_the_mote_sends_next(frames):
+    #  watermarks   0 .. 50    10, 20    70                       nothing is due before 70
     #  samples               10, 20            70, 80 ...
     for listens in (0, 9):
         proxy = sampling(frames, ("m1", 7))
         begin(proxy, frames, "m1")
-        for number, (at, promise) in enumerate([(0, 10), (10, 70), (70, 80), (80, 90), (90, 120)]):
+        for number, (at, low_watermark) in enumerate([(0, 10), (10, 70), (70, 80), (80, 90), (90, 120)]):
             packet = frames.packet(
-                number + 2, (at * S, 1.0), clock=(at + 1) * S, promise=promise * S, listen=listens, program=NUMBER
+                number + 2,
+                (at * S, 1.0),
+                clock=(at + 1) * S,
+                low_watermark=low_watermark * S,
+                listen=listens,
+                program=NUMBER,
             )
-            hear(proxy, packet, at + 1)
-        assert told(proxy.cut(0)) == [("m1", 60, 2, 0), ("m1", 120, 3, 0)]
+            receive(proxy, packet, at + 1)
+        assert counts_in(proxy.cut(0)) == [("m1", 60, 2, 0), ("m1", 120, 3, 0)]

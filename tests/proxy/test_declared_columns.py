@@ -1,4 +1,4 @@
-"""Demands name columns as the cluster stores them: motes get them by their own names, or are not asked at all."""
+"""Demands name columns as the cluster stores them: motes get them by their own names, or sleep."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FLOW, NOTE = Field("flow", FieldType.INTEGER), Field("note", FieldType.TEXT)
 OFFERED = StreamSchema("traffic", (SEGMENT, SPEED, FLOW, NOTE))
 
 
-SPEED_ASKED = (QueryDemand("a", ("Speed",)),)
+SPEED_DEMANDED = (QueryDemand("a", ("Speed",)),)
 
 
-def declared(*fields, only=None, demands=SPEED_ASKED):
+def declared(*fields, only=None, demands=SPEED_DEMANDED):
     return StreamDemand(1, "c", "traffic", 1, demands, StreamSchema("traffic", fields), only)
 
 
@@ -32,7 +32,7 @@ def renamed(field, name):
     return replace(field, name=name)
 
 
-def test_every_name_in_a_demand_becomes_that_of_the_motes():
+def test_names_in_a_demand_become_those_of_the_motes():
     query = QueryDemand(
         "a",
         ("FLOW", "Speed"),
@@ -41,8 +41,8 @@ def test_every_name_in_a_demand_becomes_that_of_the_motes():
         tolerances=(DeadBand("Speed", 0.5),),
         events=EventDemand("f", Threshold("Speed", 2.0, 1.0)),
     )
-    asked = declared(renamed(FLOW, "FLOW"), renamed(SPEED, "Speed"), renamed(SEGMENT, "SEGMENT"), demands=(query,))
-    found = as_offered(asked, OFFERED, "p")
+    demand = declared(renamed(FLOW, "FLOW"), renamed(SPEED, "Speed"), renamed(SEGMENT, "SEGMENT"), demands=(query,))
+    found = as_offered(demand, OFFERED, "p")
     assert found.demands == (
         QueryDemand(
             "a",
@@ -56,7 +56,7 @@ def test_every_name_in_a_demand_becomes_that_of_the_motes():
     assert found.schema.field_names == ("segment", "speed", "flow")
 
 
-def test_what_is_not_declared_may_be_sampled_only_if_nothing_else_is():
+def test_undeclared_columns_are_sampled_only_if_no_other_is_left():
     assert as_offered(declared(FLOW), OFFERED, "p").schema.field_names == ("flow",)
     assert as_offered(declared(SEGMENT), OFFERED, "p").schema == OFFERED
     assert as_offered(replace(declared(FLOW), declared=None), OFFERED, "p").schema == OFFERED
@@ -72,7 +72,7 @@ def test_what_is_not_declared_may_be_sampled_only_if_nothing_else_is():
         (declared(SPEED, only="harbour"), "stream 'traffic' was created to be fed by proxy 'harbour'"),
     ],
 )
-def test_a_demand_that_motes_cannot_answer_is_refused_once_for_all_queries(demand, reason):
+def test_a_demand_that_motes_cannot_answer_is_rejected_once_for_all_queries(demand, reason):
     assert as_offered(demand, OFFERED, "p") == RefusedDemand("*", reason)
 
 
@@ -89,11 +89,11 @@ def program_of(proxy, mote="m1"):
     return proxy.motes[mote].desired
 
 
-def refused(instructions):
+def rejected(instructions):
     return [each.rejected.reason for each in instructions if isinstance(each, RejectDemand)]
 
 
-def told(instructions):
+def controls(instructions):
     return [each for each in instructions if isinstance(each, ForMote) and isinstance(each.instruction, SendControl)]
 
 
@@ -102,48 +102,52 @@ RIGHT = declared(FLOW, renamed(SPEED, "Speed"))
 
 
 def test_motes_with_other_columns_sleep(frames):
-    proxy, said = fleet_with(frames, WRONG)
-    assert refused(said) == ["the cluster stores other columns: flow is declared as REAL and offered as INTEGER"]
+    proxy, instructions = fleet_with(frames, WRONG)
+    assert rejected(instructions) == [
+        "the cluster stores other columns: flow is declared as REAL and offered as INTEGER"
+    ]
     assert program_of(proxy).sleeping
-    heard = proxy.receive_packet(frames.packet(0, listen=50_000), radio_us=10, received_us=10)
-    assert told(heard) == []
+    instructions = proxy.receive_packet(frames.packet(0, listen=50_000), radio_us=10, received_us=10)
+    assert controls(instructions) == []
 
 
-def test_a_declaration_that_is_mended_wakes_them_and_one_that_is_spoiled_lets_them_sleep(frames):
+def test_motes_wake_and_sleep_as_declared_columns_change(frames):
     proxy, _ = fleet_with(frames, WRONG)
-    assert refused(proxy.receive_demand("traffic", RIGHT, radio_us=1)) == []
+    assert rejected(proxy.receive_demand("traffic", RIGHT, radio_us=1)) == []
     assert program_of(proxy).fields == ("speed",)
-    assert len(refused(proxy.receive_demand("traffic", WRONG, radio_us=2))) == 1
+    assert len(rejected(proxy.receive_demand("traffic", WRONG, radio_us=2))) == 1
     assert program_of(proxy).sleeping
 
 
-def test_an_offer_that_changes_is_judged_anew_at_once(frames):
+def test_a_changed_offer_is_compared_at_once(frames):
     proxy, _ = fleet_with(frames, RIGHT)
     assert program_of(proxy).fields == ("speed",)
     other = StreamSchema("traffic", (SEGMENT, Field("speed", FieldType.TEXT), FLOW, NOTE))
-    said = proxy.receive_announcement(frames.announcement("m1", boot=2, schema=other), radio_us=5, received_us=5)
-    assert len(refused(said)) == 1
+    instructions = proxy.receive_announcement(
+        frames.announcement("m1", boot=2, schema=other), radio_us=5, received_us=5
+    )
+    assert len(rejected(instructions)) == 1
     assert program_of(proxy).sleeping
-    said = proxy.receive_announcement(frames.announcement("m1", boot=3), radio_us=9, received_us=9)
-    assert refused(said) == []
+    instructions = proxy.receive_announcement(frames.announcement("m1", boot=3), radio_us=9, received_us=9)
+    assert rejected(instructions) == []
     assert program_of(proxy).fields == ("speed",)
 
 
-def test_a_restarted_proxy_does_not_ask_them_either(frames):
+def test_a_restarted_proxy_lets_them_sleep_too(frames):
     proxy = Fleet("p", FleetLimits(), now_us=0)
     proxy.receive_demand("traffic", WRONG, radio_us=0)
-    assert len(refused(proxy.restore([frames.announcement("m1")]))) == 1
+    assert len(rejected(proxy.restore([frames.announcement("m1")]))) == 1
     assert program_of(proxy).sleeping
 
 
-def test_nobody_is_refused_while_no_query_asks(frames):
-    _, said = fleet_with(frames, replace(WRONG, demands=()))
-    assert refused(said) == []
+def test_no_demand_is_rejected_while_no_query_demands(frames):
+    _, instructions = fleet_with(frames, replace(WRONG, demands=()))
+    assert rejected(instructions) == []
 
 
-def test_a_demand_of_before_declarations_were_told_is_read_and_answered(frames):
+def test_a_demand_in_the_format_before_declarations_is_answered(frames):
     short = msgpack.packb([1, "c", "traffic", 1, [["a", ["speed"]]]])
     assert decode_demand(short) == StreamDemand(1, "c", "traffic", 1, (QueryDemand("a", ("speed",)),))
-    proxy, said = fleet_with(frames, decode_demand(short))
-    assert refused(said) == []
+    proxy, instructions = fleet_with(frames, decode_demand(short))
+    assert rejected(instructions) == []
     assert program_of(proxy).fields == ("speed",)

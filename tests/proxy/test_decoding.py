@@ -26,8 +26,8 @@ VALUES = (
 
 def decoder(fields, *names):
     schema = StreamSchema("s", tuple(fields))
-    said = Announcement(VERSION, "m", 1, "", schema, {"place": "here"}, S, S)
-    return RowDecoder(said, SamplingProgram(tuple(names), S))
+    announcement = Announcement(VERSION, "m", 1, "", schema, {"place": "here"}, S, S)
+    return RowDecoder(announcement, SamplingProgram(tuple(names), S))
 
 
 def typed(row):
@@ -52,7 +52,7 @@ def test_values_find_their_places(fields, names, row):
 
 
 @given(st.lists(st.lists(VALUES, min_size=3, max_size=5).map(tuple), max_size=3), st.permutations(SAMPLED))
-def test_rows_hold_what_check_value_returns_or_are_refused_as_it_does(samples, fields):
+def test_rows_are_checked_as_by_check_value(samples, fields):
     made = decoder([PLACE, *fields], *(each.name for each in fields))
     try:
         expected = [("here", *(check_value(*each) for each in zip(fields, values, strict=True))) for values in samples]

@@ -59,7 +59,7 @@ def test_unacknowledged_batches_are_sent_again_after_silence(now, expected):
     assert script(window, (0, Connected()), (now, TimePassed()))[1] == expected
 
 
-def test_receiver_that_stays_silent_is_tried_ever_more_seldom_until_it_is_heard():
+def test_silent_receiver_is_tried_at_growing_intervals_until_it_answers():
     window = DeliveryWindow(spooled=2)
     window.handle(Connected(), 0)
     tries = [second for second in range(1, 200) if window.handle(TimePassed(), second * S)]
@@ -130,21 +130,21 @@ def test_damaged_batches_one_behind_the_other_are_left_out_one_by_one():
 
 
 class Receiver:
-    """Reference: takes the next one only, acknowledges what it has for whatever arrives."""
+    """Reference: stores the next batch only, and acknowledges what it has on every arrival."""
 
     def __init__(self):
-        self.taken = []
+        self.stored = []
 
     def receive(self, sequence):
-        if sequence == len(self.taken) + 1:
-            self.taken.append(sequence)
-        return len(self.taken)
+        if sequence == len(self.stored) + 1:
+            self.stored.append(sequence)
+        return len(self.stored)
 
     def skip(self, sequence):
-        assert sequence <= len(self.taken) + 1, "nothing that is sound is left out"
-        if sequence == len(self.taken) + 1:
-            self.taken.append(None)
-        return len(self.taken)
+        assert sequence <= len(self.stored) + 1, "no undamaged batch is skipped"
+        if sequence == len(self.stored) + 1:
+            self.stored.append(None)
+        return len(self.stored)
 
 
 @given(
@@ -177,7 +177,7 @@ def test_everything_arrives_exactly_once_in_order_over_a_lossy_channel(  # noqa:
                     assert sequence in damaged
                     channel.append(-sequence)
                 case DeleteThrough(sequence):
-                    assert sequence <= len(receiver.taken), "only what the receiver has is deleted"
+                    assert sequence <= len(receiver.stored), "only what the receiver has is deleted"
                     for each in [each for each in stored if each <= sequence]:
                         del stored[each]
                 case _:
@@ -219,5 +219,5 @@ def test_everything_arrives_exactly_once_in_order_over_a_lossy_channel(  # noqa:
         step("spool")
         step("deliver")
         step("wait")
-    assert receiver.taken == [None if number in damaged else number for number in range(1, batches + 1)]
+    assert receiver.stored == [None if number in damaged else number for number in range(1, batches + 1)]
     assert stored == {}

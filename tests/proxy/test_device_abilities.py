@@ -1,4 +1,4 @@
-"""What a device can do decides what its proxy asks it for."""
+"""The programs of a device follow from its capabilities."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ DEMANDS = [
 
 @pytest.mark.parametrize("capabilities", [PASSIVE, REPORTING], ids=["passive", "reporting"])
 @pytest.mark.parametrize("names", [["raw"], ["panes"], ["events"], ["band", "panes"], ["tolerant"], ["late"], None])
-def test_a_device_is_never_asked_for_more_than_it_and_its_driver_can_do(capabilities, names):
+def test_no_program_exceeds_a_device_with_its_driver(capabilities, names):
     schema = StreamSchema("s", (streams.Field("t", FieldType.REAL), streams.Field("x", FieldType.REAL)))
     wanted = [each for each in DEMANDS if names is None or each.query in names]
     merger = Merger(fold_demands(tuple(wanted), schema), ProgramStyle())
     traits = SensorTraits(S, S, find_profile("telosb"), abilities=abilities(capabilities))
     program = merger.merge(traits, {}).program
     parts = push_down(program, capabilities)
-    assert parts.taken == program
+    assert parts.accepted == program
     assert not program.bands
     if capabilities is PASSIVE:
         assert program.report is None

@@ -3,7 +3,7 @@
 time      0           1                2                        3
 device    {"t": 20}                    {"t": 21}
 driver    announced, listens           sample
-demand                t every 10 s                              nobody asks
+demand                t every 10 s                              no demand
 to it                 its program, at once                      sleep, at once
 """
 
@@ -69,7 +69,7 @@ def demand(stream, *fields, period_us=None):
     return StreamDemand(VERSION, "c", stream, 1, queries)
 
 
-async def say(service, topic, content, *, retain=False):
+async def send(service, topic, content, *, retain=False):
     payload = content if isinstance(content, bytes) else json.dumps(content).encode()
     await service.link.take([Message(topic, payload, retain=retain)])
 
@@ -84,40 +84,40 @@ def rows(service, column="t"):
     ]
 
 
-async def test_what_a_json_device_says_comes_in_batches_and_nothing_is_sent_to_it(tmp_path):
+async def test_values_of_a_json_device_arrive_in_batches_and_nothing_is_sent_to_it(tmp_path):
     async with running(tmp_path, [JSON_DRIVER]) as service:
         assert [each.filter for each in service.link.client_session.subscriptions][-1] == "rooms/+"
-        await say(service, "rooms/kitchen", {"t": 19.0})
-        await say(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
+        await send(service, "rooms/kitchen", {"t": 19.0})
+        await send(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
         mote = service.fleet.motes["kitchen"]
         assert mote.state is MoteState.SAMPLING, "it runs its program at once, not in a window"
         assert mote.running == program_number(mote.desired)
         await asyncio.sleep(0.002)
-        await say(service, "rooms/kitchen", {"t": 20.5})
+        await send(service, "rooms/kitchen", {"t": 20.5})
         await until(lambda: rows(service))
         assert rows(service) == [20.5]
-        await say(service, topics.demand("climate"), encode(demand("climate")), retain=True)
+        await send(service, topics.demand("climate"), encode(demand("climate")), retain=True)
         assert mote.state is MoteState.SLEEPING
         assert service.metrics.value("controls", "run_program") == 2
     assert not [each for each in service.link.published if "/control" in each.topic or each.topic.startswith("rooms")]
 
 
-async def test_a_device_heard_after_the_demand_begins_with_its_first_message(tmp_path):
+async def test_a_device_that_appears_after_the_demand_begins_with_its_first_message(tmp_path):
     async with running(tmp_path, [JSON_DRIVER]) as service:
-        await say(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
-        await say(service, "rooms/kitchen", {"t": 19.0})
+        await send(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
+        await send(service, "rooms/kitchen", {"t": 19.0})
         assert service.fleet.motes["kitchen"].state is MoteState.SAMPLING
 
 
-async def test_a_bad_message_is_counted_and_kept_and_others_go_on(tmp_path):
+async def test_a_bad_message_is_quarantined_without_effect_on_others(tmp_path):
     async with running(tmp_path, [JSON_DRIVER]) as service:
-        await say(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
+        await send(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
         for content in (b"{", {"x": 1}, {"t": "warm"}, b"[" * 5_000):
-            await say(service, "rooms/hall", content)
-        await say(service, "rooms/hall", {"t": 1.0}, retain=True)
-        await say(service, "rooms/kitchen", {"t": 19.0})
+            await send(service, "rooms/hall", content)
+        await send(service, "rooms/hall", {"t": 1.0}, retain=True)
+        await send(service, "rooms/kitchen", {"t": 19.0})
         await asyncio.sleep(0.002)
-        await say(service, "rooms/kitchen", {"t": 20.5})
+        await send(service, "rooms/kitchen", {"t": 20.5})
         await until(lambda: 20.5 in rows(service))
         reasons = ("garbled", "missing", "type", "depth", "retained")
         counts = {reason: service.metrics.value("frames_refused", reason) for reason in reasons}
@@ -140,12 +140,12 @@ class Broken:
         raise KeyError("no")
 
 
-async def test_a_driver_that_fails_takes_nobody_with_it(tmp_path, frames):
+async def test_a_failing_driver_does_not_affect_others(tmp_path, frames):
     good = read_drivers({"driver": [JSON_DRIVER]}, "test")
     async with running(tmp_path, [Broken(), *good]) as service:
-        await say(service, "rooms/kitchen", {"t": 19.0})
+        await send(service, "rooms/kitchen", {"t": 19.0})
         service.devices.time_passed()
-        await say(service, topics.announcement("p", "m1"), encode(frames.announcement()))
+        await send(service, topics.announcement("p", "m1"), encode(frames.announcement()))
         assert set(service.fleet.motes) == {"kitchen", "m1"}
         assert service.metrics.value("frames_refused", "driver_failed") >= 2
     with open_stores(tmp_path / "data", "p", quarantine_entries=100) as stores:
@@ -153,38 +153,38 @@ async def test_a_driver_that_fails_takes_nobody_with_it(tmp_path, frames):
     assert {("rooms/kitchen", "driver_failed"), ("drivers/broken", "driver_failed")} <= set(kept)
 
 
-async def test_names_belong_to_who_had_them_first(tmp_path, frames):
+async def test_a_name_belongs_to_its_first_driver(tmp_path, frames):
     other = JSON_DRIVER | {"name": "cellars", "topic": "cellars/{mote}"}
     async with running(tmp_path, [JSON_DRIVER, other]) as service:
-        await say(service, "rooms/one", {"t": 19.0})
-        await say(service, "cellars/one", {"t": 8.0})
-        await say(service, topics.announcement("p", "one"), encode(frames.announcement("one")))
-        await say(service, topics.packet("p", "one"), encode(frames.packet(0, mote="one")))
+        await send(service, "rooms/one", {"t": 19.0})
+        await send(service, "cellars/one", {"t": 8.0})
+        await send(service, topics.announcement("p", "one"), encode(frames.announcement("one")))
+        await send(service, topics.packet("p", "one"), encode(frames.packet(0, mote="one")))
         assert service.fleet.motes["one"].announcement.boot == 0
-        refused = service.metrics.value("frames_refused", "mote")
-        assert refused >= 3
-        await say(service, topics.announcement("p", "two"), encode(frames.announcement("two")))
-        await say(service, "rooms/two", {"t": 19.0})
+        rejected = service.metrics.value("frames_refused", "mote")
+        assert rejected >= 3
+        await send(service, topics.announcement("p", "two"), encode(frames.announcement("two")))
+        await send(service, "rooms/two", {"t": 19.0})
         assert service.fleet.motes["two"].announcement.boot == 1
-        assert service.metrics.value("frames_refused", "mote") > refused
+        assert service.metrics.value("frames_refused", "mote") > rejected
 
 
 async def test_topics_of_fjord_are_not_for_drivers(tmp_path, frames):
     greedy = JSON_DRIVER | {"topic": "fjord/v1/motes/p/{mote}/packet"}
     async with running(tmp_path, [greedy]) as service:
-        await say(service, topics.announcement("p", "m1"), encode(frames.announcement()))
-        await say(service, topics.packet("p", "m1"), encode(frames.packet(0)))
+        await send(service, topics.announcement("p", "m1"), encode(frames.announcement()))
+        await send(service, topics.packet("p", "m1"), encode(frames.packet(0)))
         assert service.metrics.value("packets") == 1
         assert service.metrics.value("frames_refused") == 0
 
 
-async def test_a_restarted_proxy_takes_its_devices_on_again(tmp_path):
+async def test_a_restarted_proxy_drives_its_devices_again(tmp_path):
     for value in (20.5, 21.5):
         async with running(tmp_path, [JSON_DRIVER]) as service:
-            await say(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
-            await say(service, "rooms/kitchen", {"t": 19.0})
+            await send(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
+            await send(service, "rooms/kitchen", {"t": 19.0})
             await asyncio.sleep(0.002)
-            await say(service, "rooms/kitchen", {"t": value})
+            await send(service, "rooms/kitchen", {"t": value})
             await until(lambda value=value: value in rows(service))
             assert service.metrics.value("packets_refused", "replayed") == 0
 
@@ -194,14 +194,14 @@ def test_the_clock_of_a_device_is_not_adjusted():
 
 
 class Stubborn(Broken):
-    """Answers whatever its device is told with a packet that opens another listen window, and changes nothing."""
+    """Answers each control with a packet that opens another listen window, and changes nothing."""
 
     name = "stubborn"
 
     def __init__(self, frames):
         self.frames = frames
         self.sequence = 0
-        self.asked = 0
+        self.requests = 0
 
     def packet(self):
         self.sequence += 1
@@ -211,7 +211,7 @@ class Stubborn(Broken):
         return DriverOutput((self.frames.announcement(boot=0), self.packet()))
 
     def run(self, *_arguments, **_times):
-        self.asked += 1
+        self.requests += 1
         return DriverOutput((self.packet(),))
 
     def capabilities_of(self, _mote):
@@ -224,15 +224,15 @@ class Stubborn(Broken):
         return NOTHING
 
 
-async def test_a_driver_that_never_does_what_it_is_told_is_not_told_for_ever(tmp_path, frames):
+async def test_controls_for_an_unresponsive_driver_are_bounded(tmp_path, frames):
     driver = Stubborn(frames)
     async with running(tmp_path, [driver]) as service:
-        await say(service, topics.demand("traffic"), encode(frames.demand(("q", ["speed"], None))), retain=True)
-        await say(service, "rooms/m1", {})
-        assert driver.asked == MOST_CONTROLS
+        await send(service, topics.demand("traffic"), encode(frames.demand(("q", ["speed"], None))), retain=True)
+        await send(service, "rooms/m1", {})
+        assert driver.requests == MOST_CONTROLS
         assert service.metrics.value("controls_unsent") == 1
-        await say(service, "rooms/m1", {})
-        assert driver.asked == 2 * MOST_CONTROLS
+        await send(service, "rooms/m1", {})
+        assert driver.requests == 2 * MOST_CONTROLS
 
 
 class Talkative(Broken):
@@ -247,13 +247,13 @@ class Talkative(Broken):
 
 async def test_messages_to_devices_are_bounded_and_late_ones_given_up(tmp_path):
     async with running(tmp_path, [Talkative()]) as service:
-        await say(service, "broken/x", {})
+        await send(service, "broken/x", {})
         assert service.metrics.value("controls_unsent") == 7
         await until(lambda: service.metrics.value("device_messages") == MOST_WAITING)
         service.link.fails = True
         output = DriverOutput(publications=(Publication("x", b""), Publication("y", b"", before_radio_us=0)))
         service.devices._registry.drivers[0].received = lambda *_, **__: output
-        await say(service, "broken/x", {})
+        await send(service, "broken/x", {})
         await until(lambda: service.metrics.value("controls_unsent") == 9)
 
 
@@ -280,19 +280,19 @@ async def test_a_zigbee_device_is_configured_through_its_bridge(tmp_path, broker
     async with running(tmp_path, drivers, mqtt_link(address)) as service:
         await until(lambda: SONOFF in service.fleet.motes)
         wanted = demand("zigbee2mqtt_snzb_02", "temperature", "humidity", period_us=S)
-        await field.say(topics.demand("zigbee2mqtt_snzb_02"), wanted, retain=True)
-        await until(lambda: sum(each.topic == REQUESTS for each in field.heard) >= 2)
-        asked = [json.loads(each.payload) for each in field.heard if each.topic == REQUESTS]
-        assert {each["attribute"] for each in asked} == {"measuredValue"}
-        assert {each["cluster"] for each in asked} == {"msTemperatureMeasurement", "msRelativeHumidity"}
+        await field.send(topics.demand("zigbee2mqtt_snzb_02"), wanted, retain=True)
+        await until(lambda: sum(each.topic == REQUESTS for each in field.received) >= 2)
+        requests = [json.loads(each.payload) for each in field.received if each.topic == REQUESTS]
+        assert {each["attribute"] for each in requests} == {"measuredValue"}
+        assert {each["cluster"] for each in requests} == {"msTemperatureMeasurement", "msRelativeHumidity"}
         mote = service.fleet.motes[SONOFF]
         assert mote.state is MoteState.CHANGING, "the bridge has not answered"
 
         await publish("rooms/kitchen", "nonsense")
         await publish(RESPONSES, "nonsense")
-        ids = {each["id"]: each for each in asked if each["id"] == SONOFF}
+        ids = {each["id"]: each for each in requests if each["id"] == SONOFF}
         assert ids
-        for each in asked:
+        for each in requests:
             await publish(RESPONSES, {"data": {}, "status": "ok", "transaction": each["transaction"]})
         await until(lambda: mote.state is MoteState.SAMPLING)
 
@@ -312,7 +312,7 @@ async def test_a_zigbee_device_is_configured_through_its_bridge(tmp_path, broker
         assert columns["humidity"] == [55.5]
         entry = lambda: field.frames(topics.mote_entry("p", SONOFF), decode_mote_entry)[-1]  # noqa: E731
         await until(lambda: entry().health is not None and entry().health.battery == 0.8)
-        assert service.metrics.value("device_messages") == len(asked)
+        assert service.metrics.value("device_messages") == len(requests)
     keeping.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await keeping

@@ -8,7 +8,7 @@ from proxy.entry_schedule import EntrySchedule
 @pytest.mark.parametrize(
     ("notes", "due"),
     [
-        # (time, changed); then the times at which an entry is due when asked at every unit
+        # (time, changed); then the times at which an entry is due, checked at every unit
         ([(0, True)], [0]),
         ([(0, True), (3, True)], [0, 10]),
         ([(0, False), (3, False)], [0, 50]),

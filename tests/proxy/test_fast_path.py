@@ -1,8 +1,8 @@
-"""A packet with which its mote goes on as before is taken in few steps: just as it would be in many.
+"""The fast path for packets in sequence has the same results as the slow path.
 
-Whatever happens to motes is told twice, to a proxy that takes usual packets the short way and to one that looks at each
-of them in full. Whatever shows of either is compared: instructions, counters, catalog entries, quarantine, and all that
-goes to the spool, with the counts of samples that were due and are missing.
+Each scenario runs twice: in a proxy with the fast path, and in one in which every packet takes the slow path. All that
+can be observed is compared: instructions, counters, catalog entries, quarantine, and everything that goes to the spool,
+with the counts of samples that were due and are missing.
 """
 
 from __future__ import annotations
@@ -75,30 +75,30 @@ class Recorder:
         )
         spool = SimpleNamespace(epoch="e", append=lambda *what: self.spooled.append([list(each) for each in what]))
         self.stores = SimpleNamespace(spool=spool)
-        self.told = []
+        self.results = []
 
     @property
     def radio_us(self):
         return (self.now_s - BEGAN_S) * S
 
-    def take(self, frame):
+    def receive(self, frame):
         times = {"radio_us": self.radio_us, "received_us": self.now_s * S}
-        self.told.append(self.intake.take(frame, Message("t", b""), **times))
+        self.results.append(self.intake.receive(frame, Message("t", b""), **times))
 
     def carry_out(self, instructions):
-        self.told.append(instructions)
+        self.results.append(instructions)
         self.intake.carry_out(instructions)
 
     def demand(self, name):
-        asked = StreamDemand(VERSION, "c", "traffic", 1, DEMANDS[name])
-        self.carry_out(self.fleet.receive_demand("traffic", asked, radio_us=self.radio_us))
+        demand = StreamDemand(VERSION, "c", "traffic", 1, DEMANDS[name])
+        self.carry_out(self.fleet.receive_demand("traffic", demand, radio_us=self.radio_us))
 
     def cut(self):
         self.intake.count_accepted()
         store_batches(self.stores, "p", self.fleet.cut(self.radio_us), self.fleet.positions(), 0)
 
-    def shown(self):
-        """Everything that shows of the proxy, and of what it thinks."""
+    def state(self):
+        """Return everything that can be observed of the proxy, and its internal state."""
         self.intake.count_accepted()
         motes = [
             (name, mote.watermark, mote.numbers.position, mote.state, mote.entry(), mote.ledger.began_us)
@@ -108,7 +108,7 @@ class Recorder:
         waiting = [each.waiting for each in self.fleet.streams.values()]
         due = sorted(self.entries.due(self.radio_us))
         counts = dict(self.metrics._counts)
-        return self.told[-1], motes, deepcopy(observed), waiting, due, counts, tuple(self.kept), tuple(self.spooled)
+        return self.results[-1], motes, deepcopy(observed), waiting, due, counts, tuple(self.kept), tuple(self.spooled)
 
 
 class Mote:
@@ -120,7 +120,7 @@ class Mote:
         self.sent = []
 
     def packet(self, proxy, step):
-        """Return a packet; `step` says in what it is unusual."""
+        """Return a packet; `step` has its deviations from the usual one."""
         tracking = proxy.fleet.motes.get(self.name)
         desired = SLEEP if tracking is None else tracking.desired
         self.sequence += 1 + step.get("skips", 0)
@@ -137,9 +137,15 @@ class Mote:
             for ago, value in step.get("samples", [(0, 1.5)] * (not desired.sleeping))
         ]
         found = packet(
-            self.sequence, *samples, mote=self.name, boot=self.boot, clock=clock * S,
-            promise=(tick + PERIOD_S + step.get("promise", 0)) * S, listen=step.get("listens", 0), program=self.number,
-        )  # fmt: skip
+            self.sequence,
+            *samples,
+            mote=self.name,
+            boot=self.boot,
+            clock=clock * S,
+            low_watermark=(tick + PERIOD_S + step.get("low_watermark", 0)) * S,
+            listen=step.get("listens", 0),
+            program=self.number,
+        )
         if step.get("health"):
             found = replace(found, records=(*found.records, Health(0.5, 1, 1, 1, 1)))
         self.sent.append(found)
@@ -147,25 +153,25 @@ class Mote:
 
 
 def run(steps, limits, waiting):
-    """Let a proxy go through all that happens; return what shows of it after each step."""
+    """Run a scenario in a proxy; return its state after each step."""
     proxy = Recorder(LIMITS[limits], waiting)
     motes = {name: Mote(name) for name in ("m1", "m2")}
     proxy.demand("counted")
     for name in motes:
-        proxy.take(announcement(name))
+        proxy.receive(announcement(name))
     for mote in motes.values():
-        proxy.take(mote.packet(proxy, {"program": "desired", "samples": []}))
+        proxy.receive(mote.packet(proxy, {"program": "desired", "samples": []}))
     found = []
     for what, name, step in steps:
         mote = motes[name]
         match what:
             case "sends":
                 proxy.now_s += step.get("after", PERIOD_S)
-                proxy.take(mote.packet(proxy, step))
+                proxy.receive(mote.packet(proxy, step))
             case "sends again":
-                proxy.take(mote.sent[-step % len(mote.sent)])
+                proxy.receive(mote.sent[-step % len(mote.sent)])
             case "announces":
-                proxy.take(announcement(name, boot=mote.boot, schema=OTHER if step else TRAFFIC))
+                proxy.receive(announcement(name, boot=mote.boot, schema=OTHER if step else TRAFFIC))
             case "demand":
                 proxy.demand(step)
             case "time":
@@ -173,12 +179,12 @@ def run(steps, limits, waiting):
                 proxy.carry_out(proxy.fleet.time_passed(proxy.radio_us))
             case "cut":
                 proxy.cut()
-        found.append(proxy.shown())
+        found.append(proxy.state())
     proxy.carry_out(proxy.fleet.skip_gaps())
     proxy.now_s += 300
     proxy.carry_out(proxy.fleet.time_passed(proxy.radio_us))
     proxy.cut()
-    return [*found, proxy.shown()]
+    return [*found, proxy.state()]
 
 
 SAMPLES = st.lists(
@@ -192,7 +198,7 @@ UNUSUAL = st.fixed_dictionaries(
         "reboots": st.booleans(),
         "program": st.sampled_from(["desired", "desired", "sleeps", "unknown"]),
         "clock": st.sampled_from([1, 5, -5, -40, 50, -70, 100_000]),
-        "promise": st.sampled_from([-10, -40, 10, 40, 65, 1_000]),
+        "low_watermark": st.sampled_from([-10, -40, 10, 40, 65, 1_000]),
         "samples": SAMPLES,
         "listens": st.sampled_from([0, 9 * S]),
         "health": st.booleans(),
@@ -217,10 +223,10 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from(sorted(LIMITS)), st.sampled_from([3, 1_000]))
-def test_short_way_and_long_way_are_one(steps, limits, waiting):
-    short = run(steps, limits, waiting)
+def test_fast_path_and_slow_path_are_equal(steps, limits, waiting):
+    fast = run(steps, limits, waiting)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(MoteTracking, "_fast_path", lambda *_: None)
-        long = run(steps, limits, waiting)
-    for number, (one, other) in enumerate(zip(short, long, strict=True)):
+        slow = run(steps, limits, waiting)
+    for number, (one, other) in enumerate(zip(fast, slow, strict=True)):
         assert one == other, f"after step {number}"

@@ -37,7 +37,7 @@ def kinds(instructions):
     return [type(each.instruction if isinstance(each, ForMote) else each).__name__ for each in instructions]
 
 
-def told(instructions):
+def controls(instructions):
     return [
         each.instruction.control.instructions[0]
         for each in instructions
@@ -52,7 +52,7 @@ def batches(found):
     ]
 
 
-def hear(proxy, packet, radio=0):
+def receive(proxy, packet, radio=0):
     return proxy.receive_packet(packet, radio_us=radio, received_us=radio)
 
 
@@ -86,18 +86,18 @@ def test_announcement_is_kept_and_its_stream_offered_once(frames):
         ({"properties": {"colour": 1}}, "properties"),
     ],
 )
-def test_announcement_that_does_not_fit_is_refused_and_the_others_go_on(frames, announcement, reason):
+def test_announcement_that_does_not_fit_is_rejected_without_effect_on_others(frames, announcement, reason):
     proxy = sampling_fleet(frames, "m1")
-    (refused,) = announce(proxy, frames.announcement("m2", **announcement))
-    assert isinstance(refused, RejectAnnouncement)
-    assert (refused.mote, refused.reason) == ("m2", reason)
-    assert told(hear(proxy, frames.packet(0, mote="m2", listen=9))) == []
-    assert told(hear(proxy, frames.packet(0, mote="m1", listen=9))) == [RunProgram(SPEED, 0)]
+    (rejected,) = announce(proxy, frames.announcement("m2", **announcement))
+    assert isinstance(rejected, RejectAnnouncement)
+    assert (rejected.mote, rejected.reason) == ("m2", reason)
+    assert controls(receive(proxy, frames.packet(0, mote="m2", listen=9))) == []
+    assert controls(receive(proxy, frames.packet(0, mote="m1", listen=9))) == [RunProgram(SPEED, 0)]
 
 
 def test_only_mote_of_a_stream_may_change_its_fields(frames):
     proxy = sampling_fleet(frames, "m1")
-    hear(proxy, frames.packet(0, (0, 1.0), program=NUMBER))
+    receive(proxy, frames.packet(0, (0, 1.0), program=NUMBER))
     schema = StreamSchema("traffic", (Field("speed", FieldType.REAL),))
     found = announce(proxy, frames.announcement("m1", boot=2, schema=schema, properties={}))
     assert OfferStream(schema) in found
@@ -109,74 +109,74 @@ def test_demand_before_or_after_the_announcement_gives_the_same_program(frames):
     announce(after, frames.announcement("m1"))
     after.receive_demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
     packet = frames.packet(0, listen=9)
-    assert told(hear(before, packet)) == told(hear(after, packet)) == [RunProgram(SPEED, 0)]
+    assert controls(receive(before, packet)) == controls(receive(after, packet)) == [RunProgram(SPEED, 0)]
 
 
-def test_unknown_field_of_a_demand_is_refused_when_the_schema_becomes_known(frames):
+def test_unknown_field_of_a_demand_is_rejected_when_the_schema_becomes_known(frames):
     proxy = fleet()
     assert proxy.receive_demand("traffic", frames.demand(("a", ["colour"], None)), radio_us=0) == []
-    refused = [each for each in announce(proxy, frames.announcement()) if isinstance(each, RejectDemand)]
-    assert [each.rejected.query for each in refused] == ["a"]
+    rejected = [each for each in announce(proxy, frames.announcement()) if isinstance(each, RejectDemand)]
+    assert [each.rejected.query for each in rejected] == ["a"]
 
 
 def test_fleet_is_bounded(frames):
     proxy = fleet(limits=FleetLimits(motes=1, streams=1))
     announce(proxy, frames.announcement("m1"))
-    assert kinds(hear(proxy, frames.packet(0, mote="m2"))) == ["RejectAnnouncement"]
+    assert kinds(receive(proxy, frames.packet(0, mote="m2"))) == ["RejectAnnouncement"]
     assert kinds(announce(proxy, frames.announcement("m2"))) == ["RejectAnnouncement"]
     assert kinds(proxy.receive_demand("weather", frames.demand(stream="weather"), radio_us=0)) == ["RejectDemand"]
 
 
 def test_unannounced_mote_that_falls_silent_is_forgotten(frames):
     proxy = fleet()
-    hear(proxy, frames.packet(0))
+    receive(proxy, frames.packet(0))
     proxy.time_passed(6 * S)
     assert proxy.motes == {}
 
 
-def test_watermark_is_the_lowest_promise_and_moves_with_the_batches(frames):
-    #  m1   mote_watermarks 0    samples 0, mote_watermarks 10           samples 10, mote_watermarks 20
-    #  m2   mote_watermarks 0                 samples 0, mote_watermarks 10
+def test_watermark_is_the_lowest_of_the_motes_and_moves_with_the_batches(frames):
+    #  m1   watermark 0    samples 0, watermark 10           samples 10, watermark 20
+    #  m2   watermark 0                 samples 0, watermark 10
     #  cut             0 |          0 |                 10 |               10 (tuple only)
     proxy = sampling_fleet(frames, "m1", "m2")
-    hear(proxy, frames.packet(0, mote="m1", listen=9))
-    hear(proxy, frames.packet(0, mote="m2", listen=9))
+    receive(proxy, frames.packet(0, mote="m1", listen=9))
+    receive(proxy, frames.packet(0, mote="m2", listen=9))
     assert batches(proxy.cut(0)) == [(1, 0, True, [])]
-    hear(proxy, frames.packet(1, (0, 1.0), mote="m1", promise=10 * S, program=NUMBER))
+    receive(proxy, frames.packet(1, (0, 1.0), mote="m1", low_watermark=10 * S, program=NUMBER))
     assert batches(proxy.cut(0)) == [(2, 0, True, [(0, "m1")])]
     assert proxy.cut(0) == []
-    hear(proxy, frames.packet(1, (0, 2.0), mote="m2", promise=10 * S, program=NUMBER))
+    receive(proxy, frames.packet(1, (0, 2.0), mote="m2", low_watermark=10 * S, program=NUMBER))
     assert batches(proxy.cut(0)) == [(3, 10 * S, True, [(0, "m2")])]
-    hear(proxy, frames.packet(2, (10 * S, 1.0), mote="m1", clock=10 * S, promise=20 * S, program=NUMBER))
+    receive(proxy, frames.packet(2, (10 * S, 1.0), mote="m1", clock=10 * S, low_watermark=20 * S, program=NUMBER))
     assert batches(proxy.cut(0)) == [(4, 10 * S, True, [(10 * S, "m1")])]
 
 
 def test_silent_mote_no_longer_holds_the_watermark_and_its_samples_are_late(frames):
     proxy = sampling_fleet(frames, "m1", "m2")
     for mote in ("m1", "m2"):
-        hear(proxy, frames.packet(0, mote=mote, promise=0, program=NUMBER))
-    hear(proxy, frames.packet(1, mote="m1", promise=50 * S, program=NUMBER), radio=5 * S)
+        receive(proxy, frames.packet(0, mote=mote, low_watermark=0, program=NUMBER))
+    receive(proxy, frames.packet(1, mote="m1", low_watermark=50 * S, program=NUMBER), radio=5 * S)
     assert batches(proxy.cut(5 * S))[-1][1] == 0
     proxy.time_passed(7 * S)
     assert batches(proxy.cut(7 * S)) == [(2, 50 * S, True, [])]
-    found = hear(proxy, frames.packet(1, (0, 1.0), mote="m2", program=NUMBER), radio=8 * S)
+    found = receive(proxy, frames.packet(1, (0, 1.0), mote="m2", program=NUMBER), radio=8 * S)
     assert [each.instruction.reason for each in found if isinstance(each.instruction, Rejected)] == ["late"]
     assert proxy.cut(8 * S) == []
 
 
-def test_when_the_last_mote_sleeps_nobody_waits_for_the_stream(frames):
+def test_when_the_last_mote_sleeps_the_batch_is_marked(frames):
     proxy = sampling_fleet(frames, "m1")
-    hear(proxy, frames.packet(0, promise=5, program=NUMBER))
+    receive(proxy, frames.packet(0, low_watermark=5, program=NUMBER))
     assert batches(proxy.cut(0)) == [(1, 5, True, [])]
     proxy.receive_demand("traffic", frames.demand(), radio_us=0)
-    hear(proxy, frames.packet(1, promise=6))
+    receive(proxy, frames.packet(1, low_watermark=6))
     assert batches(proxy.cut(0)) == [(2, 5, False, [])]
     assert proxy.cut(60 * S) == []
 
 
 def test_slow_motes_are_no_dead_proxy(frames):
     proxy = sampling_fleet(frames, "m1")
-    hear(proxy, frames.packet(0, promise=5, program=NUMBER))
+    receive(proxy, frames.packet(0, low_watermark=5, program=NUMBER))
     assert len(proxy.cut(0)) == 1
     assert proxy.cut(10 * S - 1) == []
     assert batches(proxy.cut(10 * S)) == [(2, 5, True, [])]
@@ -185,7 +185,7 @@ def test_slow_motes_are_no_dead_proxy(frames):
 def test_many_tuples_make_several_batches_and_the_last_one_moves_the_watermark(frames):
     proxy = sampling_fleet(frames, "m1", limits=FleetLimits(batches=BatchLimits(rows=2)))
     samples = [(each, 1.0) for each in (2, 0, 1)]
-    hear(proxy, frames.packet(0, *samples, clock=2, promise=3, program=NUMBER))
+    receive(proxy, frames.packet(0, *samples, clock=2, low_watermark=3, program=NUMBER))
     assert batches(proxy.cut(0)) == [
         (1, -(2**62), True, [(0, "m1"), (2, "m1")]),
         (2, 3, True, [(1, "m1")]),
@@ -194,7 +194,7 @@ def test_many_tuples_make_several_batches_and_the_last_one_moves_the_watermark(f
 
 def test_without_room_the_oldest_samples_go(frames):
     proxy = sampling_fleet(frames, "m1", limits=FleetLimits(batches=BatchLimits(waiting=2)))
-    found = hear(proxy, frames.packet(0, (1, 1.0), (2, 1.0), (3, 1.0), clock=3, program=NUMBER))
+    found = receive(proxy, frames.packet(0, (1, 1.0), (2, 1.0), (3, 1.0), clock=3, program=NUMBER))
     assert TuplesDropped("traffic", 1) in found
     assert [start for start, _ in batches(proxy.cut(0))[0][3]] == [2, 3]
 
@@ -208,36 +208,36 @@ def test_restart_continues_numbers_and_watermark_and_waits_for_its_motes(frames)
     proxy.receive_demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
     proxy.restore([frames.announcement("m1"), frames.announcement("m2")])
     assert proxy.cut(0) == []
-    hear(proxy, frames.packet(5, (6, 1.0), clock=6, promise=9, program=NUMBER))
+    receive(proxy, frames.packet(5, (6, 1.0), clock=6, low_watermark=9, program=NUMBER))
     assert batches(proxy.cut(0)) == [(8, 5, True, [(6, "m1")])]
     proxy.time_passed(6 * S)
-    hear(proxy, frames.packet(6, clock=9, promise=10, program=NUMBER), radio=6 * S)
+    receive(proxy, frames.packet(6, clock=9, low_watermark=10, program=NUMBER), radio=6 * S)
     assert batches(proxy.cut(6 * S)) == [(9, 10, True, [])]
 
 
 def test_positions_are_those_of_motes_whose_tuples_do_not_wait(frames):
     proxy = sampling_fleet(frames, "m1")
-    hear(proxy, frames.packet(3, (0, 1.0), program=NUMBER))
+    receive(proxy, frames.packet(3, (0, 1.0), program=NUMBER))
     assert proxy.positions() == []
     (cut,) = proxy.cut(0)
     assert cut.positions == {"m1": MotePosition("m1", 1, 3, 0)}
     assert proxy.positions() == [MotePosition("m1", 1, 3, 0)]
 
 
-def test_mote_that_is_new_and_not_heard_yet_holds_the_watermark_for_a_while(frames):
+def test_new_mote_without_packets_holds_the_watermark_for_a_while(frames):
     proxy = sampling_fleet(frames, "m1", "m2")
-    hear(proxy, frames.packet(0, mote="m1", promise=1800 * S, program=NUMBER))
+    receive(proxy, frames.packet(0, mote="m1", low_watermark=1800 * S, program=NUMBER))
     assert proxy.cut(0) == []
-    hear(proxy, frames.packet(0, mote="m2", clock=30 * S, listen=9))
+    receive(proxy, frames.packet(0, mote="m2", clock=30 * S, listen=9))
     assert batches(proxy.cut(0)) == [(1, 30 * S, True, [])]
 
 
-def test_rebooted_mote_does_not_hold_the_watermark_before_it_is_heard(frames):
+def test_rebooted_mote_does_not_hold_the_watermark_before_its_first_packet(frames):
     proxy = sampling_fleet(frames, "m1", "m2")
     for mote in ("m1", "m2"):
-        hear(proxy, frames.packet(0, mote=mote, promise=10 * S, program=NUMBER))
+        receive(proxy, frames.packet(0, mote=mote, low_watermark=10 * S, program=NUMBER))
     announce(proxy, frames.announcement("m2", boot=2))
-    hear(proxy, frames.packet(1, mote="m1", promise=20 * S, program=NUMBER))
+    receive(proxy, frames.packet(1, mote="m1", low_watermark=20 * S, program=NUMBER))
     assert batches(proxy.cut(0)) == [(1, 20 * S, True, [])]
 
 
@@ -247,8 +247,8 @@ BOUNDED = FleetLimits(tracking=TrackingLimits(clock=ClockBounds(60 * S, 3_600 * 
 
 
 def at(frames, proxy, mote, sequence, clock, *, now=NOW):
-    """A mote samples the speed when its clock shows `clock`; the packet is heard at `now`."""
-    packet = frames.packet(sequence, (clock, 1.0), mote=mote, clock=clock, promise=clock + 10 * S, program=NUMBER)
+    """A mote samples the speed when its clock shows `clock`; the packet is received at `now`."""
+    packet = frames.packet(sequence, (clock, 1.0), mote=mote, clock=clock, low_watermark=clock + 10 * S, program=NUMBER)
     return proxy.receive_packet(packet, radio_us=0, received_us=now)
 
 
@@ -277,7 +277,7 @@ def test_one_wrong_clock_neither_holds_a_stream_back_nor_drives_it_on(frames, cl
     assert batches(proxy.cut(0)) == [(3, NOW + 20 * S, True, [(NOW + 20 * S, "right")])], "it is waited for again"
 
 
-def test_a_stream_of_wrong_clocks_only_is_waited_for_by_nobody(frames):
+def test_a_stream_of_wrong_clocks_only_is_not_sampling(frames):
     proxy = sampling_fleet(frames, "m1", limits=BOUNDED)
     at(frames, proxy, "m1", 0, NOW)
     assert batches(proxy.cut(0)) == [(1, NOW + 10 * S, True, [(NOW, "m1")])]
@@ -285,7 +285,7 @@ def test_a_stream_of_wrong_clocks_only_is_waited_for_by_nobody(frames):
     assert batches(proxy.cut(0)) == [(2, NOW + 10 * S, False, [])]
 
 
-def test_a_replay_says_so_and_runs_on_a_clock_of_its_own(frames):
+def test_an_announced_replay_runs_on_a_clock_of_its_own(frames):
     proxy = fleet(limits=BOUNDED)
     announce(proxy, replace(frames.announcement(), replays=True))
     proxy.receive_demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
@@ -293,16 +293,16 @@ def test_a_replay_says_so_and_runs_on_a_clock_of_its_own(frames):
     assert batches(proxy.cut(0)) == [(1, 15_000 * DAY + 10 * S, True, [(15_000 * DAY, "m1")])]
 
 
-def test_a_replay_into_a_stream_that_motes_feed_live_is_refused(frames):
+def test_a_replay_into_a_stream_that_motes_feed_live_is_rejected(frames):
     proxy = sampling_fleet(frames, "m1", limits=BOUNDED)
     at(frames, proxy, "m1", 0, NOW)
-    (refused,) = announce(proxy, replace(frames.announcement("m2"), replays=True))
-    assert (refused.reason, "live" in refused.detail) == ("replay", True)
+    (rejected,) = announce(proxy, replace(frames.announcement("m2"), replays=True))
+    assert (rejected.reason, "live" in rejected.detail) == ("replay", True)
     proxy.time_passed(3_600 * S)  # m1 is silent by now
     assert "RejectAnnouncement" not in kinds(announce(proxy, replace(frames.announcement("m2"), replays=True)))
 
 
-def test_what_a_driver_has_checked_is_not_held_to_the_bounds(frames):
+def test_stamps_checked_by_a_driver_are_not_held_to_the_bounds(frames):
     proxy = fleet(limits=BOUNDED, checked=lambda mote: mote == "m1")
     announce(proxy, frames.announcement())
     proxy.receive_demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)

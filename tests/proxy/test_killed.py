@@ -22,7 +22,7 @@ RUN = "from proxy.command import app; app()"
 
 
 class Cluster:
-    """Takes each batch once, in order, and acknowledges when the test says so."""
+    """Accepts each batch once, in order, and acknowledges when the test calls for it."""
 
     def __init__(self, address):
         self.address = address
@@ -34,7 +34,7 @@ class Cluster:
         self.offers = self.deaths = 0
         self.changed = asyncio.Condition()
 
-    async def take(self, message):
+    async def receive(self, message):
         if message.topic == topics.proxy_status("p"):
             self.deaths += decode_status(message.payload).presence is Presence.OFFLINE
         elif message.topic == topics.stream_offer("p", "traffic"):
@@ -46,11 +46,11 @@ class Cluster:
                 self.batches.append(batch)
             if self.acknowledges:
                 ack = Ack(VERSION, "p", batch.epoch, "traffic", len(self.batches))
-                asyncio.get_running_loop().create_task(self.say(topics.acks("p"), ack))
+                asyncio.get_running_loop().create_task(self.send(topics.acks("p"), ack))
         async with self.changed:
             self.changed.notify_all()
 
-    async def say(self, topic, frame):
+    async def send(self, topic, frame):
         await self.link.publish(Message(topic, encode(frame)))
 
     @property
@@ -81,22 +81,22 @@ async def proxy_process(address, data):
 @pytest.mark.system
 async def test_killed_between_spool_and_ack_and_started_again(tmp_path, frames, broker):
     cluster = Cluster(BrokerAddress(broker.host, broker.port))
-    listening = asyncio.create_task(cluster.link.run(cluster.take))
+    listening = asyncio.create_task(cluster.link.run(cluster.receive))
     await asyncio.wait_for(cluster.link.connected.wait(), 10)
     packets = topics.packet("p", "m1")
 
     def packet(number):
         instant = number * 10 * S
-        return frames.packet(number, (instant, 1.0), clock=instant, promise=instant + 10 * S, program=NUMBER)
+        return frames.packet(number, (instant, 1.0), clock=instant, low_watermark=instant + 10 * S, program=NUMBER)
 
     async with proxy_process(cluster.address, tmp_path) as first:
         while cluster.offers == 0:  # the proxy may not listen yet
-            await cluster.say(topics.demand("traffic"), frames.demand(("a", ["speed"], None)))
-            await cluster.say(topics.announcement("p", "m1"), frames.announcement())
+            await cluster.send(topics.demand("traffic"), frames.demand(("a", ["speed"], None)))
+            await cluster.send(topics.announcement("p", "m1"), frames.announcement())
             with contextlib.suppress(TimeoutError):
                 await cluster.until(lambda: cluster.offers, seconds=0.2)
         for number in range(20):
-            await cluster.say(packets, packet(number))
+            await cluster.send(packets, packet(number))
         await cluster.until(lambda: len(cluster.starts) == 20)
         first.kill()
         await first.wait()
@@ -107,7 +107,7 @@ async def test_killed_between_spool_and_ack_and_started_again(tmp_path, frames, 
     async with proxy_process(cluster.address, tmp_path):
         await cluster.until(lambda: cluster.offers > offers)
         for number in range(15, 30):  # 15 to 19 once more, as a mote's gateway may do
-            await cluster.say(packets, packet(number))
+            await cluster.send(packets, packet(number))
         await cluster.until(lambda: len(cluster.starts) == 30)
     assert cluster.batches[: len(before)] == before
     assert cluster.starts == [number * 10 * S for number in range(30)]

@@ -60,10 +60,10 @@ def tracking(*programs, position=None, **limits):
     )
 
 
-def hear(mote, packet, *, radio=0, heard=0, watermark=None):
+def receive(mote, packet, *, radio=0, received=0, watermark=None):
     return [
         each
-        for each in mote.handle(PacketReceived(packet, radio, heard, watermark))
+        for each in mote.handle(PacketReceived(packet, radio, received, watermark))
         if not isinstance(each, PublishEntry)
     ]
 
@@ -87,41 +87,41 @@ def rows(instructions):
     return [(t.start_us, t.values) for each in instructions if isinstance(each, TuplesAccepted) for t in each.tuples]
 
 
-def test_unknown_mote_is_asked_who_it_is_in_its_listen_window_only(frames):
+def test_announcement_of_an_unknown_mote_is_requested_in_its_listen_window_only(frames):
     mote = tracking()
-    assert hear(mote, frames.packet(0)) == []
-    assert controls(hear(mote, frames.packet(1, listen=WINDOW))) == [SendAnnouncement()]
+    assert receive(mote, frames.packet(0)) == []
+    assert controls(receive(mote, frames.packet(1, listen=WINDOW))) == [SendAnnouncement()]
 
 
-def test_refused_mote_is_not_asked_again_until_it_reboots(frames):
+def test_announcement_of_a_rejected_mote_is_requested_again_after_a_reboot(frames):
     mote = tracking()
     mote.handle(AnnouncementRejected(1, 0))
-    assert controls(hear(mote, frames.packet(0, listen=WINDOW))) == []
-    assert controls(hear(mote, frames.packet(0, boot=2, listen=WINDOW))) == [SendAnnouncement()]
+    assert controls(receive(mote, frames.packet(0, listen=WINDOW))) == []
+    assert controls(receive(mote, frames.packet(0, boot=2, listen=WINDOW))) == [SendAnnouncement()]
 
 
 def test_program_goes_out_once_per_listen_window_until_it_is_acknowledged(frames):
     mote = announced(frames, desired=FAST)
-    assert controls(hear(mote, frames.packet(0), watermark=30)) == []
-    told = RunProgram(FAST, 30)
-    assert controls(hear(mote, frames.packet(1, listen=WINDOW), watermark=30)) == [told]
-    assert controls(hear(mote, frames.packet(2), watermark=30)) == []
-    assert controls(hear(mote, frames.packet(3, listen=WINDOW), watermark=30)) == [told]
+    assert controls(receive(mote, frames.packet(0), watermark=30)) == []
+    expected = RunProgram(FAST, 30)
+    assert controls(receive(mote, frames.packet(1, listen=WINDOW), watermark=30)) == [expected]
+    assert controls(receive(mote, frames.packet(2), watermark=30)) == []
+    assert controls(receive(mote, frames.packet(3, listen=WINDOW), watermark=30)) == [expected]
     assert mote.state is MoteState.CHANGING
-    assert controls(hear(mote, frames.packet(4, listen=WINDOW, program=FAST_NUMBER), watermark=30)) == []
+    assert controls(receive(mote, frames.packet(4, listen=WINDOW, program=FAST_NUMBER), watermark=30)) == []
     assert mote.state is MoteState.SAMPLING
 
 
-def test_without_a_watermark_the_motes_own_promise_is_its_first_instant(frames):
+def test_without_a_watermark_the_motes_own_low_watermark_is_its_first_instant(frames):
     mote = announced(frames, desired=FAST)
-    assert controls(hear(mote, frames.packet(0, clock=77, listen=WINDOW))) == [RunProgram(FAST, 77)]
+    assert controls(receive(mote, frames.packet(0, clock=77, listen=WINDOW))) == [RunProgram(FAST, 77)]
 
 
 def test_no_demand_puts_it_to_sleep(frames):
     mote = announced(frames, desired=FAST)
-    hear(mote, frames.packet(0, program=FAST_NUMBER))
+    receive(mote, frames.packet(0, program=FAST_NUMBER))
     mote.handle(DemandChanged(SLEEP, 0))
-    assert controls(hear(mote, frames.packet(1, program=FAST_NUMBER, listen=WINDOW), watermark=9)) == [
+    assert controls(receive(mote, frames.packet(1, program=FAST_NUMBER, listen=WINDOW), watermark=9)) == [
         RunProgram(SLEEP, 9)
     ]
 
@@ -129,7 +129,7 @@ def test_no_demand_puts_it_to_sleep(frames):
 def test_mote_that_never_acknowledges_is_reported_once(frames):
     mote = announced(frames, desired=FAST, attempts=3)
     reports = [
-        sum(isinstance(each, ProgramNotTakenUp) for each in hear(mote, frames.packet(n, listen=WINDOW)))
+        sum(isinstance(each, ProgramNotTakenUp) for each in receive(mote, frames.packet(n, listen=WINDOW)))
         for n in range(8)
     ]
     assert reports == [0, 0, 0, 1, 0, 0, 0, 0]
@@ -146,19 +146,19 @@ def test_mote_that_never_acknowledges_is_reported_once(frames):
         ((0, 9), ["replayed"]),
     ],
 )
-def test_packet_numbers_tell_replays_losses_and_reboots_apart(frames, second, expected):
+def test_packet_numbers_distinguish_replays_losses_and_reboots(frames, second, expected):
     mote = announced(frames)
-    hear(mote, frames.packet(0))
+    receive(mote, frames.packet(0))
     boot, sequence = second
     found = [
         each.reason.value if isinstance(each, Rejected) else each
-        for each in hear(mote, frames.packet(sequence, boot=boot))
+        for each in receive(mote, frames.packet(sequence, boot=boot))
     ]
     assert found == expected
 
 
 @pytest.mark.parametrize(
-    ("sequence", "radio", "heard", "lost", "reboots"),
+    ("sequence", "radio", "received", "lost", "reboots"),
     [
         (1, 0, 0, 0, 0),
         (1 + MOST_AT_ONCE, 0, 0, MOST_AT_ONCE, 0),
@@ -170,79 +170,79 @@ def test_packet_numbers_tell_replays_losses_and_reboots_apart(frames, second, ex
         (2**62 - 1, 60 * S, 60 * S, 0, 1),
     ],
 )
-def test_a_gap_is_a_loss_as_far_as_the_mote_can_have_sent_so_many(frames, sequence, radio, heard, lost, reboots):
+def test_a_gap_is_a_loss_as_far_as_the_mote_can_have_sent_so_many(frames, sequence, radio, received, lost, reboots):
     mote = announced(frames)
-    hear(mote, frames.packet(0))
-    found = hear(mote, frames.packet(sequence, clock=5), radio=radio, heard=heard)
+    receive(mote, frames.packet(0))
+    found = receive(mote, frames.packet(sequence, clock=5), radio=radio, received=received)
     assert [each.count for each in found if isinstance(each, PacketsLost)] == ([lost] if lost else [])
     assert sum(isinstance(each, Rebooted) for each in found) == reboots
     assert mote.counters.packets_lost == lost
-    hear(mote, frames.packet(sequence + 1, clock=6), radio=radio, heard=heard)
-    assert mote.counters.packets_lost == lost, "it goes on from there"
+    receive(mote, frames.packet(sequence + 1, clock=6), radio=radio, received=received)
+    assert mote.counters.packets_lost == lost, "numbers continue from there"
 
 
-def test_a_new_boot_far_from_its_beginning_lost_nothing_that_can_be_told(frames):
+def test_a_new_boot_with_a_high_number_counts_no_losses(frames):
     mote = announced(frames)
-    hear(mote, frames.packet(0))
-    hear(mote, frames.packet(2**62 - 1, boot=2, clock=5))
+    receive(mote, frames.packet(0))
+    receive(mote, frames.packet(2**62 - 1, boot=2, clock=5))
     assert mote.counters.packets_lost == 0
-    hear(mote, frames.packet(3, boot=3, clock=6))
+    receive(mote, frames.packet(3, boot=3, clock=6))
     assert mote.counters.packets_lost == 3
 
 
 @pytest.mark.parametrize(("clock", "lost"), [(DAY, 999_999), (0, 0), (2, 0)])
-def test_over_a_restart_of_the_proxy_the_mote_s_clock_tells_how_many_it_can_have_sent(frames, clock, lost):
+def test_over_a_restart_of_the_proxy_the_motes_clock_bounds_the_losses(frames, clock, lost):
     mote = announced(frames, position=MotePosition("m1", 1, 5, 1))
-    hear(mote, frames.packet(5 + 1_000_000, clock=clock))
+    receive(mote, frames.packet(5 + 1_000_000, clock=clock))
     assert mote.counters.packets_lost == lost
 
 
 @pytest.mark.parametrize(
-    ("boot", "clock", "taken"),
+    ("boot", "clock", "accepted"),
     [(1, 11 * S, True), (0, 11 * S, True), (1, 10 * S, False)],
-    ids=["same boot number", "smaller boot number", "a replay: its clock does not go on"],
+    ids=["same boot number", "smaller boot number", "a replay: its clock does not advance"],
 )
-def test_mote_that_lost_its_counters_is_taken_after_it_announced_itself(frames, boot, clock, taken):
+def test_mote_that_lost_its_counters_is_accepted_after_its_announcement(frames, boot, clock, accepted):
     mote = announced(frames)
-    hear(mote, frames.packet(50, clock=10 * S))
-    assert rejections(hear(mote, frames.packet(0, boot=boot, clock=clock))) == ["replayed"]
+    receive(mote, frames.packet(50, clock=10 * S))
+    assert rejections(receive(mote, frames.packet(0, boot=boot, clock=clock))) == ["replayed"]
     mote.handle(AnnouncementReceived(frames.announcement(boot=boot), 0, 0))
-    assert (rejections(hear(mote, frames.packet(0, boot=boot, clock=clock))) == []) is taken
+    assert (rejections(receive(mote, frames.packet(0, boot=boot, clock=clock))) == []) is accepted
 
 
 @pytest.mark.parametrize("boot", [1, 0], ids=["same boot number", "smaller boot number"])
-def test_a_mote_whose_counters_and_announcement_are_lost_is_asked_for_one(frames, boot):
+def test_announcement_is_requested_if_it_was_lost_with_the_counters(frames, boot):
     mote = announced(frames)
-    hear(mote, frames.packet(7, clock=4 * S))
-    found = hear(mote, frames.packet(0, boot=boot, clock=9 * S, listen=WINDOW), heard=9 * S)
+    receive(mote, frames.packet(7, clock=4 * S))
+    found = receive(mote, frames.packet(0, boot=boot, clock=9 * S, listen=WINDOW), received=9 * S)
     assert (rejections(found), controls(found)) == (["replayed"], [SendAnnouncement()])
     mote.handle(AnnouncementReceived(frames.announcement(boot=boot), 9 * S, 9 * S))
-    assert rejections(hear(mote, frames.packet(1, boot=boot, clock=10 * S))) == []
+    assert rejections(receive(mote, frames.packet(1, boot=boot, clock=10 * S))) == []
 
 
-def test_nothing_is_asked_of_a_replay(frames):
+def test_no_announcement_is_requested_after_a_replay(frames):
     mote = announced(frames)
-    hear(mote, frames.packet(7, clock=4 * S))
-    found = hear(mote, frames.packet(7, clock=4 * S, listen=WINDOW), heard=4 * S)
+    receive(mote, frames.packet(7, clock=4 * S))
+    found = receive(mote, frames.packet(7, clock=4 * S, listen=WINDOW), received=4 * S)
     assert (rejections(found), controls(found)) == (["replayed"], [])
 
 
-def test_position_from_before_a_restart_refuses_what_was_taken_and_counts_what_is_missing(frames):
+def test_position_from_before_a_restart_rejects_replays_and_counts_losses(frames):
     mote = tracking(position=MotePosition("m1", 1, 7, 0))
-    assert rejections(hear(mote, frames.packet(7))) == ["replayed"]
-    assert hear(mote, frames.packet(10)) == [PacketsLost(2)]
+    assert rejections(receive(mote, frames.packet(7))) == ["replayed"]
+    assert receive(mote, frames.packet(10)) == [PacketsLost(2)]
 
 
 def test_samples_become_rows_with_fixed_fields_and_nulls(frames):
     mote = announced(frames, desired=SLOW)
-    found = hear(mote, frames.packet(0, (5 * S, 3, 2), (10 * S, None, 1.5), clock=10 * S, program=SLOW_NUMBER))
+    found = receive(mote, frames.packet(0, (5 * S, 3, 2), (10 * S, None, 1.5), clock=10 * S, program=SLOW_NUMBER))
     assert rows(found) == [(5 * S, (7, 2.0, 3, None)), (10 * S, (7, 1.5, None, None))]
 
 
 def test_samples_of_the_previous_program_are_read_by_its_field_order(frames):
     mote = announced(frames, SLOW, desired=FAST)
-    assert rows(hear(mote, frames.packet(0, (0, 3, 2.5), program=SLOW_NUMBER))) == [(0, (7, 2.5, 3, None))]
-    assert rows(hear(mote, frames.packet(1, (1, 2.5), clock=1, program=FAST_NUMBER))) == [(1, (7, 2.5, None, None))]
+    assert rows(receive(mote, frames.packet(0, (0, 3, 2.5), program=SLOW_NUMBER))) == [(0, (7, 2.5, 3, None))]
+    assert rows(receive(mote, frames.packet(1, (1, 2.5), clock=1, program=FAST_NUMBER))) == [(1, (7, 2.5, None, None))]
 
 
 @pytest.mark.parametrize(
@@ -258,21 +258,21 @@ def test_samples_of_the_previous_program_are_read_by_its_field_order(frames):
         ((-1, 1.0), FAST_NUMBER, "late"),
     ],
 )
-def test_bad_samples_are_refused_and_counted(frames, sample, program, reason):
+def test_bad_samples_are_rejected_and_counted(frames, sample, program, reason):
     mote = announced(frames, SLOW, desired=FAST)
-    found = hear(mote, frames.packet(0, sample, program=program), watermark=0)
+    found = receive(mote, frames.packet(0, sample, program=program), watermark=0)
     assert rejections(found) == [reason]
     assert rows(found) == []
     assert (mote.counters.packets_rejected, mote.counters.samples_late) == ((0, 1) if reason == "late" else (1, 0))
 
 
-def test_samples_of_an_unannounced_mote_are_refused(frames):
-    assert rejections(hear(tracking(FAST), frames.packet(0, (0, 1.0), program=FAST_NUMBER))) == ["unannounced"]
+def test_samples_of_an_unannounced_mote_are_rejected(frames):
+    assert rejections(receive(tracking(FAST), frames.packet(0, (0, 1.0), program=FAST_NUMBER))) == ["unannounced"]
 
 
-def test_only_the_late_samples_of_a_packet_are_refused(frames):
+def test_only_the_late_samples_of_a_packet_are_rejected(frames):
     mote = announced(frames, desired=FAST)
-    found = hear(mote, frames.packet(0, (S, 1.0), (2 * S, 2.0), clock=2 * S, program=FAST_NUMBER), watermark=2 * S)
+    found = receive(mote, frames.packet(0, (S, 1.0), (2 * S, 2.0), clock=2 * S, program=FAST_NUMBER), watermark=2 * S)
     assert rejections(found) == ["late"]
     assert [start for start, _ in rows(found)] == [2 * S]
 
@@ -280,7 +280,7 @@ def test_only_the_late_samples_of_a_packet_are_refused(frames):
 @pytest.mark.parametrize(("ahead", "expected"), [(None, []), (60 * S, []), (59 * S, ["clock_ahead"])])
 def test_clock_ahead_of_real_time(frames, ahead, expected):
     mote = announced(frames, clock=ClockBounds(ahead))
-    assert rejections(hear(mote, frames.packet(0, clock=160 * S), heard=100 * S)) == expected
+    assert rejections(receive(mote, frames.packet(0, clock=160 * S), received=100 * S)) == expected
 
 
 BOUNDS = ClockBounds(60 * S, 3_600 * S)
@@ -288,18 +288,18 @@ NOW = 10**15
 
 
 @pytest.mark.parametrize("clock", [0, 2 * NOW])
-def test_mote_with_a_wrong_clock_is_spoken_to_numbered_and_taken_back(frames, clock):
+def test_mote_with_a_wrong_clock_gets_controls_and_is_accepted_again(frames, clock):
     mote = announced(frames, desired=FAST, clock=BOUNDS)
-    found = hear(mote, frames.packet(0, clock=clock, listen=WINDOW), heard=NOW)
+    found = receive(mote, frames.packet(0, clock=clock, listen=WINDOW), received=NOW)
     assert controls(found)[0].program == FAST
     assert controls(found)[0].not_before_us <= NOW, "not when its clock shows 2100"
     assert mote.watermark is None
     fault = mote.clock.fault
     assert ClockWrong(fault, abs(NOW - clock)) in found
-    again = hear(mote, frames.packet(1, (clock, 1.0), clock=clock, program=FAST_NUMBER), heard=NOW)
-    assert not [each for each in again if isinstance(each, ClockWrong | TuplesAccepted)], "it is said once"
+    again = receive(mote, frames.packet(1, (clock, 1.0), clock=clock, program=FAST_NUMBER), received=NOW)
+    assert not [each for each in again if isinstance(each, ClockWrong | TuplesAccepted)], "the fault is reported once"
     assert (mote.running, mote.counters.packets_lost, mote.counters.packets_rejected) == (FAST_NUMBER, 0, 2)
-    right = hear(mote, frames.packet(2, (NOW, 1.0), clock=NOW, program=FAST_NUMBER), heard=NOW)
+    right = receive(mote, frames.packet(2, (NOW, 1.0), clock=NOW, program=FAST_NUMBER), received=NOW)
     assert ClockRight() in right
     assert [start for start, _ in rows(right)] == [NOW]
     assert mote.watermark == MoteWatermark(NOW)
@@ -307,24 +307,27 @@ def test_mote_with_a_wrong_clock_is_spoken_to_numbered_and_taken_back(frames, cl
 
 def test_mote_that_lost_its_counters_is_known_again_after_its_clock_was_ahead(frames):
     mote = announced(frames, clock=BOUNDS)
-    hear(mote, frames.packet(50, clock=NOW), heard=NOW)
-    hear(mote, frames.packet(51, clock=2 * NOW), heard=NOW)
+    receive(mote, frames.packet(50, clock=NOW), received=NOW)
+    receive(mote, frames.packet(51, clock=2 * NOW), received=NOW)
     mote.handle(AnnouncementReceived(frames.announcement(boot=1), 0, 0))
-    assert rejections(hear(mote, frames.packet(0, clock=NOW + S), heard=NOW + S)) == []
+    assert rejections(receive(mote, frames.packet(0, clock=NOW + S), received=NOW + S)) == []
 
 
-def test_what_a_mote_of_a_wrong_clock_left_out_is_not_filled_in_when_it_is_taken_back(frames):
+def test_unsent_samples_of_a_wrong_clock_are_not_filled_in(frames):
     program = SamplingProgram(("speed",), S, report=SendOnChange((DeadBand("speed", 0.0),), 3_600 * S))
     number = program_number(program)
     mote = announced(frames, desired=program, clock=BOUNDS)
-    hear(mote, frames.packet(0, (NOW, 1.0), clock=NOW, promise=NOW + S, program=number), heard=NOW)
-    hear(mote, frames.packet(1, (0, 2.0), clock=0, promise=S, program=number), heard=NOW)
+    receive(mote, frames.packet(0, (NOW, 1.0), clock=NOW, low_watermark=NOW + S, program=number), received=NOW)
+    receive(mote, frames.packet(1, (0, 2.0), clock=0, low_watermark=S, program=number), received=NOW)
     later = NOW + 5 * S
-    assert rows(hear(mote, frames.packet(2, clock=later, promise=later + S, program=number), heard=later)) == []
+    assert (
+        rows(receive(mote, frames.packet(2, clock=later, low_watermark=later + S, program=number), received=later))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
-    ("promise", "program", "fault"),
+    ("low_watermark", "program", "fault"),
     [
         (0, FAST, "behind"),
         (NOW - 3_600 * S, FAST, None),
@@ -336,29 +339,31 @@ def test_what_a_mote_of_a_wrong_clock_left_out_is_not_filled_in_when_it_is_taken
     ],
     ids=["1970", "just so", "waits in a packet", "waits for no packet", "a vehicle stands", "slow", "fast"],
 )
-def test_a_promise_that_no_program_explains_is_a_wrong_clock(frames, promise, program, fault):
+def test_a_low_watermark_that_no_program_explains_is_a_wrong_clock(frames, low_watermark, program, fault):
     mote = announced(frames, desired=program, clock=BOUNDS)
-    hear(mote, frames.packet(0, clock=NOW, promise=promise, program=program_number(program)), heard=NOW)
+    receive(
+        mote, frames.packet(0, clock=NOW, low_watermark=low_watermark, program=program_number(program)), received=NOW
+    )
     assert mote.clock.fault == fault
 
 
-def test_samples_older_than_a_right_clock_gives_are_refused_one_by_one(frames):
+def test_samples_older_than_a_right_clock_stamps_are_rejected_one_by_one(frames):
     mote = announced(frames, desired=FAST, clock=BOUNDS)
-    found = hear(mote, frames.packet(0, (0, 1.0), (NOW, 2.0), clock=NOW, program=FAST_NUMBER), heard=NOW)
+    found = receive(mote, frames.packet(0, (0, 1.0), (NOW, 2.0), clock=NOW, program=FAST_NUMBER), received=NOW)
     assert (rejections(found), [start for start, _ in rows(found)]) == (["clock_behind"], [NOW])
     assert mote.counters.samples_behind == 1
 
 
-def test_a_mote_that_is_overdue_is_silent_until_it_is_heard_again(frames):
+def test_a_mote_that_is_overdue_is_silent_until_its_next_packet(frames):
     #  radio  0      6-     6        7
-    #         packet wait   silent   packet: heard again
+    #         packet wait   silent   packet: active again
     mote = announced(frames, desired=FAST)
-    hear(mote, frames.packet(0, program=FAST_NUMBER))
+    receive(mote, frames.packet(0, program=FAST_NUMBER))
     assert mote.handle(TimePassed(6 * S - 1)) == []
     assert WentSilent(6 * S) in mote.handle(TimePassed(6 * S))
     assert mote.handle(TimePassed(7 * S)) == []
     assert (mote.state, mote.watermark) == (MoteState.SILENT, None)
-    assert SilenceEnded() in hear(mote, frames.packet(1, program=FAST_NUMBER), radio=7 * S)
+    assert SilenceEnded() in receive(mote, frames.packet(1, program=FAST_NUMBER), radio=7 * S)
     assert mote.state is MoteState.SAMPLING
 
 
@@ -367,42 +372,42 @@ def test_a_mote_counts_in_the_watermark_while_it_samples_or_should(frames):
     assert mote.watermark is None
     mote.restore(frames.announcement())
     assert mote.watermark == MoteWatermark(None), "known from before the restart: may be sampling"
-    hear(mote, frames.packet(3, clock=5))
-    assert mote.watermark is None, "asleep and nobody asks"
+    receive(mote, frames.packet(3, clock=5))
+    assert mote.watermark is None, "asleep, and no query demands"
     mote.handle(DemandChanged(FAST, 0))
     assert mote.watermark == MoteWatermark(5), "should sample"
-    hear(mote, frames.packet(4, clock=6, listen=WINDOW), watermark=9)
-    assert mote.watermark == MoteWatermark(9), "was told so, from the watermark on"
+    receive(mote, frames.packet(4, clock=6, listen=WINDOW), watermark=9)
+    assert mote.watermark == MoteWatermark(9), "was sent the program, from the watermark on"
     mote.handle(TimePassed(5 * S))
     assert mote.watermark == MoteWatermark(9)
-    hear(mote, frames.packet(5, clock=20, promise=21, program=FAST_NUMBER), radio=5 * S)
+    receive(mote, frames.packet(5, clock=20, low_watermark=21, program=FAST_NUMBER), radio=5 * S)
     assert mote.watermark == MoteWatermark(21), "samples"
     mote.handle(DemandChanged(SLEEP, 5 * S))
     assert mote.watermark == MoteWatermark(21), "still samples"
-    hear(mote, frames.packet(6, clock=25), radio=5 * S)
+    receive(mote, frames.packet(6, clock=25), radio=5 * S)
     assert mote.watermark is None, "sleeps"
 
 
 def test_mote_that_does_not_begin_holds_the_watermark_for_a_bounded_time(frames):
     mote = announced(frames, desired=FAST, patience_us=10 * S, silence_after_us=100 * S)
-    hear(mote, frames.packet(0, clock=5, listen=WINDOW))
+    receive(mote, frames.packet(0, clock=5, listen=WINDOW))
     mote.handle(TimePassed(10 * S - 1))
     assert mote.watermark == MoteWatermark(5)
     mote.handle(TimePassed(10 * S))
     assert mote.watermark is None
 
 
-def test_promise_never_goes_back_within_a_boot(frames):
+def test_low_watermark_never_decreases_within_a_boot(frames):
     mote = announced(frames, desired=FAST)
-    hear(mote, frames.packet(0, promise=50, program=FAST_NUMBER))
-    hear(mote, frames.packet(1, promise=40, program=FAST_NUMBER))
+    receive(mote, frames.packet(0, low_watermark=50, program=FAST_NUMBER))
+    receive(mote, frames.packet(1, low_watermark=40, program=FAST_NUMBER))
     assert mote.watermark == MoteWatermark(50)
 
 
 def test_the_catalog_entry_has_state_program_and_counters(frames):
     mote = announced(frames, desired=FAST)
-    hear(mote, frames.packet(0, (0, 1.0), program=FAST_NUMBER), heard=123)
-    hear(mote, frames.packet(3, program=FAST_NUMBER), heard=124)
+    receive(mote, frames.packet(0, (0, 1.0), program=FAST_NUMBER), received=123)
+    receive(mote, frames.packet(3, program=FAST_NUMBER), received=124)
     entry = mote.entry()
     assert (entry.state, entry.period_us, entry.program, entry.heard_us) == (MoteState.SAMPLING, S, FAST_NUMBER, 124)
     assert (entry.packets_received, entry.packets_lost, entry.samples_received) == (2, 2, 1)

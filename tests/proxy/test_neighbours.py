@@ -3,7 +3,7 @@
 a         online --------------------------- offline
                  entry m1
 b         online (later)
-m1 to b              refused: it is a's              taken
+m1 to b              rejected: it is a's              accepted
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proxy.fleet import Fleet
 from proxy.fleet_instructions import RejectAnnouncement
 from proxy.fleet_members import FleetLimits
 from proxy.neighbours import NO_CHANGES, NeighbourChanges, Neighbours
-from tests.proxy.test_service import introduce, running, say, settings, until
+from tests.proxy.test_service import introduce, running, send, settings, until
 
 __all__ = ["settings"]
 
@@ -43,10 +43,10 @@ def entry(neighbours, proxy, mote, *, present=True, ours=NOTHING_OURS):
     return neighbours.received(topics.parse(topics.mote_entry(proxy, mote)), payload, ours)
 
 
-def test_a_mote_belongs_to_whoever_is_online_and_has_it():
+def test_a_mote_belongs_to_the_online_proxy_that_has_it():
     b = Neighbours("b", 5)
     assert entry(b, "a", "m1") == NO_CHANGES
-    assert b.claimant("m1", ours=False) is None, "nobody knows whether a is there"
+    assert b.claimant("m1", ours=False) is None, "not known whether a is online"
     status(b, "a", since=9)
     assert b.claimant("m1", ours=False) == "a"
     assert b.claimant("m2", ours=False) is None
@@ -71,7 +71,7 @@ def test_of_two_at_once_the_one_longer_online_keeps_it(since, lost, first):
     assert b.claimant("m1", ours=True) == ("a" if lost else None)
 
 
-def test_what_we_said_ourselves_and_what_is_said_twice_is_no_news():
+def test_own_and_repeated_messages_change_nothing():
     b = Neighbours("b", 5)
     assert status(b, "b", since=0, ours=ALL_OURS) == NO_CHANGES
     assert entry(b, "b", "m1", ours=ALL_OURS) == NO_CHANGES
@@ -79,7 +79,7 @@ def test_what_we_said_ourselves_and_what_is_said_twice_is_no_news():
     status(b, "a", since=1)
     entry(b, "a", "m1")
     topic = topics.parse(topics.mote_entry("a", "m1"))
-    assert b.received(topic, b"whatever comes again is not looked at", ALL_OURS) == NO_CHANGES
+    assert b.received(topic, b"a repeated entry is not decoded", ALL_OURS) == NO_CHANGES
 
 
 def test_a_mote_that_a_third_proxy_has_is_not_free():
@@ -92,7 +92,7 @@ def test_a_mote_that_a_third_proxy_has_is_not_free():
     assert b.received(topics.parse(topics.proxy_status("c")), b"", NOTHING_OURS) == NeighbourChanges(freed=("m1",))
 
 
-def test_what_is_no_status_or_entry_or_anothers_is_refused():
+def test_messages_that_are_no_status_or_entry_are_rejected():
     b = Neighbours("b", 5)
     of_a = topics.parse(topics.mote_entry("a", "m1")), topics.parse(topics.proxy_status("a"))
     for topic, payload in [
@@ -103,7 +103,7 @@ def test_what_is_no_status_or_entry_or_anothers_is_refused():
             b.received(topic, payload, NOTHING_OURS)
 
 
-def test_what_is_remembered_is_bounded():
+def test_memory_is_bounded():
     b = Neighbours("b", 5, most_proxies=2, most_entries=3)
     for proxy in ("a", "c", "d"):
         status(b, proxy)
@@ -120,11 +120,11 @@ SAID = st.tuples(st.sampled_from(["online", "offline", "has", "has not"]), st.sa
 
 
 @given(st.lists(SAID, max_size=30), st.booleans())
-def test_two_proxies_that_hear_the_same_never_both_give_up_or_both_keep(said, swapped):
+def test_of_two_proxies_with_the_same_messages_exactly_one_keeps_a_mote(messages, swapped):
     since = {"a": 2, "b": 1} if swapped else {"a": 1, "b": 2}
     all_of = {name: Neighbours(name, since[name]) for name in "ab"}
     has, online = {name: set() for name in "ab"}, set()
-    for what, proxy, mote in said:
+    for what, proxy, mote in messages:
         for each in all_of.values():
             if what in {"online", "offline"}:
                 status(each, proxy, Presence(what), since[proxy])
@@ -142,26 +142,26 @@ def test_two_proxies_that_hear_the_same_never_both_give_up_or_both_keep(said, sw
             ]
 
 
-async def hear_status(service, proxy, presence, since):
-    await say(service, topics.proxy_status(proxy), Status(VERSION, proxy, presence, "e", since), retain=True)
+async def receive_status(service, proxy, presence, since):
+    await send(service, topics.proxy_status(proxy), Status(VERSION, proxy, presence, "e", since), retain=True)
 
 
-async def test_a_mote_of_another_proxy_is_refused_until_that_is_gone(settings, frames):
+async def test_a_mote_of_another_proxy_is_rejected_until_that_is_offline(settings, frames):
     async with running(settings) as service:
-        await hear_status(service, "a", Presence.ONLINE, 2**62)
-        await say(service, topics.mote_entry("a", "m1"), entry_of("a", "m1"), retain=True)
+        await receive_status(service, "a", Presence.ONLINE, 2**62)
+        await send(service, topics.mote_entry("a", "m1"), entry_of("a", "m1"), retain=True)
         await introduce(service, frames)
         assert service.metrics.value("announcements_refused", "two_proxies") == 1
         assert service.fleet.entry("m1") is None
-        await say(service, topics.packet("p", "m1"), frames.packet(0, listen=50_000))
-        assert service.link.on(topics.control("p", "m1")) == [], "its boot was refused: it is not asked again"
-        await hear_status(service, "a", Presence.OFFLINE, 2**62)
-        await say(service, topics.packet("p", "m1"), frames.packet(1, listen=50_000, clock=1))
+        await send(service, topics.packet("p", "m1"), frames.packet(0, listen=50_000))
+        assert service.link.on(topics.control("p", "m1")) == [], "its boot was rejected: no further request"
+        await receive_status(service, "a", Presence.OFFLINE, 2**62)
+        await send(service, topics.packet("p", "m1"), frames.packet(1, listen=50_000, clock=1))
         assert len(service.link.on(topics.control("p", "m1"))) == 1, "what are you?"
-        await say(service, topics.announcement("p", "m1"), frames.announcement())
+        await send(service, topics.announcement("p", "m1"), frames.announcement())
         await until(lambda: service.link.on(topics.mote_entry("p", "m1")))
-        refused = [each for each in service.stores.quarantine.frames() if each.reason == "two_proxies"]
-        assert all("'a'" in each.detail for each in refused)
+        rejected = [each for each in service.stores.quarantine.frames() if each.reason == "two_proxies"]
+        assert all("'a'" in each.detail for each in rejected)
 
 
 @pytest.mark.parametrize(("since", "kept"), [(0, False), (2**62, True)])
@@ -170,8 +170,8 @@ async def test_of_two_that_took_it_at_once_the_younger_removes_its_entry(setting
         await introduce(service, frames)
         entries = topics.mote_entry("p", "m1")
         await until(lambda: service.link.on(entries))
-        await say(service, topics.mote_entry("a", "m1"), entry_of("a", "m1"), retain=True)
-        await hear_status(service, "a", Presence.ONLINE, since)
+        await send(service, topics.mote_entry("a", "m1"), entry_of("a", "m1"), retain=True)
+        await receive_status(service, "a", Presence.ONLINE, since)
         assert service.fleet.has("m1") is kept
         if not kept:
             await until(lambda: service.link.on(entries)[-1].payload == b"")
@@ -179,14 +179,14 @@ async def test_of_two_that_took_it_at_once_the_younger_removes_its_entry(setting
         assert service.metrics.value("announcements_refused", "two_proxies") == (0 if kept else 1)
 
 
-def test_the_refusal_names_the_proxy(frames):
+def test_the_rejection_names_the_proxy(frames):
     neighbours = Neighbours("b", 5)
     status(neighbours, "a")
     entry(neighbours, "a", "m1")
     fleet = Fleet("b", FleetLimits(), now_us=0, neighbours=neighbours)
-    (refused,) = fleet.receive_announcement(frames.announcement(), radio_us=0, received_us=0)
-    assert isinstance(refused, RejectAnnouncement)
-    assert (refused.reason, "'a'" in refused.detail) == ("two_proxies", True)
+    (rejected,) = fleet.receive_announcement(frames.announcement(), radio_us=0, received_us=0)
+    assert isinstance(rejected, RejectAnnouncement)
+    assert (rejected.reason, "'a'" in rejected.detail) == ("two_proxies", True)
 
 
 def test_a_mote_of_another_stream_only_has_the_same_name():

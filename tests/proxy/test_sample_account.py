@@ -20,10 +20,10 @@ EVERY, CHANGES, PANES = Coverage(0, 10), Coverage(0, 10, 0, fills=True), Coverag
 PANE = 100
 
 
-def packet(clock, promise, *told, pane=0):
+def packet(clock, low_watermark, *reported, pane=0):
     """Samples at instants; or, with the width of a pane, panes that end there."""
-    records = tuple(Partial(clock - each + 1, pane, ()) if pane else Sample(clock - each, (1.0,)) for each in told)
-    return Packet(1, "m", 1, 0, clock, promise, 0, 1, records)
+    records = tuple(Partial(clock - each + 1, pane, ()) if pane else Sample(clock - each, (1.0,)) for each in reported)
+    return Packet(1, "m", 1, 0, clock, low_watermark, 0, 1, records)
 
 
 def received(found, before, clock_before, **options):
@@ -37,16 +37,16 @@ def begun(coverage, at=0):
     return account
 
 
-def counts(account, until, promise, clock=None, most=99) -> list[PaneCount]:
-    return list(account.counts_until(until, promise, promise - 5 if clock is None else clock, most))
+def counts(account, until, low_watermark, clock=None, most=99) -> list[PaneCount]:
+    return list(account.counts_until(until, low_watermark, low_watermark - 5 if clock is None else clock, most))
 
 
 @pytest.mark.parametrize("coverage", [EVERY, CHANGES, PANES])
-def test_packets_that_go_on_need_not_be_told(coverage):
+def test_packets_in_sequence_need_not_be_entered(coverage):
     assert counts(begun(coverage), 250, 250) == [(100, 10, 0), (200, 10, 0)]
 
 
-def test_each_pane_is_told_once():
+def test_each_pane_is_counted_once():
     account = begun(EVERY)
     assert counts(account, 99, 99) == []
     assert counts(account, 100, 100) == [(100, 10, 0)]
@@ -64,13 +64,13 @@ def test_lost_packets_are_missing_up_to_the_next_sample():
     assert counts(account, 100, 100) == [(100, 10, 3)]
 
 
-def test_a_lost_packet_that_told_nothing_is_not_missed():
+def test_a_lost_packet_without_samples_is_not_missing():
     account = begun(EVERY)
     account.packet_received(received(packet(45, 50, 40), 40, 35, gap=True), EVERY)
     assert counts(account, 100, 100) == [(100, 10, 0)]
 
 
-def test_after_a_packet_without_samples_all_before_its_promise_is_missing():
+def test_after_a_packet_without_samples_all_before_its_low_watermark_is_missing():
     account = begun(EVERY)
     account.packet_received(received(packet(85, 90), 40, 35, gap=True), EVERY)
     assert counts(account, 100, 100) == [(100, 10, 5)]
@@ -99,19 +99,19 @@ def test_panes_that_come_late_are_there():
     assert counts(account, 200, 200) == [(100, 10, 5), (200, 10, 0)]
 
 
-def test_silent_mote_misses_all_since_its_promise_and_its_open_pane():
+def test_silent_mote_misses_all_since_its_low_watermark_and_its_open_pane():
     assert counts(begun(EVERY), 300, 170) == [(100, 10, 0), (200, 10, 3), (300, 10, 10)]
     assert counts(begun(PANES), 300, 170) == [(100, 10, 0), (200, 10, 5), (300, 10, 10)]
 
 
-def test_heard_again_what_it_has_kept_comes_too_late():
+def test_samples_kept_during_silence_are_late():
     account = begun(EVERY)
     counts(account, 200, 40)
     account.packet_received(received(packet(285, 290, 250, 260, 270, 280), 40, 35, watermark_us=260), EVERY)
     assert counts(account, 300, 300) == [(300, 10, 6)]
 
 
-def test_reboot_loses_what_was_not_promised_until_it_begins_again():
+def test_reboot_loses_samples_after_the_low_watermark():
     account = begun(EVERY)
     account.stop(50)
     account.packet_received(received(packet(5, 5), None, 0, changed=True), None)
@@ -157,11 +157,11 @@ def test_tuples_given_up_are_missing():
     assert counts(account, 100, 100) == [(100, 10, 1)]
 
 
-def test_mote_that_promises_to_take_no_samples_is_not_due():
+def test_mote_that_announces_absence_is_not_due():
     assert counts(begun(EVERY), 500, 450, clock=125) == [(100, 10, 0), (200, 3, 0), (500, 5, 5)]
 
 
-def test_mote_not_heard_since_the_restart_is_due_from_the_watermark():
+def test_mote_without_packets_since_the_restart_is_due_from_the_watermark():
     account = SampleAccount(NEED, "", PANE)
     account.begin(50, 10)
     account.packet_received(received(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True), EVERY)
@@ -175,13 +175,13 @@ def test_packets_lost_during_the_restart_are_missing():
     assert counts(account, 200, 200) == [(100, 5, 5), (200, 10, 1)]
 
 
-def test_acknowledgement_that_was_lost_counts_from_what_the_mote_was_told():
+def test_after_a_lost_acknowledgement_samples_are_due_from_the_bound_sent():
     account = SampleAccount(NEED, "", PANE)
     account.packet_received(received(packet(85, 90, 70, 80), 20, 15, changed=True, gap=True, not_before_us=40), EVERY)
     assert counts(account, 100, 100) == [(100, 6, 3)]
 
 
-def test_no_more_is_told_at_once_than_there_is_room_for():
+def test_counts_of_one_cut_are_bounded():
     account = begun(EVERY)
     assert counts(account, 100_000, 100_000, most=2) == [(100, 10, 0), (200, 10, 0)]
     assert counts(account, 100_100, 100_100) == [(100_100, 10, 0)]
@@ -205,7 +205,7 @@ def test_of_samples_sent_one_by_one_just_those_lost_are_missing(arrives: list[bo
     assert found == {end: (10, sum(end - PANE <= each < end for each in missing)) for end in range(PANE, at + 1, PANE)}
 
 
-def test_need_is_covered_by_the_part_by_which_it_is_told():
+def test_need_is_covered_by_the_part_that_reports_it():
     panes = Part(("speed",), 10, (), Panes(50, (Measure.COUNT, Measure.SUM)))
     slow = Part(("speed",), 10, (Band("speed", None, 20.0),))
     changes = Part(("speed",), 20, (), SendOnChange((), 100))

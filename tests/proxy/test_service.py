@@ -40,7 +40,7 @@ NUMBER = program_number(SPEED)
 
 
 class FakeLink:
-    """Keeps what is published; the test says when there is a connection."""
+    """Keeps published messages; the test connects and disconnects it."""
 
     def __init__(self, client_session):
         self.client_session = client_session
@@ -89,21 +89,21 @@ async def running(settings, make_link=FakeLink, clocks=None):
 
 async def until(condition, seconds=10):
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is waited for comes from other processes and threads
+        while not condition():  # noqa: ASYNC110 - other processes and threads make it true
             await asyncio.sleep(0.005)
 
 
-async def say(service, topic, frame, *, retain=False):
+async def send(service, topic, frame, *, retain=False):
     await service.link.take([Message(topic, frame if isinstance(frame, bytes) else encode(frame), retain=retain)])
 
 
-async def hear(service, packet):
-    await say(service, topics.packet("p", packet.mote), packet)
+async def receive(service, packet):
+    await send(service, topics.packet("p", packet.mote), packet)
 
 
 async def introduce(service, frames):
-    await say(service, topics.demand("traffic"), frames.demand(("a", ["speed"], None)), retain=True)
-    await say(service, topics.announcement("p", "m1"), frames.announcement())
+    await send(service, topics.demand("traffic"), frames.demand(("a", ["speed"], None)), retain=True)
+    await send(service, topics.announcement("p", "m1"), frames.announcement())
 
 
 def published_batches(link):
@@ -128,12 +128,12 @@ async def test_bad_frames_are_counted_kept_and_stop_nothing(settings, frames):
             ("fjord/v1/motes/p/b d/packet", packet, False),
             (topics.query_errors("q"), packet, False),
         ]:
-            await say(service, topic, payload, retain=retain)
+            await send(service, topic, payload, retain=retain)
         counts = {
             label: service.metrics.value("frames_refused", label)
             for label in ("garbled", "size", "version", "mote", "retained", "shape", "stream", "topic")
         }
-        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
         await until(lambda: published_batches(service.link))
     assert counts == {
         "garbled": 3, "size": 1, "version": 1, "mote": 2, "retained": 2, "shape": 0, "stream": 1, "topic": 2,
@@ -145,24 +145,24 @@ async def test_bad_frames_are_counted_kept_and_stop_nothing(settings, frames):
 async def test_batch_stays_in_the_spool_over_a_restart_until_it_is_acknowledged(settings, frames):
     async with running(settings) as first:
         await introduce(first, frames)
-        await hear(first, frames.packet(0, (0, 1.5), clock=1, program=NUMBER))
+        await receive(first, frames.packet(0, (0, 1.5), clock=1, program=NUMBER))
         await until(lambda: published_batches(first.link))
     async with running(settings) as second:
         await until(lambda: published_batches(second.link))
         (batch,) = [each for each in published_batches(second.link) if each.rows]
         assert published_batches(first.link)[: batch.sequence][-1] == batch
         assert second.metrics.value("batches_spooled") == 0
-        await hear(second, frames.packet(0, (0, 1.5), clock=1, program=NUMBER))
+        await receive(second, frames.packet(0, (0, 1.5), clock=1, program=NUMBER))
         assert second.metrics.value("packets_refused", "replayed") == 1
         ack = Ack(VERSION, "p", batch.epoch, "traffic", 99)
-        await say(second, topics.acks("p"), ack)
+        await send(second, topics.acks("p"), ack)
         assert second.metrics.value("acks_refused", "ahead") == 1
-        await say(second, topics.acks("p"), Ack(VERSION, "p", "another", "traffic", batch.sequence))
+        await send(second, topics.acks("p"), Ack(VERSION, "p", "another", "traffic", batch.sequence))
         assert second.metrics.value("acks_refused", "epoch") == 1
-        await hear(second, frames.packet(1, (10 * S, 2.5), clock=10 * S, program=NUMBER))
+        await receive(second, frames.packet(1, (10 * S, 2.5), clock=10 * S, program=NUMBER))
         await until(lambda: len(published_batches(second.link)) > 1)
         assert [each.sequence for each in published_batches(second.link)] == [1, 2]
-        await say(second, topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", 2))
+        await send(second, topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", 2))
         await until(lambda: second.stores.spool.batches == 0)
 
 
@@ -171,7 +171,7 @@ async def test_connection_lost_while_publishing_sends_all_again(settings, frames
         await introduce(service, frames)
         service.link.fails = True
         service.link.connected.clear()
-        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
         await until(lambda: service.stores.spool.batches)
         service.link.fails = False
         await service.link.connect()
@@ -179,13 +179,13 @@ async def test_connection_lost_while_publishing_sends_all_again(settings, frames
         assert [each.sequence for each in published_batches(service.link)] == [1]
 
 
-async def test_cluster_that_begins_is_sent_what_is_not_acknowledged(settings, frames):
+async def test_unacknowledged_batches_are_sent_to_a_new_cluster(settings, frames):
     async with running(settings) as service:
         await introduce(service, frames)
-        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
         await until(lambda: published_batches(service.link))
         for presence, retain in [(Presence.ONLINE, True), (Presence.OFFLINE, False), (Presence.ONLINE, False)]:
-            await say(service, topics.cluster_status("c"), Status(VERSION, "c", presence, "e", 0), retain=retain)
+            await send(service, topics.cluster_status("c"), Status(VERSION, "c", presence, "e", 0), retain=retain)
         await until(lambda: len(published_batches(service.link)) == 2)
         assert [each.sequence for each in published_batches(service.link)] == [1, 1]
 
@@ -199,9 +199,9 @@ async def test_failing_disk_is_tried_again_and_loses_nothing(settings, frames, m
             raise StoreFullError(service.stores.spool.path, "disk full")
 
         monkeypatch.setattr(service.stores.spool, "append", fail)
-        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
         await until(lambda: service.metrics.value("store_errors") > 1)
-        await hear(service, frames.packet(1, (10 * S, 2.0), clock=10 * S, program=NUMBER))
+        await receive(service, frames.packet(1, (10 * S, 2.0), clock=10 * S, program=NUMBER))
         monkeypatch.setattr(service.stores.spool, "append", good)
         await until(lambda: sum(each.rows for each in published_batches(service.link)) == 2)
         assert [each.sequence for each in published_batches(service.link)] == [1, 2]
@@ -220,7 +220,7 @@ async def test_a_batch_that_cannot_be_read_holds_back_no_other_stream(settings, 
             return good(spool, stream, sequence)
 
         monkeypatch.setattr(Spool, "read", read)
-        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
         await until(lambda: service.metrics.value("store_errors"))
         other = SpooledBatch("other", 1, 0, b"other")
         await service.stores.in_thread(service.stores.spool.append, [other])
@@ -239,12 +239,12 @@ def change_a_byte(path, sequence):
     connection.close()
 
 
-async def test_a_batch_damaged_in_the_spool_is_left_out_and_the_cluster_is_told(settings, frames):
+async def test_a_batch_damaged_in_the_spool_is_skipped_by_a_resumption(settings, frames):
     async with running(settings) as first:
         await introduce(first, frames)
         for number in range(3):
             packet = frames.packet(number, (number * 10 * S, 1.5), clock=number * 10 * S + 1, program=NUMBER)
-            await hear(first, packet)
+            await receive(first, packet)
             await until(lambda count=number: len(published_batches(first.link)) > count)
         *before, _ = published_batches(first.link)
         epoch, damaged = before[0].epoch, before[-1].sequence
@@ -252,40 +252,40 @@ async def test_a_batch_damaged_in_the_spool_is_left_out_and_the_cluster_is_told(
     async with running(settings) as second:
         await until(lambda: second.metrics.value("batches_damaged"))
         assert second.link.on(topics.resumptions("p")) == [], "what is before it is to be stored first"
-        await say(second, topics.acks("p"), Ack(VERSION, "p", epoch, "traffic", damaged - 1))
+        await send(second, topics.acks("p"), Ack(VERSION, "p", epoch, "traffic", damaged - 1))
         await until(lambda: damaged + 1 in [each.sequence for each in published_batches(second.link)])
-        (told,) = [decode_resumption(each.payload) for each in second.link.on(topics.resumptions("p"))]
-        assert (told.epoch, told.stream, told.first) == (epoch, "traffic", damaged + 1)
+        (resumption,) = [decode_resumption(each.payload) for each in second.link.on(topics.resumptions("p"))]
+        assert (resumption.epoch, resumption.stream, resumption.first) == (epoch, "traffic", damaged + 1)
         assert damaged not in [each.sequence for each in published_batches(second.link)]
         counted = [second.metrics.value(name) for name in ("batches_damaged", "rows_damaged", "quarantined")]
         assert counted == [1, before[-1].rows, 1]
-        await say(second, topics.acks("p"), Ack(VERSION, "p", epoch, "traffic", damaged + 1))
+        await send(second, topics.acks("p"), Ack(VERSION, "p", epoch, "traffic", damaged + 1))
         await until(lambda: second.stores.spool.first_waiting().get("traffic", damaged + 2) > damaged + 1)
     with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
         (kept,) = stores.quarantine.frames()
         assert (kept.reason, f"batch {damaged} of stream 'traffic'" in kept.detail) == ("damaged", True)
 
 
-async def test_the_cluster_hears_how_much_waits_in_the_spool_and_for_how_long(settings):
+async def test_size_and_age_of_the_spool_are_published(settings):
     radio_us, real_us = 0, 100 * S
-    said = topics.proxy_spool("p")
+    topic = topics.proxy_spool("p")
     async with running(settings, clocks=Clocks(lambda: radio_us, lambda: real_us)) as service:
-        await until(lambda: service.link.on(said))
+        await until(lambda: service.link.on(topic))
         waiting = [SpooledBatch("s", number, 1, b"abc", (100 + number) * S) for number in (1, 2)]
         await service.stores.in_thread(service.stores.spool.append, waiting)
         radio_us, real_us = CLOCK_EVERY_US, 160 * S
-        await until(lambda: len(service.link.on(said)) > 1)
-    assert [decode_proxy_spool(each.payload) for each in service.link.on(said)[:2]] == [
+        await until(lambda: len(service.link.on(topic)) > 1)
+    assert [decode_proxy_spool(each.payload) for each in service.link.on(topic)[:2]] == [
         ProxySpool(VERSION, "p", 0, 0, None),
         ProxySpool(VERSION, "p", 2, 6, 59 * S),
     ]
-    assert {(each.qos, each.retain) for each in service.link.on(said)} == {(0, False)}
+    assert {(each.qos, each.retain) for each in service.link.on(topic)} == {(0, False)}
 
 
 async def test_a_batch_is_spooled_with_the_time_of_day(settings, frames):
     async with running(settings, clocks=Clocks(real=lambda: 100 * S)) as service:
         await introduce(service, frames)
-        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
         await until(lambda: published_batches(service.link))
         assert await service.stores.in_thread(service.stores.spool.waiting_since_us) == 100 * S
 
@@ -308,11 +308,11 @@ async def test_slow_disk_leaves_messages_with_the_broker_before_samples_are_drop
     async with running(settings.model_copy(update={"waiting_samples": 2})) as service:
         await introduce(service, frames)
         disk = SlowDisk(service, monkeypatch)
-        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
         await until(disk.writing.is_set)
         for number in (1, 2):
-            await hear(service, frames.packet(number, (number * S, 1.0), clock=number * S, program=NUMBER))
-        waits = asyncio.create_task(hear(service, frames.packet(3, (3 * S, 1.0), clock=3 * S, program=NUMBER)))
+            await receive(service, frames.packet(number, (number * S, 1.0), clock=number * S, program=NUMBER))
+        waits = asyncio.create_task(receive(service, frames.packet(3, (3 * S, 1.0), clock=3 * S, program=NUMBER)))
         await until(lambda: service.metrics.value("held_back"))
         assert service.metrics.value("packets") == 3
         disk.go_on.set()
@@ -326,27 +326,27 @@ async def test_disk_that_stands_still_holds_messages_back_for_a_bounded_time(set
     async with running(settings.model_copy(update={"waiting_samples": 2})) as service:
         await introduce(service, frames)
         disk = SlowDisk(service, monkeypatch)
-        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
         await until(disk.writing.is_set)
         for number in range(1, 6):
-            await hear(service, frames.packet(number, (number * S, 1.0), clock=number * S, program=NUMBER))
+            await receive(service, frames.packet(number, (number * S, 1.0), clock=number * S, program=NUMBER))
         assert service.metrics.value("held_back") == 1
         assert service.metrics.value("samples_dropped", "traffic") == 3
         disk.go_on.set()
 
 
-async def test_full_spool_drops_the_oldest_waiting_samples_and_says_so(settings, frames):
+async def test_full_spool_drops_the_oldest_waiting_samples_and_counts_them(settings, frames):
     small = settings.model_copy(update={"spool_size": 1, "waiting_samples": 2})
     async with running(small) as service:
         await introduce(service, frames)
-        await hear(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
         await until(lambda: published_batches(service.link))
         samples = [(each * 10 * S, 1.0) for each in (1, 2, 3)]
-        await hear(service, frames.packet(1, *samples, clock=30 * S, program=NUMBER))
+        await receive(service, frames.packet(1, *samples, clock=30 * S, program=NUMBER))
         await until(lambda: service.metrics.value("spool_full"))
         assert service.metrics.value("samples_dropped", "traffic") == 1
         batch = published_batches(service.link)[0]
-        await say(service, topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", 1))
+        await send(service, topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", 1))
         await until(lambda: len(published_batches(service.link)) > 1)
         assert published_batches(service.link)[1].rows == 2
 
@@ -355,16 +355,16 @@ async def test_control_that_cannot_be_sent_is_counted(settings, frames):
     async with running(settings) as service:
         await introduce(service, frames)
         service.link.fails = True
-        await hear(service, frames.packet(0, listen=50_000))
+        await receive(service, frames.packet(0, listen=50_000))
         assert service.metrics.value("controls_unsent") == 1
 
 
-async def test_restarted_proxy_does_not_put_motes_to_sleep_before_it_hears_the_demand(settings, frames):
+async def test_restarted_proxy_does_not_put_motes_to_sleep_before_it_receives_the_demand(settings, frames):
     async with running(settings) as service:
         await introduce(service, frames)
-        await hear(service, frames.packet(0, program=NUMBER))
+        await receive(service, frames.packet(0, program=NUMBER))
     async with running(settings) as service:
-        await hear(service, frames.packet(1, listen=50_000, program=NUMBER, clock=1))
+        await receive(service, frames.packet(1, listen=50_000, program=NUMBER, clock=1))
         assert service.link.on(topics.control("p", "m1")) == []
 
 
@@ -380,19 +380,19 @@ class Field:
     """Motes and cluster at the other side of a real broker."""
 
     def __init__(self, address):
-        self.heard = []
+        self.received = []
         subscriptions = [Subscription("fjord/v1/proxies/#"), Subscription("fjord/v1/motes/+/+/control")]
         self.link = MqttLink(address, client_id="field", subscriptions=subscriptions)
 
     async def keep(self, message):
-        self.heard.append(message)
+        self.received.append(message)
 
-    async def say(self, topic, frame, *, retain=False):
+    async def send(self, topic, frame, *, retain=False):
         await self.link.publish(Message(topic, encode(frame), retain=retain))
 
     def frames(self, topic, decode):
         found = []
-        for each in self.heard:
+        for each in self.received:
             if each.topic == topic:
                 with contextlib.suppress(FrameError):
                     found.append(decode(each.payload))
@@ -412,33 +412,33 @@ async def test_from_demand_to_acknowledged_batch_over_a_broker(settings, frames,
     packets, announcements = topics.packet("p", "m1"), topics.announcement("p", "m1")
     async with running(settings, mqtt_link(address)) as service:
         await until(lambda: field.frames(topics.proxy_status("p"), decode_status))
-        await field.say(topics.demand("traffic"), frames.demand(("a", ["speed"], None)), retain=True)
-        await field.say(announcements, frames.announcement())
+        await field.send(topics.demand("traffic"), frames.demand(("a", ["speed"], None)), retain=True)
+        await field.send(announcements, frames.announcement())
         await until(lambda: field.frames(topics.stream_offer("p", "traffic"), decode_stream_offer))
 
-        await field.say(packets, frames.packet(0))
+        await field.send(packets, frames.packet(0))
         await until(lambda: service.metrics.value("packets") == 1)
         assert field.programs() == [], "the radio is off"
-        await field.say(packets, frames.packet(1, clock=5 * S, listen=50_000))
+        await field.send(packets, frames.packet(1, clock=5 * S, listen=50_000))
         await until(field.programs)
         assert field.programs() == [SPEED]
 
-        packet = frames.packet(2, (10 * S, 55.5), clock=10 * S, promise=20 * S, program=NUMBER)
-        await field.say(packets, packet)
+        packet = frames.packet(2, (10 * S, 55.5), clock=10 * S, low_watermark=20 * S, program=NUMBER)
+        await field.send(packets, packet)
         await until(lambda: any(each.rows for each in field.frames(topics.batches("p"), decode_batch)))
         batch = next(each for each in field.frames(topics.batches("p"), decode_batch) if each.rows)
         assert [column.values(1) for column in batch.columns] == [[10 * S], ["m1"], [True], [7], [55.5], [None], [None]]
         assert (batch.watermark_us, batch.sampling) == (20 * S, True)
         assert service.stores.spool.batches > 0
-        await field.say(topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", batch.sequence))
+        await field.send(topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", batch.sequence))
         await until(lambda: service.stores.spool.batches == 0)
 
-        await field.say(topics.demand("traffic"), frames.demand(), retain=True)
+        await field.send(topics.demand("traffic"), frames.demand(), retain=True)
         await until(lambda: service.metrics.value("demands") == 2)
-        await field.say(packets, frames.packet(3, clock=11 * S, promise=20 * S, listen=50_000, program=NUMBER))
+        await field.send(packets, frames.packet(3, clock=11 * S, low_watermark=20 * S, listen=50_000, program=NUMBER))
         await until(lambda: len(field.programs()) == 2)
         assert field.programs()[-1] == SLEEP
-        await field.say(packets, frames.packet(4, clock=12 * S, promise=20 * S))
+        await field.send(packets, frames.packet(4, clock=12 * S, low_watermark=20 * S))
         entry = topics.mote_entry("p", "m1")
         await until(lambda: field.frames(entry, decode_mote_entry)[-1:] and
                     field.frames(entry, decode_mote_entry)[-1].state is MoteState.SLEEPING)  # fmt: skip
@@ -448,10 +448,10 @@ async def test_from_demand_to_acknowledged_batch_over_a_broker(settings, frames,
         await keeping
 
 
-async def test_the_cluster_knows_what_is_offered_before_it_sees_a_batch(settings, frames):
+async def test_offers_are_published_before_batches(settings, frames):
     async with running(settings) as service:
         await introduce(service, frames)
-        await hear(service, frames.packet(0, (10 * S, 1.0), clock=10 * S, program=NUMBER))
+        await receive(service, frames.packet(0, (10 * S, 1.0), clock=10 * S, program=NUMBER))
         await until(lambda: published_batches(service.link))
         names = [each.topic for each in service.link.published]
         offers, batches = topics.stream_offer("p", "traffic"), topics.batches("p")
@@ -468,30 +468,30 @@ async def test_a_wrong_clock_is_counted_and_named_by_default(settings, frames):
     settings = settings.model_copy(update={"max_clock_behind": ProxySettings().max_clock_behind})
     async with running(settings) as service:
         await introduce(service, frames)
-        await hear(service, frames.packet(0, (0, 1.0), (0, 2.0), program=NUMBER))
-        said = topics.mote_entry("p", "m1")
-        await until(lambda: any(decode_mote_entry(each.payload).clock_fault for each in service.link.on(said)))
+        await receive(service, frames.packet(0, (0, 1.0), (0, 2.0), program=NUMBER))
+        topic = topics.mote_entry("p", "m1")
+        await until(lambda: any(decode_mote_entry(each.payload).clock_fault for each in service.link.on(topic)))
         assert service.metrics.value("samples_rejected", "clock_behind") == 2
         assert service.metrics.value("packets_refused", "clock_behind") == 1
         assert service.metrics.value("motes_wrong_clock_times", "behind") == 1
         families = {each.name: each for each in service.metrics.collect()}
         samples = families["fjord_proxy_motes_wrong_clock"].samples
         assert {each.labels["fault"]: each.value for each in samples} == {"ahead": 0, "behind": 1}
-    entry = decode_mote_entry(service.link.on(said)[-1].payload)
+    entry = decode_mote_entry(service.link.on(topic)[-1].payload)
     assert (entry.clock_fault, entry.samples_behind, entry.samples_ahead) == ("behind", 2, 0)
 
 
-async def test_the_cluster_hears_what_the_proxys_clock_shows_now_and_then(settings):
+async def test_the_clock_of_the_proxy_is_published_regularly(settings):
     radio_us = 0
     clocks = Clocks(lambda: radio_us, lambda: 7)
     async with running(settings, clocks=clocks) as service:
-        said = topics.proxy_clock("p")
-        await until(lambda: service.link.on(said))
+        topic = topics.proxy_clock("p")
+        await until(lambda: service.link.on(topic))
         await asyncio.sleep(0)
         radio_us = CLOCK_EVERY_US
-        await until(lambda: len(service.link.on(said)) == 2)
+        await until(lambda: len(service.link.on(topic)) == 2)
         radio_us += CLOCK_EVERY_US - 1
-    assert len(service.link.on(said)) == 2
-    assert {(decode_proxy_clock(each.payload).clock_us, each.qos, each.retain) for each in service.link.on(said)} == {
+    assert len(service.link.on(topic)) == 2
+    assert {(decode_proxy_clock(each.payload).clock_us, each.qos, each.retain) for each in service.link.on(topic)} == {
         (7, 0, False)
     }

@@ -38,7 +38,7 @@ def test_option_before_environment_before_file_before_default(tmp_path):
         ("this is no TOML", "is not TOML"),
     ],
 )
-def test_a_bad_settings_file_is_refused_with_the_reason(tmp_path, text, words):
+def test_a_bad_settings_file_is_rejected_with_the_reason(tmp_path, text, words):
     file = tmp_path / "proxy.toml"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=r"(?s).*") as caught:
@@ -46,7 +46,7 @@ def test_a_bad_settings_file_is_refused_with_the_reason(tmp_path, text, words):
     assert words in str(caught.value)
 
 
-def test_a_missing_settings_file_is_refused(tmp_path):
+def test_a_missing_settings_file_is_rejected(tmp_path):
     with pytest.raises(ConfigurationError, match="cannot read"):
         load_settings({}, {}, tmp_path / "none.toml")
 
@@ -65,7 +65,7 @@ def test_host_and_port_are_read(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", ":1883", "a b", "h:0", "h:65536", "h:1x", "mqtt://h:1", "h:" + "9" * 5000])
-def test_what_is_no_host_and_port_is_refused(text):
+def test_malformed_addresses_are_rejected(text):
     with pytest.raises(ConfigurationError):
         parse_host_port(text)
 

@@ -65,7 +65,7 @@ def damage(path, stream, sequence, payload):
 
 
 @pytest.mark.parametrize("payload", [b"abd", b"ab", b"", b"abcd"])
-def test_a_batch_whose_bytes_changed_on_disk_is_known(tmp_path, payload):
+def test_a_batch_whose_bytes_changed_on_disk_is_detected(tmp_path, payload):
     spool = Spool(tmp_path / "spool.sqlite", "p")
     spool.append([batch(1), batch(2)])
     damage(spool.path, "s", 1, payload)
@@ -90,7 +90,7 @@ def test_a_spool_knows_since_when_the_oldest_batch_waits(tmp_path):
     spool.close()
 
 
-def test_batches_of_an_older_version_have_no_checksum_and_are_looked_into(tmp_path):
+def test_batches_of_an_older_version_without_checksum_are_decoded(tmp_path):
     path = tmp_path / "spool.sqlite"
     sound = [encode_batch(Batch(1, "p", "e", "s", sequence, 0, True, 0, ())) for sequence in (1, 2, 3, 4)]
     other = encode_batch(Batch(1, "p", "e", "s", 9, 0, True, 0, ()))
@@ -126,13 +126,13 @@ def test_each_new_spool_has_an_epoch_of_its_own(tmp_path):
     assert len(epochs) == 2
 
 
-def test_spool_of_another_proxy_is_refused(tmp_path, spool):
+def test_spool_of_another_proxy_is_rejected(tmp_path, spool):
     with pytest.raises(StoreError, match="belongs to proxy 'p', not 'q'"):
         Spool(tmp_path / "spool.sqlite", "q")
 
 
 @pytest.mark.parametrize("kind", ["spool", "catalog", "quarantine"])
-def test_database_of_a_newer_program_is_refused_and_left_alone(tmp_path, kind):
+def test_database_of_a_newer_program_is_rejected_and_not_changed(tmp_path, kind):
     path = tmp_path / "x.sqlite"
     open_database(path, kind, durable=True).close()
     with sqlite3.connect(path) as connection:
@@ -152,14 +152,14 @@ def test_new_database_has_the_version_of_its_last_migration(tmp_path, kind):
     connection.close()
 
 
-def test_file_that_is_no_database_is_refused(tmp_path):
+def test_file_that_is_no_database_is_rejected(tmp_path):
     path = tmp_path / "spool.sqlite"
     path.write_bytes(b"these are no tables" * 100)
     with pytest.raises(StoreCorruptError, match="not a readable database"):
         Spool(path, "p")
 
 
-def test_spool_that_cannot_be_read_says_so(tmp_path):
+def test_spool_that_cannot_be_read_raises_a_store_error(tmp_path):
     path = tmp_path / "spool.sqlite"
     made = Spool(path, "p")
     with sqlite3.connect(path) as connection:
@@ -174,7 +174,7 @@ def test_spool_that_cannot_be_read_says_so(tmp_path):
 
 @pytest.mark.parametrize("table", ["announcements", "programs", "demands"])
 @pytest.mark.parametrize("payload", [b"\x94\x01\xa1\xff", b"\x91" * 100_000, b"", b"\xc1"])
-def test_a_damaged_catalog_is_refused(tmp_path, table, payload):
+def test_a_damaged_catalog_is_rejected(tmp_path, table, payload):
     path = tmp_path / "catalog.sqlite"
     CatalogStore(path).close()
     columns = {"announcements": ("a",), "programs": (1, 1), "demands": ("a",)}[table]
@@ -188,7 +188,7 @@ def test_a_damaged_catalog_is_refused(tmp_path, table, payload):
     store.close()
 
 
-def test_damaged_database_is_refused(tmp_path):
+def test_damaged_database_is_rejected(tmp_path):
     path = tmp_path / "spool.sqlite"
     made = Spool(path, "p")
     made.append([batch(n, payload=os.urandom(5000)) for n in range(1, 50)])
@@ -214,7 +214,7 @@ def test_catalog_remembers(tmp_path, frames):
     again.close()
 
 
-def test_catalog_with_an_unreadable_row_is_refused(tmp_path):
+def test_catalog_with_an_unreadable_row_is_rejected(tmp_path):
     store = CatalogStore(tmp_path / "c")
     store._connection.execute("INSERT INTO announcements VALUES ('m', x'c1')")
     with pytest.raises(StoreCorruptError):

@@ -32,16 +32,16 @@ WATCHES = ("m1", "m2", "m3")
         (None, [None, 5], None),
     ],
 )
-def test_the_watermark_is_the_least_promise_and_never_goes_back(before, mote_watermarks, after):
+def test_the_watermark_is_the_least_of_the_motes_and_never_decreases(before, mote_watermarks, after):
     assert advance(before, [MoteWatermark(each) for each in mote_watermarks]) == after
 
 
 class ScriptedMote:
-    """A mote that keeps its mote_watermarks; it knows nothing of the code under test."""
+    """A mote that respects its low watermark; independent of the code under test."""
 
     def __init__(self, name, period):
         self.name, self.period = name, period
-        self.boot, self.sequence, self.promised, self.program = 1, 0, 0, SLEEP
+        self.boot, self.sequence, self.guaranteed, self.program = 1, 0, 0, SLEEP
         self.next = None
 
     def announcement(self):
@@ -54,17 +54,19 @@ class ScriptedMote:
         self.program = instruction.program
         self.next = None
         if not self.program.sleeping:
-            self.next = first_sample_at_or_after(max(instruction.not_before_us, self.promised), self.program.period_us)
-            self.promised = self.next
+            self.next = first_sample_at_or_after(
+                max(instruction.not_before_us, self.guaranteed), self.program.period_us
+            )
+            self.guaranteed = self.next
 
     def packet(self, clock):
         records = []
         while self.next is not None and self.next <= clock:
             records.append(Sample(clock - self.next, (1.0,)))
             self.next += self.program.period_us
-        self.promised = max(self.promised, clock if self.next is None else self.next)
+        self.guaranteed = max(self.guaranteed, clock if self.next is None else self.next)
         made = Packet(
-            VERSION, self.name, self.boot, self.sequence, clock, self.promised, 50_000,
+            VERSION, self.name, self.boot, self.sequence, clock, self.guaranteed, 50_000,
             program_number(self.program), tuple(records),
         )  # fmt: skip
         self.sequence += 1
@@ -82,7 +84,7 @@ steps = st.lists(
 
 
 class Run:
-    """Three motes and a proxy; every batch is checked against what was said before it."""
+    """Three motes and a proxy; every batch is checked against earlier low watermarks."""
 
     def __init__(self):
         self.fleet = Fleet("p", FleetLimits(), now_us=0)
@@ -98,11 +100,11 @@ class Run:
     def announce(self, mote):
         self.fleet.receive_announcement(mote.announcement(), radio_us=self.now, received_us=self.now)
 
-    def deliver(self, mote, packet, *, hears=True):
+    def deliver(self, mote, packet, *, receives=True):
         for each in self.fleet.receive_packet(packet, radio_us=self.now, received_us=self.now):
             if not isinstance(each, ForMote):
                 continue
-            if isinstance(each.instruction, SendControl) and hears:
+            if isinstance(each.instruction, SendControl) and receives:
                 for instruction in each.instruction.control.instructions:
                     assert isinstance(instruction, RunProgram)
                     mote.obey(instruction)
@@ -116,7 +118,7 @@ class Run:
         waiting = self.pending[mote.name]
         if kind == "send":
             while waiting:  # the packets of a mote stay in order
-                self.deliver(mote, waiting.pop(0), hears=False)
+                self.deliver(mote, waiting.pop(0), receives=False)
             self.deliver(mote, mote.packet(self.now))
         elif kind == "send late":
             waiting.append(mote.packet(self.now))
@@ -165,7 +167,7 @@ def test_without_loss_and_silence_nothing_is_late_nothing_is_lost_and_the_waterm
                 run.cut()
     run.cut()
     assert run.late == 0
-    assert run.watermark == min(mote.promised for mote in run.motes)
+    assert run.watermark == min(mote.guaranteed for mote in run.motes)
     for mote in run.motes:
         got = [start for start, name in run.forwarded if name == mote.name]
         assert got == sorted(set(got))

@@ -16,9 +16,9 @@ FOLDER = {"persist": Path("data")}
     [
         ("auto", PROGRAM, Engine.MOSQUITTO, "installed as /usr/sbin/mosquitto"),
         ("auto", None, Engine.AMQTT, "Mosquitto is not installed"),
-        ("mosquitto", PROGRAM, Engine.MOSQUITTO, "asked for"),
-        ("amqtt", PROGRAM, Engine.AMQTT, "asked for"),
-        ("amqtt", None, Engine.AMQTT, "asked for"),
+        ("mosquitto", PROGRAM, Engine.MOSQUITTO, "requested"),
+        ("amqtt", PROGRAM, Engine.AMQTT, "requested"),
+        ("amqtt", None, Engine.AMQTT, "requested"),
     ],
 )
 def test_engine_and_reason(wanted, program, engine, reason):
@@ -40,13 +40,13 @@ def test_engine_and_reason(wanted, program, engine, reason):
         ("auto", {"host": "broker.example"}, PROGRAM, UnsafeListenerError, "broker.example could be reached"),
     ],
 )
-def test_refusals_have_a_hint(wanted, settings, program, error, message):
+def test_errors_have_a_hint(wanted, settings, program, error, message):
     with pytest.raises(error, match=message) as rejection:
         choose_engine(wanted, BrokerSettings(**settings), program)
     assert rejection.value.hint
 
 
-def test_others_may_reach_a_broker_that_asks_for_passwords():
+def test_other_machines_may_reach_a_broker_with_passwords():
     choice = choose_engine("auto", BrokerSettings(host="0.0.0.0", **PASSWORDS), PROGRAM)
     assert choice.engine is Engine.MOSQUITTO
 

@@ -55,13 +55,13 @@ async def test_retained_messages_reach_a_later_subscriber(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_session_outlives_its_connection(engine):
-    """What is published while a subscriber is away is there when it comes back."""
+    """Messages published while a subscriber is away are delivered when it returns."""
     session = {"identifier": "ingest-1", "clean_session": False, "protocol": aiomqtt.ProtocolVersion.V311}
     async with running_broker(engine=engine) as broker:
         async with client(broker, **session) as subscriber:
             await subscriber.subscribe("fjord/#", qos=1)
         async with client(broker) as publisher:
-            # amqtt looks for sessions to forget once per second, so what follows must not depend on being quick.
+            # amqtt removes sessions once per second, so the rest must not depend on speed.
             await asyncio.sleep(1.1 if engine == "amqtt" else 0)
             await publisher.publish("fjord/v1/batch", b"while away", qos=1)
         async with client(broker, **session) as subscriber:
@@ -92,13 +92,13 @@ async def test_a_port_in_use_is_named(engine):
     assert "--port" in rejection.value.hint
 
 
-def test_an_address_of_another_machine_is_refused():
+def test_an_address_of_another_machine_is_rejected():
     with pytest.raises(AddressError, match=r"cannot listen on 192\.0\.2\.77 port 1883") as rejection:
         _available_port("192.0.2.77", 1883)
     assert "--host" in rejection.value.hint
 
 
-async def test_a_mosquitto_that_does_not_start_says_why(tmp_path, monkeypatch):
+async def test_the_error_of_a_mosquitto_that_does_not_start_is_shown(tmp_path, monkeypatch):
     program = tmp_path / "mosquitto"
     program.write_text("#!/bin/sh\necho 'Error: Unable to open log file' >&2\nexit 3\n")
     program.chmod(0o755)
@@ -118,7 +118,7 @@ async def test_a_mosquitto_that_ends_is_noticed(tmp_path, monkeypatch):
 
 
 @needs_mosquitto
-async def test_passwords_are_asked_for(tmp_path):
+async def test_passwords_are_required(tmp_path):
     passwords = tmp_path / "users"
     passwords.write_text("ann:hunter2\n")
     hashing = await asyncio.create_subprocess_exec("mosquitto_passwd", "-U", passwords)
@@ -169,11 +169,11 @@ def is_running(process_id):
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 async def test_the_command_stops_cleanly(engine, sent):
     process = await start_command("--port", "0", "--engine", engine, "--json")
-    said = json.loads(await asyncio.wait_for(process.stdout.readline(), TIME_LIMIT_SECONDS))
+    listening = json.loads(await asyncio.wait_for(process.stdout.readline(), TIME_LIMIT_SECONDS))
     children = children_of(process.pid)
     process.send_signal(sent)
     _, errors = await asyncio.wait_for(process.communicate(), TIME_LIMIT_SECONDS)
-    assert (said["host"], said["engine"], process.returncode, errors) == ("127.0.0.1", engine, 0, b"")
+    assert (listening["host"], listening["engine"], process.returncode, errors) == ("127.0.0.1", engine, 0, b"")
     assert [child for child in children if is_running(child)] == []
 
 
@@ -187,7 +187,7 @@ async def test_killing_the_command_leaves_no_broker_behind():
     process.kill()
     await process.communicate()
     async with asyncio.timeout(TIME_LIMIT_SECONDS):
-        while is_running(children[0]):  # noqa: ASYNC110 (nobody tells us when a grandchild ends)
+        while is_running(children[0]):  # noqa: ASYNC110 (the end of a grandchild is not signalled)
             await asyncio.sleep(0.01)
 
 

@@ -27,7 +27,7 @@ class Session:
         self.radio_us = round(seconds * S)
         return self
 
-    def say(self, topic, content, **options):
+    def send(self, topic, content, **options):
         payload = content if isinstance(content, bytes) else json.dumps(content).encode()
         return self.driver.received(topic, payload, **self.times, **options)
 

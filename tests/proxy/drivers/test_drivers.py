@@ -21,7 +21,7 @@ EVERYTHING = Capabilities(
 )
 
 
-def test_each_does_what_it_can():
+def test_programs_are_split_by_capabilities():
     program = SamplingProgram(("a",), 10 * S, report=CHANGES)
     banded = SamplingProgram(("a",), 10 * S, bands=(Band("a", low=0.0),), report=CHANGES)
     panes = SamplingProgram(("a",), S // 2, report=Panes(S))
@@ -36,17 +36,17 @@ def test_each_does_what_it_can():
         (panes, REPORTING, SamplingProgram(("a",), S // 2), SamplingProgram(("a",), S // 2), 2),
         (SLEEP, PASSIVE, SLEEP, SLEEP, 0),
     ]
-    for asked, capabilities, taken, device, left in table:
-        found = push_down(asked, capabilities)
-        assert (found.taken, found.device, len(found.left)) == (taken, device, left)
+    for demanded, capabilities, accepted, device, left_out in table:
+        found = push_down(demanded, capabilities)
+        assert (found.accepted, found.device, len(found.left_out)) == (accepted, device, left_out)
 
 
 @given(st.lists(st.text(min_size=1, max_size=80), unique=True, max_size=20))
-def test_names_are_allowed_unique_and_the_same_in_any_order(foreign):
+def test_names_are_allowed_unique_and_the_same_in_any_order(originals):
     one, other = NameTable(), NameTable()
-    names = {each: one.name_of(each) for each in foreign}
-    assert len(set(names.values())) == len(foreign)
-    assert {each: other.name_of(each) for each in reversed(foreign)} == names
+    names = {each: one.name_of(each) for each in originals}
+    assert len(set(names.values())) == len(originals)
+    assert {each: other.name_of(each) for each in reversed(originals)} == names
     for name in names.values():
         assert check_name(name) == name
 

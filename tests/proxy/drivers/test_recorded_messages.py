@@ -33,9 +33,9 @@ def drivers():
         ("esphome", "livingroom", "esphome_temperature"),
     ],
 )
-def test_recorded_messages_are_taken(drivers, recorded, session, name, mote, stream):
+def test_recorded_messages_are_accepted(drivers, recorded, session, name, mote, stream):
     message = recorded(name)
-    output = session(drivers[name]).say(message["topic"], message["payload"])
+    output = session(drivers[name]).send(message["topic"], message["payload"])
     announcement = output.frames[0]
     assert isinstance(announcement, Announcement)
     assert (announcement.mote, announcement.stream.name, output.rejections) == (mote, stream, ())
@@ -81,7 +81,7 @@ def test_errors_name_file_entry_and_setting(changes, words):
     assert caught.value.hint
 
 
-def test_driver_files_that_cannot_be_used_are_refused(tmp_path):
+def test_driver_files_that_cannot_be_used_are_rejected(tmp_path):
     file = tmp_path / "devices.toml"
     with pytest.raises(ConfigurationError, match="cannot read"):
         load_drivers(file)

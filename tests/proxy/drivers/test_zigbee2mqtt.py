@@ -30,7 +30,7 @@ CHANGES = SamplingProgram(
 @pytest.fixture
 def bridge(session, recorded):
     it = session(Zigbee2MqttDriver(ZigbeeDriverPlan("z")))
-    it.first = it.say("zigbee2mqtt/bridge/devices", recorded("zigbee2mqtt_devices"), retained=True)
+    it.first = it.send("zigbee2mqtt/bridge/devices", recorded("zigbee2mqtt_devices"), retained=True)
     it.states = recorded("zigbee2mqtt_states")
     it.responses = recorded("configure_reporting_responses")
     return it
@@ -38,7 +38,7 @@ def bridge(session, recorded):
 
 def answer(it, publication, how):
     transaction = json.loads(publication.payload)["transaction"]
-    return it.say(RESPONSE, {**it.responses[how], "transaction": transaction})
+    return it.send(RESPONSE, {**it.responses[how], "transaction": transaction})
 
 
 def samples(output):
@@ -60,10 +60,10 @@ def test_devices_become_motes(bridge):
     assert bridge.first.rejections == ()
 
 
-def test_the_same_list_again_says_nothing_and_a_removed_device_is_forgotten(bridge, recorded):
+def test_a_repeated_list_changes_nothing_and_a_removed_device_is_forgotten(bridge, recorded):
     devices = recorded("zigbee2mqtt_devices")
-    assert bridge.say("zigbee2mqtt/bridge/devices", devices).frames == ()
-    bridge.say("zigbee2mqtt/bridge/devices", devices[:2])
+    assert bridge.send("zigbee2mqtt/bridge/devices", devices).frames == ()
+    bridge.send("zigbee2mqtt/bridge/devices", devices[:2])
     assert not bridge.driver.owns(SONOFF)
     assert len(bridge.at(10).tick().frames) == 1
 
@@ -73,7 +73,7 @@ def test_a_model_with_other_fields_gets_a_stream_of_its_own(bridge, recorded):
     other = json.loads(json.dumps(devices[2]))
     other |= {"ieee_address": "0xffff", "friendly_name": "other"}
     other["definition"]["exposes"].pop()
-    output = bridge.say("zigbee2mqtt/bridge/devices", [*devices, other])
+    output = bridge.send("zigbee2mqtt/bridge/devices", [*devices, other])
     assert output.frames[0].stream.name.startswith("zigbee2mqtt_snzb_02_")
 
 
@@ -81,9 +81,9 @@ def test_a_program_becomes_requests_and_runs_once_they_are_answered(bridge):
     output = bridge.run(SONOFF, CHANGES)
     (request,) = output.publications
     assert request.topic == "zigbee2mqtt/bridge/request/device/configure_reporting"
-    asked = json.loads(request.payload)
-    del asked["transaction"]
-    assert asked == {
+    payload = json.loads(request.payload)
+    del payload["transaction"]
+    assert payload == {
         "id": SONOFF,
         "endpoint": 1,
         "cluster": "msTemperatureMeasurement",
@@ -96,7 +96,7 @@ def test_a_program_becomes_requests_and_runs_once_they_are_answered(bridge):
     assert "voltage" in output.notices[0].text
     assert output.frames == ()
     assert bridge.run(SONOFF, CHANGES).publications == ()  # under way
-    bridge.say(RESPONSE, {"data": {}, "status": "ok"})  # somebody else's
+    bridge.send(RESPONSE, {"data": {}, "status": "ok"})  # the answer to another client
     (packet,) = answer(bridge, request, "ok").frames
     assert packet.program == program_number(CHANGES)
 
@@ -108,14 +108,14 @@ def test_the_device_keeps_its_dead_band_and_the_proxy_the_others(bridge):
     found = []
     for slot, change in enumerate(changes, start=1):
         state |= change
-        found.append(bool(samples(bridge.at(10 * slot).say(f"zigbee2mqtt/{SONOFF}", state))))
+        found.append(bool(samples(bridge.at(10 * slot).send(f"zigbee2mqtt/{SONOFF}", state))))
     assert found == [True, False, True, True]
 
 
 def test_a_plain_program_reports_once_per_period(bridge):
     (request,) = bridge.run(SONOFF, SamplingProgram(("humidity",), 90 * S)).publications
-    asked = json.loads(request.payload)
-    assert (asked["minimum_report_interval"], asked["maximum_report_interval"], asked["reportable_change"]) == (
+    payload = json.loads(request.payload)
+    assert (payload["minimum_report_interval"], payload["maximum_report_interval"], payload["reportable_change"]) == (
         90,
         90,
         1,
@@ -123,41 +123,41 @@ def test_a_plain_program_reports_once_per_period(bridge):
 
 
 @pytest.mark.parametrize(("period_us", "seconds"), [(S // 10, 1), (S, 1), (1_500_000, 1), (100_000 * S, 65_534)])
-def test_intervals_stay_within_what_zigbee_has(bridge, period_us, seconds):
+def test_intervals_stay_within_the_bounds_of_zigbee(bridge, period_us, seconds):
     output = bridge.run(SONOFF, SamplingProgram(("temperature",), period_us))
     assert json.loads(output.publications[0].payload)["maximum_report_interval"] == seconds
     assert bool(output.notices) == (period_us in {S // 10, 100_000 * S})
 
 
-def test_a_refused_request_is_sent_again_when_the_device_wakes_and_then_given_up(bridge):
+def test_a_failed_request_is_sent_again_when_the_device_wakes_and_then_given_up(bridge):
     program = SamplingProgram(("temperature",), 60 * S)
     output = bridge.run(SONOFF, program)
-    refused = answer(bridge, output.publications[0], "error")
-    assert [each.reason for each in refused.rejections] == ["device_refused"]
-    assert "bindRsp" in refused.rejections[0].detail
+    failed = answer(bridge, output.publications[0], "error")
+    assert [each.reason for each in failed.rejections] == ["device_refused"]
+    assert "bindRsp" in failed.rejections[0].detail
     assert bridge.at(3).tick().publications == ()
-    bridge.at(4).say(f"zigbee2mqtt/{SONOFF}", bridge.states[SONOFF])
+    bridge.at(4).send(f"zigbee2mqtt/{SONOFF}", bridge.states[SONOFF])
     again = bridge.at(5).tick().publications
     assert len(again) == 1
-    assert len(bridge.at(100).tick().publications) == 0  # no answer: refused
+    assert len(bridge.at(100).tick().publications) == 0  # no answer: failed
     assert len(bridge.at(161).tick().publications) == 1  # the last attempt
     output = bridge.at(200).tick()
     assert output.notices[0].text.startswith("temperature keeps the device's own reporting")
     assert program_number(program) in [each.program for each in output.frames]
 
 
-def test_nobody_asking_leaves_the_device_alone(bridge):
+def test_without_demand_the_device_keeps_its_reporting(bridge):
     answer(bridge, bridge.run(SONOFF, CHANGES).publications[0], "ok")
     output = bridge.run(SONOFF, SLEEP)
     assert output.publications == ()
     assert [each.program for each in output.frames] == [0]
 
 
-def test_what_no_device_can_is_refused_and_a_passive_one_says_so(bridge):
+def test_unsupported_programs_and_unknown_motes_are_rejected(bridge):
     assert bridge.run(SONOFF, SamplingProgram(("temperature",), S, report=Panes(S))).rejections[0].reason == "program"
     assert bridge.driver.capabilities_of(SONOFF) == REPORTING
-    assert bridge.driver.capabilities_of("nobody") == PASSIVE
-    assert bridge.run("nobody", CHANGES).rejections[0].reason == "unknown_mote"
+    assert bridge.driver.capabilities_of("unknown") == PASSIVE
+    assert bridge.run("unknown", CHANGES).rejections[0].reason == "unknown_mote"
 
 
 def test_states_become_samples_and_the_battery_health(bridge):
@@ -165,11 +165,11 @@ def test_states_become_samples_and_the_battery_health(bridge):
     program = SamplingProgram(("temperature", "pressure", "linkquality"), S)
     for request in bridge.run(mote, program).publications:
         answer(bridge, request, "ok")
-    output = bridge.at(5).say("zigbee2mqtt/cellar/wine shelf", bridge.states["cellar/wine shelf"])
+    output = bridge.at(5).send("zigbee2mqtt/cellar/wine shelf", bridge.states["cellar/wine shelf"])
     assert samples(output) == [(27.34, 1007.2, 115.0)]
     assert [each.battery for each in output.frames[0].records if isinstance(each, Health)] == [0.97]
     assert (
-        bridge.at(9).say("zigbee2mqtt/cellar/wine shelf", bridge.states["cellar/wine shelf"], retained=True).frames
+        bridge.at(9).send("zigbee2mqtt/cellar/wine shelf", bridge.states["cellar/wine shelf"], retained=True).frames
         == ()
     )
 
@@ -177,34 +177,34 @@ def test_states_become_samples_and_the_battery_health(bridge):
 def test_binary_and_enum_values(bridge):
     for request in bridge.run("my_plug", SamplingProgram(("state", "power_outage"), S)).publications:
         answer(bridge, request, "ok")
-    assert samples(bridge.at(1).say("zigbee2mqtt/my_plug", bridge.states["my_plug"])) == [(True, "on")]
-    assert samples(bridge.at(2).say("zigbee2mqtt/my_plug", {"state": "OFF"})) == [(False, None)]
-    assert bridge.at(3).say("zigbee2mqtt/my_plug", {"state": 7}).rejections[0].reason == "type"
-    assert bridge.at(3).say("zigbee2mqtt/my_plug", [1]).rejections[0].reason == "shape"
+    assert samples(bridge.at(1).send("zigbee2mqtt/my_plug", bridge.states["my_plug"])) == [(True, "on")]
+    assert samples(bridge.at(2).send("zigbee2mqtt/my_plug", {"state": "OFF"})) == [(False, None)]
+    assert bridge.at(3).send("zigbee2mqtt/my_plug", {"state": 7}).rejections[0].reason == "type"
+    assert bridge.at(3).send("zigbee2mqtt/my_plug", [1]).rejections[0].reason == "shape"
 
 
 @pytest.mark.parametrize("word", [b"offline", b'{"state":"offline"}'])
 def test_a_device_that_is_offline_falls_silent(bridge, word):
-    beating = len(bridge.at(10).tick().frames)
-    bridge.say("zigbee2mqtt/my_plug/availability", word, retained=True)
-    assert len(bridge.at(20).tick().frames) == beating - 1
-    bridge.say("zigbee2mqtt/my_plug/availability", word.replace(b"offline", b"online"))
-    assert len(bridge.at(30).tick().frames) == beating
+    sending = len(bridge.at(10).tick().frames)
+    bridge.send("zigbee2mqtt/my_plug/availability", word, retained=True)
+    assert len(bridge.at(20).tick().frames) == sending - 1
+    bridge.send("zigbee2mqtt/my_plug/availability", word.replace(b"offline", b"online"))
+    assert len(bridge.at(30).tick().frames) == sending
 
 
 def test_other_topics_of_the_bridge_are_nothing(bridge):
-    for topic in ("bridge/state", "bridge/logging", "my_plug/set", "nobody", "nobody/availability", "bridge/groups"):
-        output = bridge.say(f"zigbee2mqtt/{topic}", b"online")
+    for topic in ("bridge/state", "bridge/logging", "my_plug/set", "unknown", "unknown/availability", "bridge/groups"):
+        output = bridge.send(f"zigbee2mqtt/{topic}", b"online")
         assert (output.frames, output.rejections) == ((), ())
 
 
 @pytest.mark.parametrize("number", [b"1" + b"0" * 400, b"-1" + b"0" * 5000, b"1e308", b"1e999", b"-0", b'"\\ud800"'])
 def test_numbers_and_letters_beyond_all_bounds(bridge, number):
     answer(bridge, bridge.run(SONOFF, SamplingProgram(("temperature",), S)).publications[0], "ok")
-    output = bridge.at(5).say(f"zigbee2mqtt/{SONOFF}", b'{"temperature": ' + number + b', "battery": ' + number + b"}")
+    output = bridge.at(5).send(f"zigbee2mqtt/{SONOFF}", b'{"temperature": ' + number + b', "battery": ' + number + b"}")
     assert len(samples(output)) + len(output.rejections) == 1
     devices = b'[{"friendly_name": "a", "ieee_address": %s, "definition": {"exposes": [%s]}}]' % (number, number)
-    bridge.say("zigbee2mqtt/bridge/devices", devices)
+    bridge.send("zigbee2mqtt/bridge/devices", devices)
 
 
 @given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.sampled_from(sorted(ATTRIBUTES)))
