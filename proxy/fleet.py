@@ -153,7 +153,7 @@ class Fleet:
         instructions += [ForMote(mote.mote, each) for each in mote.handle(event)]
         if known != announcement:
             instructions.append(RememberAnnouncement(announcement))
-        stream.changed = True
+        stream.note_change()
         return instructions + self._choice.apply(stream, mote, radio_us)
 
     def receive_demand(
@@ -185,7 +185,7 @@ class Fleet:
         instructions: list[FleetInstruction] = [RejectDemand(stream_name, each) for each in rejected]
         for mote in self._members.motes_of(stream_name):
             instructions += self._choice.apply(stream, mote, radio_us)
-        stream.changed = True
+        stream.note_change()
         return instructions
 
     def time_passed(self, radio_us: int) -> list[FleetInstruction]:
@@ -209,7 +209,7 @@ class Fleet:
                 if mote.silent:
                     forgotten.append(mote.mote)
             elif before != mote.watermark:
-                stream.changed = True
+                stream.note_change()
         for name in forgotten:
             del self._members.motes[name]
         return instructions
@@ -309,7 +309,7 @@ class Fleet:
                     instructions.append(TuplesDropped(stream.name, dropped))
             instructions.append(ForMote(packet.mote, each))
         if stream is not None:
-            stream.changed = True
+            stream.note_change()
         return instructions
 
     def _enqueue(self, stream: StreamState, mote: MoteTracking, tuples: PacketTuples) -> int:

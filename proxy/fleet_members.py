@@ -100,7 +100,7 @@ class FleetMembers:
         stream = self.stream_of(mote)
         if stream is not None:
             self._motes_of.get(stream.name, {}).pop(mote.mote, None)
-            stream.changed = True
+            stream.note_change()
 
     def has(self, mote: str) -> bool:
         """Return whether a mote has announced itself to this proxy."""

@@ -112,6 +112,10 @@ class StreamState:
         """Demands of queries that are not answered now."""
         return (*self._unreadable, *self.merger.demands.refused, *self.merger.left_out.values())
 
+    def note_change(self) -> None:
+        """Note that something has happened that may be worth a cut."""
+        self.changed = True
+
     def enqueue(self, packet: PacketTuples) -> tuple[PacketTuples, ...]:
         """Let the tuples of a packet wait for the next batch; return the old ones that were dropped for them."""
         self.changed = True

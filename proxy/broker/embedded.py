@@ -44,9 +44,6 @@ class AdmitEveryone(BaseAuthPlugin):  # type: ignore[misc] # amqtt ships no type
 class EmbeddedBroker:
     """amqtt, running in the present event loop."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
     async def wait_ended(self) -> str:
         """Wait for ever: it ends only with this process."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -89,7 +86,7 @@ async def running_amqtt(settings: BrokerSettings) -> AsyncIterator[EmbeddedBroke
                 raise PortInUseError(settings.host, settings.port) from error
             raise BrokerFailedError(str(cause or error)) from error
     try:
-        yield EmbeddedBroker(broker)
+        yield EmbeddedBroker()
     finally:
         await broker.shutdown()
 

@@ -121,6 +121,14 @@ class DeviceFeed:
         """Return a packet without samples, in whose listen window the fleet may send controls."""
         return self._packet((), radio_us, received_us)
 
+    def set_offline(self, *, offline: bool) -> None:
+        """Set whether the device is offline: no empty packets are made then."""
+        self.offline = offline
+
+    def describe(self, description: DeviceDescription) -> None:
+        """Set another description of the same device; the numbers of its packets continue."""
+        self.description = description
+
     def message_received(self, *, radio_us: int, battery: float | None = None) -> None:
         """Note a message of the device; `battery` is the share that is left."""
         self._received_radio_us = radio_us

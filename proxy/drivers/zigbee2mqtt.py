@@ -127,7 +127,7 @@ class Zigbee2MqttDriver:
                 return NOTHING if retained else self._state(known, read_json(payload), radio_us, received_us)
             known = self._by_friendly_name.get(rest.removesuffix(_AVAILABILITY))
             if known is not None and rest.endswith(_AVAILABILITY):
-                known.feed.offline = _means_offline(payload)
+                known.feed.set_offline(offline=_means_offline(payload))
         except PayloadError as error:
             return _rejected(error.reason, str(error), mote)
         return NOTHING
@@ -203,7 +203,7 @@ class Zigbee2MqttDriver:
 
     def _renewed(self, known: _Known, changed: _Known) -> _Known:
         known.device, known.capabilities = changed.device, changed.capabilities
-        known.feed.description = changed.feed.description
+        known.feed.describe(changed.feed.description)
         return known
 
     def _known(self, device: ZigbeeDevice, mote: str, radio_us: int) -> _Known:
@@ -238,7 +238,7 @@ class Zigbee2MqttDriver:
         if isinstance(battery, int | float) and not isinstance(battery, bool) and 0 <= battery <= _PERCENT:
             share = battery / _PERCENT
         known.feed.message_received(radio_us=radio_us, battery=share)
-        known.feed.offline = False
+        known.feed.set_offline(offline=False)
         if known.change is not None:
             known.change.device_awake()
         values = {exposed.field.name: exposed.value(content.get(exposed.key)) for exposed in known.device.properties}
