@@ -1,4 +1,4 @@
-"""A demand by the column names of the motes, or why they cannot answer it: the cluster stores other columns. Pure."""
+"""A demand by the column names of the motes, or a rejection if the cluster stores other columns. Pure."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class RowDecoder:
         self._fixed, self._arrange = self._blank, None
         before = len(names) - len(self._fields)
         if places == [*range(before), *range(len(names), len(names) + len(self._fields))]:
-            self._fixed = self._blank[:before]  # what is sampled comes last, in order
+            self._fixed = self._blank[:before]  # sampled fields come last, in order
         else:
             self._arrange = _picker(places)
 

@@ -37,7 +37,7 @@ from proxy.waiting_tuples import MotePosition, PacketTuples
 from proxy.watermarks import MoteWatermark
 
 REPLAN_AFTER_US = 600 * SECOND_US
-"""Programs are chosen anew this often, by the values observed until then."""
+"""How often programs are chosen again, by the values observed until then."""
 MOST_COUNTS = 100_000
 """Panes, those of all motes added up, of which one cut reports expected and missing samples."""
 _NO_BOOT = -1
@@ -78,22 +78,14 @@ class Fleet:
         checked: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._members = FleetMembers(proxy, limits, programs=programs, positions=positions, streams=streams)
+        self.motes: Mapping[str, MoteTracking] = self._members.motes
+        self.streams: Mapping[str, StreamState] = self._members.streams
         self._choice = ProgramChoice(abilities_of)
         self._checked = checked
         self._neighbours = neighbours or Neighbours(proxy, 0)
         self._limits = limits
         self._now_us = now_us
         self._replanned_us = now_us
-
-    @property
-    def motes(self) -> Mapping[str, MoteTracking]:
-        """The motes, by name."""
-        return self._members.motes
-
-    @property
-    def streams(self) -> Mapping[str, StreamState]:
-        """The streams, by name."""
-        return self._members.streams
 
     @property
     def nearly_full(self) -> bool:
@@ -189,7 +181,7 @@ class Fleet:
         return instructions
 
     def time_passed(self, radio_us: int) -> list[FleetInstruction]:
-        """Return what to do when time has passed: on silent motes, held packets, programs to choose anew."""
+        """Return what to do when time has passed: on silent motes, held packets, programs to choose again."""
         self._now_us = radio_us
         instructions: list[FleetInstruction] = []
         if radio_us - self._replanned_us >= REPLAN_AFTER_US:
@@ -326,7 +318,7 @@ class Fleet:
         return sum(map(len, dropped))
 
     def _replan(self, radio_us: int) -> list[FleetInstruction]:
-        """Choose programs anew by the values observed, where that saves enough to be worth a change."""
+        """Choose programs again by the values observed, where that saves enough to be worth a change."""
         instructions: list[FleetInstruction] = []
         for name, stream in self.streams.items():
             stream.replan()

@@ -45,7 +45,7 @@ COUNTERS: Mapping[str, Counted] = {
     "motes_unresponsive": Counted("Motes that did not take up a program they were sent several times."),
     "motes_silent_times": Counted("Times a mote fell silent."),
     "motes_wrong_clock_times": Counted("Times a mote's clock turned out to be wrong, ahead or behind.", "fault"),
-    "mote_reboots": Counted("Times a mote began anew."),
+    "mote_reboots": Counted("Reboots of motes."),
     "batches_spooled": Counted("Batches stored in the spool."),
     "batches_sent": Counted("Batches published, repetitions included."),
     "batches_acknowledged": Counted("Batches that the cluster has stored."),

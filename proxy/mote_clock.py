@@ -74,7 +74,7 @@ class MoteClock:
         return self._offset.delay_us(received_us, packet.clock_us) < packet.listen_us
 
     def take_correction_us(self) -> int | None:
-        """Return by how much the mote has to move its clock, and measure anew from there; None leaves it alone."""
+        """Return by how much the mote has to move its clock, and start a new estimate; None to leave it alone."""
         by_us = self._offset.correction_us(self._tolerance_us)
         if by_us is not None:
             self._offset.restart()  # later packets show whether the mote received the correction

@@ -19,14 +19,14 @@ log = get_logger(__name__)
 
 
 def report(mote: str, instruction: MoteInstruction, metrics: ProxyMetrics) -> None:
-    """Count and log it, if it is worth that."""
+    """Count and log an instruction, if it reports something unusual."""
     match instruction:
         case PacketsLost(count):
             metrics.count("packets_lost", by=count)
             log.debug("packets lost", mote=mote, packets=count)
         case Rebooted(boot):
             metrics.count("mote_reboots")
-            log.info("mote began anew", mote=mote, boot=boot)
+            log.info("mote rebooted", mote=mote, boot=boot)
         case WentSilent(after_us):
             metrics.count("motes_silent_times")
             log.warning("mote is silent", mote=mote, seconds=after_us / 1e6)

@@ -153,7 +153,7 @@ class PacketsLost:
 
 @dataclass(frozen=True, slots=True)
 class Rebooted:
-    """The mote has begun anew."""
+    """The mote has rebooted."""
 
     boot: int
 
@@ -192,7 +192,7 @@ class ProgramNotTakenUp:
 
 @dataclass(frozen=True, slots=True)
 class PublishEntry:
-    """Publish the mote's catalog entry; soon if what it does has changed, else when convenient."""
+    """Publish the mote's catalog entry; soon if more than its counters has changed, else when convenient."""
 
     changed: bool
 

@@ -1,4 +1,4 @@
-"""The records of a packet become tuples; what cannot be accepted is rejected with its reason, and counted. Pure."""
+"""The records of a packet become tuples; others are rejected with a reason, and counted. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_packet(
     watermark_us: int | None,
     oldest_us: int | None,
 ) -> tuple[PacketTuples | None, list[Rejected]]:
-    """Return the tuples of a packet that are accepted, None for none, and what is rejected.
+    """Return the tuples of a packet that are accepted, None for none, and the rejections.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which sampling program each mote should run: the cheapest that answers what queries demand of its stream. Pure."""
+"""Which sampling program each mote should run: the cheapest that answers all demands on its stream. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program that a mote should run, until it runs it: how long it may take, and what is sent to it. Pure."""
+"""The program that a mote should run, and how the mote is brought to run it. Pure."""
 
 from __future__ import annotations
 

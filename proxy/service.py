@@ -140,7 +140,7 @@ class ProxyService:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set: then write what waits, publish the status "offline" and return."""
+        """Run until `stop` is set: then write waiting samples, publish the status "offline" and return."""
         self.intake.carry_out(self._restore())
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -257,7 +257,7 @@ class ProxyService:
             try:
                 await self.delivery.send(self._publish_offers)
             except LinkError as error:
-                # Where the connection is gone, the link connects again and replaces this task.
+                # If the connection is lost, the link connects again and replaces this task.
                 log.warning("a batch was not published", error=str(error))
                 self.delivery.disconnected(self._clocks.radio())
                 await asyncio.sleep(_PAUSE_AFTER_FAILED_PUBLISH_SECONDS)

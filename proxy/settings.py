@@ -222,7 +222,7 @@ def _read_file(file: Path | None) -> dict[str, Any]:
 
 
 def as_toml(settings: ProxySettings) -> str:
-    """Return the settings as a commented TOML file; what is not set is commented out."""
+    """Return the settings as a commented TOML file; unset ones are commented out."""
     lines = ["# Settings of `fjord proxy --config FILE`. Options and environment variables come before this file.", ""]
     for name, field in ProxySettings.model_fields.items():
         lines.append(f"# {field.description} [{variable_of(name)}]")

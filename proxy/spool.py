@@ -176,7 +176,7 @@ class Spool:
         return {row[0]: int(row[1]) for row in rows}
 
     def waiting_since_us(self) -> int | None:
-        """Return when the oldest waiting batch was spooled; None for none or if unknown; raises StoreError."""
+        """Return when the oldest batch was spooled; None if there is none or it is not known; raises StoreError."""
         with reading(self.path):
             row = self._connection.execute(
                 "SELECT min(spooled_us) FROM batches"

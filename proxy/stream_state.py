@@ -23,7 +23,7 @@ from proxy.watermarks import LOWEST_US, MoteWatermark, advance
 KEEPALIVE_AFTER_US = 10 * SECOND_US
 """While motes sample, a batch is sent at least this often, if need be an empty one: slow motes are no dead proxy."""
 OBSERVE_EVERY = 8
-"""Values are observed in one of so many packets of a mote."""
+"""Values are observed in one packet of a mote out of this many."""
 _ENOUGH_MOTES = 16
 """Motes with which values of every such packet are observed. Where more feed a stream, fewer packets of each are."""
 
@@ -59,7 +59,7 @@ class StreamState:
     changed
         Whether something has happened that may be worth a cut.
     observe_every
-        Values are observed in one of so many packets of a mote.
+        Values are observed in one packet of a mote out of this many.
     """
 
     progress: StreamProgress

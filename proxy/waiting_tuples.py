@@ -90,7 +90,7 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, tuples: Iterable[WaitingTuple], default_period_us: int = 1) -> PacketTuples:
-        """Return tuples, at least one, that came in the same packet of a mote with this default period."""
+        """Return tuples, at least one, of one packet of a mote with this default period."""
         starts_us, rows, positions, _, aggregated = zip(*tuples, strict=True)
         extras = aggregated if any(aggregated) else ()
         mote, boot, sequence, clock_us = positions[0]

@@ -45,7 +45,7 @@ class EmbeddedBroker:
     """amqtt, running in the present event loop."""
 
     async def wait_ended(self) -> str:
-        """Wait for ever: it ends only with this process."""
+        """Wait without end: it ends only with this process."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
 

@@ -85,7 +85,7 @@ def configuration(settings: BrokerSettings, *, as_root: bool) -> str:
 
 
 class MosquittoProcess:
-    """A running Mosquitto. It ends when this process ends, whatever the way."""
+    """A running Mosquitto. It ends with this process, even if that is killed."""
 
     def __init__(self, process: asyncio.subprocess.Process, settings: BrokerSettings) -> None:
         self._process = process

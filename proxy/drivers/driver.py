@@ -137,7 +137,7 @@ class Driver(Protocol):
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
-        """MQTT topic filters of the messages it wants."""
+        """MQTT topic filters of the messages it reads."""
 
     def capabilities_of(self, mote: str) -> Capabilities:
         """Return what one device can do."""

@@ -52,7 +52,7 @@ class NameTable:
 
 
 def hashed(text: str, letters: int = _HASH_LETTERS) -> str:
-    """Return an allowed name made of `text` and so many letters of its hash."""
+    """Return an allowed name made of `text` and the first letters of its hash."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:letters]
     plain = re.sub(r"[^A-Za-z0-9_.]+", "-", text)[: _LONGEST - letters - 1].strip("-_.")
     return f"{plain}-{digest}" if plain else digest
